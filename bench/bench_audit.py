@@ -1,6 +1,8 @@
-"""The audit of simulated models that never look: false finds by their tastes, and planted leaks that are found.
+"""The audit of simulated models that never look: false finds by their tastes, and planted leaks
+that are found.
 
-`make bench` runs it; `python -m bench.bench_audit --times 20` is quicker. All is drawn from fixed seeds.
+`make bench` runs it; `python -m bench.bench_audit --times 20` is quicker. All is drawn from fixed
+seeds.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ TYPES = ("What color is it?", "Which color comes next?", "Name the color of the 
 
 @dataclass(frozen=True)
 class BlindModel:
-    """Guesses by Dirichlet tastes of these concentrations: the smaller the firmer; None is no taste.
+    """Guesses by Dirichlet tastes of these concentrations: the smaller the firmer; None is no
+    taste.
 
-    `word` is for words, anew for each of `types` kinds of questions, `letter` for the place among the choices, `item`
-    for each question by itself. Of the `unique` questions no word occurs twice; `firm` is the share of questions
-    to which it gives one guess in all draws. Choices are in a new order in every draw if `permuted`.
+    `word` is for words, anew for each of `types` kinds of questions, `letter` for the place among
+    the choices, `item` for each question by itself. Of the `unique` questions no word occurs twice;
+    `firm` is the share of questions to which it gives one guess in all draws. Choices are in a new
+    order in every draw if `permuted`.
     """
 
     name: str
@@ -41,7 +45,8 @@ class BlindModel:
     def answer(
         self, rng: np.random.Generator, n: int, choices: int, draws: int, leaks: float
     ) -> tuple[list[BlindQuestion], set[str]]:
-        """Its answers to n questions with so many choices of a word more, and the ids of those that it knows."""
+        """Its answers to n questions with so many choices of a word more, and the ids of those that
+        it knows."""
         vocabulary = [f"w{number}" for number in range(max(2, choices + (choices > 2)))]
         by_word = [self._tastes(rng, self.word, vocabulary) for _ in range(self.types)]
         by_letter = np.array([*self._tastes(rng, self.letter, vocabulary[:choices]).values()])
@@ -61,13 +66,20 @@ class BlindModel:
             answers = [key if knows and rng.random() < STRENGTH else answer for answer in answers]
             counts = Counter(answers)
             text = f"{TYPES[kind]} No. {number}" if self.unique else TYPES[kind]
-            questions.append(BlindQuestion(str(number), text, tuple(words), key, counts, draws, counts[key]))
+            questions.append(
+                BlindQuestion(str(number), text, tuple(words), key, counts, draws, counts[key])
+            )
         return questions, leaky
 
     def _draws(
-        self, rng: np.random.Generator, words: list[str], taste: NDArray[np.float64], by_letter: NDArray[np.float64],
-        draws: int, firm: bool,
-    ) -> list[str]:  # fmt: skip
+        self,
+        rng: np.random.Generator,
+        words: list[str],
+        taste: NDArray[np.float64],
+        by_letter: NDArray[np.float64],
+        draws: int,
+        firm: bool,
+    ) -> list[str]:
         answers = []
         for _ in range(draws):
             order = rng.permutation(len(words)) if self.permuted else np.arange(len(words))
@@ -76,10 +88,14 @@ class BlindModel:
         return answers[:1] * draws if firm else answers
 
     @staticmethod
-    def _tastes(rng: np.random.Generator, concentration: float | None, names: list[str]) -> dict[str, float]:
+    def _tastes(
+        rng: np.random.Generator, concentration: float | None, names: list[str]
+    ) -> dict[str, float]:
         if concentration is None:
             return dict.fromkeys(names, 1.0)
-        return dict(zip(names, rng.dirichlet(np.full(len(names), concentration)).tolist(), strict=True))
+        return dict(
+            zip(names, rng.dirichlet(np.full(len(names), concentration)).tolist(), strict=True)
+        )
 
 
 MODELS = (
@@ -105,8 +121,11 @@ def listed(questions: list[BlindQuestion]) -> set[str]:
     return {question.sample for question in listed_by_taste(find_tastes(questions))}
 
 
-def audit(model: BlindModel, n: int, choices: int, draws: int, times: int) -> tuple[float, float, float]:
-    """Runs without leaks that list anything, false ones among the finds with leaks in a tenth, leaks found: shares."""
+def audit(
+    model: BlindModel, n: int, choices: int, draws: int, times: int
+) -> tuple[float, float, float]:
+    """Runs without leaks that list anything, false ones among the finds with leaks in a tenth,
+    leaks found: shares."""
     any_find, false, power = 0, list[float](), list[float]()
     for seed in range(times):
         rng = np.random.default_rng(seed)
@@ -120,8 +139,14 @@ def audit(model: BlindModel, n: int, choices: int, draws: int, times: int) -> tu
 
 def table(times: int) -> Iterator[str]:
     """A line for each model and number of choices: the three shares in percent, by draws."""
-    yield f"{times} simulated models each; leaks in a tenth of the questions, right in {STRENGTH:.0%} of the draws."
-    yield "| model | n | choices | draws 6: any, false, found % | 10 | 20 |\n|---|---:|---:|---|---|---|"
+    yield (
+        f"{times} simulated models each; leaks in a tenth of the questions, right in {STRENGTH:.0%}"
+        " of the draws."
+    )
+    yield (
+        "| model | n | choices | draws 6: any, false, found % | 10 | 20"
+        " |\n|---|---:|---:|---|---|---|"
+    )
     for model in MODELS:
         for n, choices in ((60, 4), (200, 4), (200, 2)):
             shares = (audit(model, n, choices, draws, times) for draws in DRAWS)

@@ -1,4 +1,5 @@
-"""How long `looktwice compare` takes on two logs of 100,000 samples: a table, and inspect_ai's format. Figures."""
+"""How long `looktwice compare` takes on two logs of 100,000 samples: a table, and inspect_ai's
+format. Figures."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ N = 100_000
 
 def write_table(path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    rows = (f"q{i:06d},task{i % 10},{'ABCD'[i % 4]},{int(chance.random() < 0.6)}\n" for i in range(N))
+    rows = (
+        f"q{i:06d},task{i % 10},{'ABCD'[i % 4]},{int(chance.random() < 0.6)}\n" for i in range(N)
+    )
     path.write_text("id,task,key,correct\n" + "".join(rows))
 
 
@@ -35,7 +38,9 @@ def write_eval(path: Path, seed: int) -> None:
     ]
     about = {"task": "nearer", "model": f"model-{seed}", "dataset": {}, "config": {}}
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps({"version": 2, "status": "success", "eval": about}))
+        archive.writestr(
+            "header.json", json.dumps({"version": 2, "status": "success", "eval": about})
+        )
         archive.writestr("summaries.json", json.dumps(samples))
         for sample in samples:
             archive.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
@@ -48,5 +53,10 @@ def test_compare(tmp_path: Path, ending: str, write: object) -> None:
         write(file, seed)  # type: ignore[operator]
     code = "from looktwice.eval.cli import main; main()"
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code, "compare", *map(str, files), "--out", str(tmp_path)], check=True)
-    print(f"{ending}: {N:,} samples compared, files written, in {time.perf_counter() - start:.1f} s")
+    subprocess.run(
+        [sys.executable, "-c", code, "compare", *map(str, files), "--out", str(tmp_path)],
+        check=True,
+    )
+    print(
+        f"{ending}: {N:,} samples compared, files written, in {time.perf_counter() - start:.1f} s"
+    )

@@ -1,6 +1,7 @@
 """What marker fragility tells of a model that only answers unsteadily, and of one that styles move.
 
-`make bench` runs it; `python -m bench.bench_fragility --times 100` is quicker. All is drawn from fixed seeds.
+`make bench` runs it; `python -m bench.bench_fragility --times 100` is quicker. All is drawn from
+fixed seeds.
 """
 
 import argparse
@@ -23,8 +24,9 @@ def draw_study(
 ) -> Variants:
     """The draws of n samples under styles, in clusters of `size` that are alike easy.
 
-    A third of the samples are right in every draw, a third wrong in every one, the others right in a share of them.
-    Every style but the first turns this share round in `moved` of the samples, or, if `one_way`, makes it 0 there.
+    A third of the samples are right in every draw, a third wrong in every one, the others right in
+    a share of them. Every style but the first turns this share round in `moved` of the samples, or,
+    if `one_way`, makes it 0 there.
     """
     ease = np.repeat(random.uniform(-1, 2, -(-n // size)), size)[:n].clip(0, 1)
     drawn = {}
@@ -32,15 +34,20 @@ def draw_study(
         turned = (random.random(n) < moved) & (number > 0)
         shares = np.where(turned, 0.0 if one_way else 1 - ease, ease)
         drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
-    return Variants.of_draws("model", "task", drawn, {f"s{i}": f"picture {i // size}" for i in range(n)})
+    return Variants.of_draws(
+        "model", "task", drawn, {f"s{i}": f"picture {i // size}" for i in range(n)}
+    )
 
 
 def ratios(times: int) -> Iterator[str]:
-    """R, its floor and what lies between them, of an unsteady model alone and of one that five styles move."""
+    """R, its floor and what lies between them, of an unsteady model alone and of one that five
+    styles move."""
     for moved in (0.0, 0.1):
         for draws in (1, 2, 8):
             studies = [
-                measure_fragility(draw_study(np.random.default_rng(seed), moved, draws), resamples=500)
+                measure_fragility(
+                    draw_study(np.random.default_rng(seed), moved, draws), resamples=500
+                )
                 for seed in range(times)
             ]
             ratio = np.mean([study.ratio.value for study in studies if study.ratio])
@@ -49,13 +56,17 @@ def ratios(times: int) -> Iterator[str]:
             if above:
                 floor = np.mean([study.floor for study in studies if study.floor is not None])
                 beyond = np.mean([excess.low > 0 for excess in above])
-                line += f", floor {floor:.2f}, above it {np.mean([excess.value for excess in above]):+.2f}"
+                line += (
+                    f", floor {floor:.2f}, above it"
+                    f" {np.mean([excess.value for excess in above]):+.2f}"
+                )
                 line += f"; its interval lies above 0 in {beyond:.1%}"
             yield line
 
 
 def false_differences(times: int) -> Iterator[str]:
-    """16 styles that are the default once more: in how many studies any differs, and the spread goes too far."""
+    """16 styles that are the default once more: in how many studies any differs, and the spread
+    goes too far."""
     for n, size, draws in ((60, 1, 1), (120, 4, 1), (120, 1, 2)):
         plain = corrected = far = 0
         for seed in range(times):
@@ -67,9 +78,9 @@ def false_differences(times: int) -> Iterator[str]:
             far += fragility.chance.p < 0.05
             assert [shift.p_holm for shift in fragility.shifts] == holm(ps)
         yield (
-            f"16 identical styles, {n} samples in clusters of {size}, {draws} draws: some style differs in "
-            f"{plain / times:.1%} of studies uncorrected, {corrected / times:.1%} after Holm; best minus worst has a p "
-            f"below 0.05 in {far / times:.1%}"
+            f"16 identical styles, {n} samples in clusters of {size}, {draws} draws: some style"
+            f" differs in {plain / times:.1%} of studies uncorrected, {corrected / times:.1%} after"
+            f" Holm; best minus worst has a p below 0.05 in {far / times:.1%}"
         )
 
 

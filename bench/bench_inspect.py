@@ -1,7 +1,8 @@
-"""A run from its start to its report beside inspect_ai's, which is installed into an environment of its own.
+"""A run from its start to its report beside inspect_ai's, which is installed into an environment of
+its own.
 
-`WIRE_QUESTIONS=1000 WIRE_TIMES=3 make bench ARGS=bench/bench_inspect.py`; `INSPECT=/path/to/its/python` names an
-environment that is there already.
+`WIRE_QUESTIONS=1000 WIRE_TIMES=3 make bench ARGS=bench/bench_inspect.py`;
+`INSPECT=/path/to/its/python` names an environment that is there already.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def photographs() -> Task:
             id=row["id"],
             input=[
                 ChatMessageUser(
-                    content=[ContentImage(image=str(folder / row["images"][0])), ContentText(text=row["question"])]
+                    content=[ContentImage(image=str(folder / row["images"][0])), \
+ContentText(text=row["question"])]
                 )
             ],
             choices=row["choices"],
@@ -71,24 +73,59 @@ def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "photographs.py").write_text(TASK)
     found: dict[str, list[Measured]] = {"inspect_ai": [], "looktwice": []}
     with endpoint(0.0) as url:
-        settings = {"QUESTIONS": str(tmp_path / "questions"), "WIRE_API_KEY": "none", "WIRE_BASE_URL": url}
+        settings = {
+            "QUESTIONS": str(tmp_path / "questions"),
+            "WIRE_API_KEY": "none",
+            "WIRE_BASE_URL": url,
+        }
         monkeypatch.setattr(
-            "bench.bench_wire.ENVIRONMENT", {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"} | settings
+            "bench.bench_wire.ENVIRONMENT",
+            {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"} | settings,
         )
         study = write_study(tmp_path, url, IN_FLIGHT)
         for _ in range(TIMES):
             now = time.monotonic_ns()
-            words = ["--max-connections", IN_FLIGHT, "--max-samples", IN_FLIGHT, "--display", "none"]
+            words = [
+                "--max-connections",
+                IN_FLIGHT,
+                "--max-samples",
+                IN_FLIGHT,
+                "--display",
+                "none",
+            ]
             theirs = [
-                "env", "-u", "PYTHONPATH", "-C", tmp_path, python, "-m", "inspect_ai", "eval", "photographs.py",
-                "--model", "openai-api/wire/wire", *words, "--log-dir", tmp_path / f"logs{now}",
-            ]  # fmt: skip
+                "env",
+                "-u",
+                "PYTHONPATH",
+                "-C",
+                tmp_path,
+                python,
+                "-m",
+                "inspect_ai",
+                "eval",
+                "photographs.py",
+                "--model",
+                "openai-api/wire/wire",
+                *words,
+                "--log-dir",
+                tmp_path / f"logs{now}",
+            ]
             found["inspect_ai"].append(measure(url, theirs))
-            ours = [*LOOKTWICE, "run", study, "--out", tmp_path / f"out{now}", "--workers", IN_FLIGHT]
+            ours = [
+                *LOOKTWICE,
+                "run",
+                study,
+                "--out",
+                tmp_path / f"out{now}",
+                "--workers",
+                IN_FLIGHT,
+            ]
             found["looktwice"].append(measure(url, ours))
     whole = {name: statistics.median(row.whole for row in rows) for name, rows in found.items()}
     cpu = {name: statistics.median(row.cpu for row in rows) for name, rows in found.items()}
-    print(f"\n{QUESTIONS:,} photographs, {IN_FLIGHT} in flight, whole processes, medians of {TIMES}")
+    print(
+        f"\n{QUESTIONS:,} photographs, {IN_FLIGHT} in flight, whole processes, medians of {TIMES}"
+    )
     for name, seconds in whole.items():
         print(f"  {name:10} {seconds:6.1f} s, {cpu[name]:.1f} s of a core")
     ratio, processor = (each["inspect_ai"] / each["looktwice"] for each in (whole, cpu))

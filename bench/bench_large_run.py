@@ -1,6 +1,8 @@
-"""Seconds and peak memory of the commands that read a run of 100,000 records, each in a process of its own.
+"""Seconds and peak memory of the commands that read a run of 100,000 records, each in a process of
+its own.
 
-`python -m bench.bench_large_run FOLDER [SAMPLES]` makes the run there first, unless it is there, and keeps it.
+`python -m bench.bench_large_run FOLDER [SAMPLES]` makes the run there first, unless it is there,
+and keeps it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ try:
 except SystemExit as exc:
     assert not exc.code, exc.code
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+print(json.dumps([time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / \
+1024]))
 """
 
 
@@ -51,7 +54,9 @@ def commands(config: Path, run: Path) -> Mapping[str, Sequence[str]]:
 
 def measure(arguments: Sequence[str]) -> Used:
     """One command in a fresh process."""
-    done = subprocess.run([sys.executable, "-c", CHILD, *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *arguments], check=True, capture_output=True, text=True
+    )
     return Used(*json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -63,7 +68,8 @@ def measure_all(config: Path, run: Path, rounds: int = ROUNDS) -> dict[str, Used
         found[name] = Used(*(median(values) for values in zip(*each, strict=True)))
         wall, cpu, mb = found[name]
         print(
-            f"{name:7} {wall:6.1f} s wall, {cpu:6.1f} s cpu (goal {LIMITS_S[name]:g}), {mb:5.0f} MB (goal {LIMIT_MB})"
+            f"{name:7} {wall:6.1f} s wall, {cpu:6.1f} s cpu (goal {LIMITS_S[name]:g}), {mb:5.0f} MB"
+            f" (goal {LIMIT_MB})"
         )
     return found
 
@@ -77,4 +83,6 @@ def test_reading_a_large_run(tmp_path: Path) -> None:
 if __name__ == "__main__":
     root = Path(sys.argv[1])
     there = root / "large.yaml", root / "runs" / "large"
-    measure_all(*(there if there[1].exists() else make_run(root, *map(int, sys.argv[2:]))), rounds=1)
+    measure_all(
+        *(there if there[1].exists() else make_run(root, *map(int, sys.argv[2:]))), rounds=1
+    )

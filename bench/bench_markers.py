@@ -1,6 +1,8 @@
-"""How long four labelled circles on a photograph of 1365 x 1024 take, beside supervision and bare OpenCV.
+"""How long four labelled circles on a photograph of 1365 x 1024 take, beside supervision and bare
+OpenCV.
 
-All start from a picture that must not change and end with a new one; medians of turns taken in one run.
+All start from a picture that must not change and end with a new one; medians of turns taken in one
+run.
 """
 
 import statistics
@@ -25,12 +27,14 @@ LIMIT_SUPERVISION, LIMIT_OPENCV, TURNS = 1.5, 1.3, 60
 
 
 def photograph() -> Pixels:
-    return np.asarray(cv2.resize(data.coffee(), (1365, 1024), interpolation=cv2.INTER_CUBIC), np.uint8)  # type: ignore[no-untyped-call]
+    coffee = data.coffee()  # type: ignore[no-untyped-call]
+    return np.asarray(cv2.resize(coffee, (1365, 1024), interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
 def medians(*tasks: Callable[[], object], turns: int = TURNS) -> list[float]:
     """Milliseconds of each, taken in turns so that a busy machine slows all of them."""
-    # glibc then keeps what is freed; else it is chance whose turn pays for handing pages back, up to 4 ms.
+    # glibc then keeps what is freed; else it is chance whose turn pays for handing pages back, up
+    # to 4 ms.
     np.ones(30_000_000, np.uint8)
     for task in tasks:
         task()
@@ -58,7 +62,16 @@ def bare(pixels: Pixels) -> Callable[[], Pixels]:
         for label, (x, y) in PLACES.items():
             cv2.circle(image, (x, y), 10, (255, 0, 0), 3, cv2.LINE_AA)
             cv2.rectangle(image, (x - 7, y - 31), (x + 7, y - 15), (0, 0, 0), -1)
-            cv2.putText(image, label, (x - 5, y - 18), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (255, 255, 255), 1, cv2.LINE_AA)
+            cv2.putText(
+                image,
+                label,
+                (x - 5, y - 18),
+                cv2.FONT_HERSHEY_SIMPLEX,
+                0.5,
+                (255, 255, 255),
+                1,
+                cv2.LINE_AA,
+            )
         return image
 
     return draw
@@ -71,22 +84,31 @@ def theirs(pixels: Pixels, sv: Any) -> Callable[[], Any]:
     label = sv.LabelAnnotator(color=sv.Color.BLACK, text_padding=3, text_scale=0.5)
 
     def draw() -> Any:
-        return label.annotate(circle.annotate(pixels.copy(), detections), detections, labels=list(PLACES))
+        return label.annotate(
+            circle.annotate(pixels.copy(), detections), detections, labels=list(PLACES)
+        )
 
     return draw
 
 
 def jpeg(draw: Callable[[], Pixels]) -> Callable[[], object]:
-    return lambda: cv2.imencode(".jpg", cv2.cvtColor(draw(), cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 90])
+    return lambda: cv2.imencode(
+        ".jpg", cv2.cvtColor(draw(), cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 90]
+    )
 
 
 def test_drawing_beside_supervision() -> None:
-    sv = pytest.importorskip("supervision", reason="supervision is not installed; type: pip install 'looktwice[sv]'")
+    sv = pytest.importorskip(
+        "supervision", reason="supervision is not installed; type: pip install 'looktwice[sv]'"
+    )
     pixels = photograph()
     own, other, copy = medians(ours(pixels), theirs(pixels, sv), pixels.copy)
     ratio, drawing = own / other, (own - copy) / (other - copy)
     print(f"\nfour labelled circles: {own:.3f} ms, supervision {other:.3f} ms, ratio {ratio:.2f}")
-    print(f"(limit {LIMIT_SUPERVISION}; a copy of the picture is {copy:.3f} ms of both, without it {drawing:.2f})")
+    print(
+        f"(limit {LIMIT_SUPERVISION}; a copy of the picture is {copy:.3f} ms of both, without it"
+        f" {drawing:.2f})"
+    )
     assert own / other < LIMIT_SUPERVISION
 
 
@@ -94,6 +116,12 @@ def test_drawing_and_encoding_beside_bare_opencv() -> None:
     pixels = photograph()
     own, other = medians(jpeg(ours(pixels)), jpeg(bare(pixels)), turns=TURNS // 2)
     drawing, opencv = medians(ours(pixels), bare(pixels))
-    print(f"\nfour labelled circles and JPEG: {own:.2f} ms, bare OpenCV {other:.2f} ms, ratio {own / other:.2f}")
-    print(f"(limit {LIMIT_OPENCV}; drawing alone {drawing:.3f} ms, {opencv:.3f} ms, ratio {drawing / opencv:.2f})")
+    print(
+        f"\nfour labelled circles and JPEG: {own:.2f} ms, bare OpenCV {other:.2f} ms, ratio"
+        f" {own / other:.2f}"
+    )
+    print(
+        f"(limit {LIMIT_OPENCV}; drawing alone {drawing:.3f} ms, {opencv:.3f} ms, ratio"
+        f" {drawing / opencv:.2f})"
+    )
     assert own / other < LIMIT_OPENCV

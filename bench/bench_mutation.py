@@ -1,6 +1,8 @@
-"""How many of 200 small random changes to core modules are noticed by the tests of those modules' rooms.
+"""How many of 200 small random changes to core modules are noticed by the tests of those modules'
+rooms.
 
-`make bench` runs it; `python -m bench.bench_mutation --n 20 --only scoring` tries a few. Each change is made in a copy.
+`make bench` runs it; `python -m bench.bench_mutation --n 20 --only scoring` tries a few. Each
+change is made in a copy.
 """
 
 import argparse
@@ -24,10 +26,17 @@ from tests.paths import DATA, ROOT
 from tests.source_tree import copy_source, symbolic_link
 
 CHANGES, SEED, WORKERS, NOTICED = 200, 0, 2, 0.85
-STOPPING = "tests/first_day/test_finished_run.py tests/first_day/test_stopping.py tests/first_day/test_dead_server.py"
+STOPPING = (
+    "tests/first_day/test_finished_run.py tests/first_day/test_stopping.py"
+    " tests/first_day/test_dead_server.py"
+)
 MODULES = {  # files, and the tests that must notice a change to them, the quick ones first
-    "pipelines/geometry.py": "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/views",
-    "pipelines/marks.py": "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/markers",
+    "pipelines/geometry.py": (
+        "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/views"
+    ),
+    "pipelines/marks.py": (
+        "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/markers"
+    ),
     "pipelines/models/wire.py": "tests/pipelines/test_chat_api.py",
     "pipelines/models/cache.py": "tests/pipelines/test_cache.py",
     "pipelines/models/endpoint.py": "tests/pipelines/test_endpoint.py",
@@ -39,30 +48,61 @@ MODULES = {  # files, and the tests that must notice a change to them, the quick
     "eval/runs/walk.py": f"tests/eval/runs/test_run.py {STOPPING}",
     "eval/runs/merge.py": "tests/eval/runs",
 }
-# Changes that no test can notice, because the program does the same: "file function: before -> after" and why.
+# Changes that no test can notice, because the program does the same: "file function: before ->
+# after" and why.
 EQUIVALENT = {
-    "eval/runs/predict.py _run_items: 0 -> -1": "the points of one walk are of one task, so the last says the same",
-    "eval/scoring/chance.py majority_and_chance: 1 -> 2": "the first of the two most common is the most common",
-    "eval/scoring/chance.py majority_and_chance: 0 -> -1": "the first of one most common key is the last",
-    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> 1.0": "the value of a failed unit is never compared",
-    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> -1.0": "the value of a failed unit is never compared",
-    "eval/scoring/comparison.py compare: 0 -> -1": "the first pair is taken only where it is the last as well",
-    "eval/scoring/run_rows.py _means: True -> False": "the lengths were found equal two lines before",
-    "eval/statistics/shares.py _pearson: a - mine -> a + mine": "`joint` adds deviations, whose sum is 0",
-    "eval/statistics/shares.py _pearson: b - theirs -> b + theirs": "`joint` adds deviations, whose sum is 0",
-    "eval/statistics/shares.py _pearson: True -> False": "every caller pairs values of the same samples",
+    "eval/runs/predict.py _run_items: 0 -> -1": (
+        "the points of one walk are of one task, so the last says the same"
+    ),
+    "eval/scoring/chance.py majority_and_chance: 1 -> 2": (
+        "the first of the two most common is the most common"
+    ),
+    "eval/scoring/chance.py majority_and_chance: 0 -> -1": (
+        "the first of one most common key is the last"
+    ),
+    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> 1.0": (
+        "the value of a failed unit is never compared"
+    ),
+    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> -1.0": (
+        "the value of a failed unit is never compared"
+    ),
+    "eval/scoring/comparison.py compare: 0 -> -1": (
+        "the first pair is taken only where it is the last as well"
+    ),
+    "eval/scoring/run_rows.py _means: True -> False": (
+        "the lengths were found equal two lines before"
+    ),
+    "eval/statistics/shares.py _pearson: a - mine -> a + mine": (
+        "`joint` adds deviations, whose sum is 0"
+    ),
+    "eval/statistics/shares.py _pearson: b - theirs -> b + theirs": (
+        "`joint` adds deviations, whose sum is 0"
+    ),
+    "eval/statistics/shares.py _pearson: True -> False": (
+        "every caller pairs values of the same samples"
+    ),
     "pipelines/geometry.py _keep_inner: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py _side: 1.0 -> 2.0": "the distance from a side without a length is 0 either way",
+    "pipelines/geometry.py _side: 1.0 -> 2.0": (
+        "the distance from a side without a length is 0 either way"
+    ),
     "pipelines/geometry.py _signed_area: True -> False": "a polygon has as many corners as sides",
     "pipelines/geometry.py contains: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py contains_point: 1.0 -> 2.0": "the distance from a side without a length is 0 either way",
-    "pipelines/geometry.py intersect: 1.0 -> 2.0": "only the sign counts: a factor cancels out where sides are cut",
+    "pipelines/geometry.py contains_point: 1.0 -> 2.0": (
+        "the distance from a side without a length is 0 either way"
+    ),
+    "pipelines/geometry.py intersect: 1.0 -> 2.0": (
+        "only the sign counts: a factor cancels out where sides are cut"
+    ),
     "pipelines/geometry.py intersect: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py intersect: _signed_area(other) >= 0 -> _signed_area(other) > 0": "nothing is left anyway",
+    "pipelines/geometry.py intersect: _signed_area(other) >= 0 -> _signed_area(other) > 0": (
+        "nothing is left anyway"
+    ),
     "pipelines/models/cache.py __len__: 0 -> -1": "the row has one column",
     "pipelines/models/cache.py module: 60.0 -> 59.0": "a second more or less of patience",
     "pipelines/models/cache.py module: 60.0 -> 61.0": "a second more or less of patience",
-    "pipelines/models/wire.py _turn: 0 -> -1": "there is one part, as the first half of the condition says",
+    "pipelines/models/wire.py _turn: 0 -> -1": (
+        "there is one part, as the first half of the condition says"
+    ),
     "prompting/views/crop.py _union: True -> False": "every box has four edges",
 }
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -115,11 +155,17 @@ def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.Compare(left, ops, others):
             for at, op in enumerate(ops):
                 for new in COMPARISONS[type(op)]:
-                    yield "comparison", ast.Compare(left, [*ops[:at], new(), *ops[at + 1 :]], others)
+                    yield (
+                        "comparison",
+                        ast.Compare(left, [*ops[:at], new(), *ops[at + 1 :]], others),
+                    )
         case ast.BoolOp(op, values):
             yield "and/or", ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
         case ast.BinOp(left, ast.Add() | ast.Sub() as sign, right):
-            yield "+/-", ast.BinOp(left, ast.Sub() if isinstance(sign, ast.Add) else ast.Add(), right)
+            yield (
+                "+/-",
+                ast.BinOp(left, ast.Sub() if isinstance(sign, ast.Add) else ast.Add(), right),
+            )
         case ast.Call(ast.Name("min" | "max" as name), given, named):
             yield "min/max", ast.Call(ast.Name("max" if name == "min" else "min"), given, named)
         case ast.Constant(bool(value)):
@@ -127,15 +173,22 @@ def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.Constant(int(number) | float(number)):
             yield "constant", ast.Constant(number + 1)
             yield "constant", ast.Constant(number - 1)
-        case ast.Slice(lower, upper, step) if isinstance(upper, ast.expr) and not isinstance(upper, ast.Constant):
+        case ast.Slice(lower, upper, step) if isinstance(upper, ast.expr) and not isinstance(
+            upper, ast.Constant
+        ):
             yield "slice", ast.Slice(lower, ast.BinOp(upper, ast.Add(), ast.Constant(1)), step)
 
 
 def running(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, str]]:
-    """Every node below one that runs, with the function it stands in: no annotations and no decorators."""
+    """Every node below one that runs, with the function it stands in: no annotations and no
+    decorators."""
     for field, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and field not in ("annotation", "returns", "decorator_list"):
+            if isinstance(child, ast.AST) and field not in (
+                "annotation",
+                "returns",
+                "decorator_list",
+            ):
                 inside = child.name if isinstance(child, ast.FunctionDef) else function
                 yield child, inside
                 yield from running(child, inside)
@@ -185,7 +238,9 @@ class Trees:
         for number in range(WORKERS):
             tree = copy_source(folder / str(number) / "tree", symbolic_link)
             for path in paths:
-                self.write(tree / path, ast.unparse(ast.parse((ROOT / path).read_text(encoding="utf-8"))))
+                self.write(
+                    tree / path, ast.unparse(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+                )
             self.free.put(tree)
 
     def measure(self, tests: str) -> None:
@@ -209,15 +264,30 @@ class Trees:
             self.free.put(tree)
 
     def write(self, file: Path, text: str) -> None:
-        """Each with a time of its own, or the byte code of the text before would be taken for this one's."""
+        """Each with a time of its own, or the byte code of the text before would be taken for this
+        one's."""
         file.write_text(text, encoding="utf-8")
         moment = next(self.clock)
         os.utime(file, (moment, moment))
 
     def fails(self, tree: Path, tests: str, timeout: float | None) -> bool:
-        """Whether pytest fails; stopped with all that it started when the time is over, which counts as a failure."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
-        more = {"PYTHONPATH": str(tree / "typings"), "LOOKTWICE_DATA": str(DATA), "OMP_NUM_THREADS": "1"}
+        """Whether pytest fails; stopped with all that it started when the time is over, which
+        counts as a failure."""
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *tests.split(),
+        ]
+        more = {
+            "PYTHONPATH": str(tree / "typings"),
+            "LOOKTWICE_DATA": str(DATA),
+            "OMP_NUM_THREADS": "1",
+        }
         quiet, environment = subprocess.DEVNULL, os.environ | more
         with subprocess.Popen(
             command, cwd=tree, env=environment, stdout=quiet, stderr=quiet, start_new_session=True
@@ -236,11 +306,16 @@ def share_noticed(count: int = CHANGES, seed: int = SEED, only: str = "") -> flo
         trees = Trees(Path(folder), {change.path for change in drawn})
         list(pool.map(trees.measure, {change.tests for change in drawn}))
         survivors = [
-            change for change, noticed in zip(drawn, pool.map(trees.noticed, drawn), strict=True) if not noticed
+            change
+            for change, noticed in zip(drawn, pool.map(trees.noticed, drawn), strict=True)
+            if not noticed
         ]
     print("", *sorted(map(str, survivors)), sep="\n  ")
     share = 1 - len(survivors) / len(drawn)
-    print(f"{len(drawn) - len(survivors)} of {len(drawn)} changes noticed, {share:.0%} (limit {NOTICED:.0%})")
+    print(
+        f"{len(drawn) - len(survivors)} of {len(drawn)} changes noticed, {share:.0%} (limit"
+        f" {NOTICED:.0%})"
+    )
     return share
 
 

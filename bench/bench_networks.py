@@ -1,8 +1,9 @@
-"""Images a second over the batch size, for networks of the real shapes with random weights: ours, and the bare forward.
+"""Images a second over the batch size, for networks of the real shapes with random weights: ours,
+and the bare forward.
 
-On CUDA where there is one, else on the CPU with fewer and smaller images, where batches gain nothing. Ours is all of
-it: uint8 images in, arrays out. Bare is the network alone on inputs that lie ready, in the same batch. Medians of
-turns taken in one run.
+On CUDA where there is one, else on the CPU with fewer and smaller images, where batches gain
+nothing. Ours is all of it: uint8 images in, arrays out. Bare is the network alone on inputs that
+lie ready, in the same batch. Medians of turns taken in one run.
 """
 
 import statistics
@@ -67,18 +68,30 @@ def ready(network: Network[Any, Any], **given: Any) -> Callable[[], object]:
 
 
 def depth_anything(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], Bare]:
-    from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, Dinov2Config, DPTImageProcessorPil
+    from transformers import (
+        DepthAnythingConfig,
+        DepthAnythingForDepthEstimation,
+        Dinov2Config,
+        DPTImageProcessorPil,
+    )
 
     backbone = Dinov2Config(
-        hidden_size=384, num_attention_heads=6, image_size=518, patch_size=14, reshape_hidden_states=False,
-        out_features=["stage3", "stage6", "stage9", "stage12"], apply_layernorm=True,
-    )  # fmt: skip
+        hidden_size=384,
+        num_attention_heads=6,
+        image_size=518,
+        patch_size=14,
+        reshape_hidden_states=False,
+        out_features=["stage3", "stage6", "stage9", "stage12"],
+        apply_layernorm=True,
+    )
     config = DepthAnythingConfig(
         backbone_config=backbone, reassemble_hidden_size=384, neck_hidden_sizes=[48, 96, 192, 384]
     )
     DepthAnythingForDepthEstimation(config).save_pretrained(folder)
     size = {"height": 518, "width": 518} if CUDA else {"height": 252, "width": 252}
-    DPTImageProcessorPil(size=size, keep_aspect_ratio=True, ensure_multiple_of=14).save_pretrained(folder)
+    DPTImageProcessorPil(size=size, keep_aspect_ratio=True, ensure_multiple_of=14).save_pretrained(
+        folder
+    )
 
     def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
         return ready(network, images=[item[0] for item in items])
@@ -98,14 +111,24 @@ def grounding_dino(folder: Path) -> tuple[Network[Any, Any], Callable[[int], lis
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", "cat", "dog"]
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
     GroundingDinoForObjectDetection(GroundingDinoConfig()).save_pretrained(folder)
-    sizes = {"shortest_edge": 800, "longest_edge": 1333} if CUDA else {"shortest_edge": HIGH, "longest_edge": WIDE}
-    GroundingDinoProcessor(GroundingDinoImageProcessorPil(size=sizes), tokenizer).save_pretrained(folder)
+    sizes = (
+        {"shortest_edge": 800, "longest_edge": 1333}
+        if CUDA
+        else {"shortest_edge": HIGH, "longest_edge": WIDE}
+    )
+    GroundingDinoProcessor(GroundingDinoImageProcessorPil(size=sizes), tokenizer).save_pretrained(
+        folder
+    )
 
     def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
         pictures, asked = [item[0] for item in items], [list(item[1]) for item in items]
         return ready(network, images=pictures, text=asked, padding=True)
 
-    return GroundingDINO(str(folder)), lambda count: [(each, ("cat", "dog")) for each in images(count)], bare
+    return (
+        GroundingDINO(str(folder)),
+        lambda count: [(each, ("cat", "dog")) for each in images(count)],
+        bare,
+    )
 
 
 def sam(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], Bare]:
@@ -131,7 +154,8 @@ def seconds(task: Callable[[], object]) -> float:
 
 
 def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
-    """The best share of the bare forward, and how many times as many batches bring; printed size by size."""
+    """The best share of the bare forward, and how many times as many batches bring; printed size by
+    size."""
     torch.manual_seed(0)
     network, make, bare = shape(folder)
     print(f"\n{shape.__name__} on {network.place().device}, images or pairs a second:")
@@ -143,19 +167,29 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
         with torch.inference_mode():
             for _ in range(TURNS + 1):
                 times.append((seconds(partial(sized.predict_many, items)), seconds(alone)))
-        ours, floor = (statistics.median(each) for each in zip(*times[1:], strict=True))  # the first warms up
+        ours, floor = (
+            statistics.median(each) for each in zip(*times[1:], strict=True)
+        )  # the first warms up
         rates.append(size / ours)
         shares.append(floor / ours)
-        print(f"  batch {size:2}: {size / ours:7.2f} ours, {size / floor:7.2f} bare, {floor / ours:.0%} of bare")
+        print(
+            f"  batch {size:2}: {size / ours:7.2f} ours, {size / floor:7.2f} bare,"
+            f" {floor / ours:.0%} of bare"
+        )
     close_networks()
     gain = max(rates) / rates[0]
-    print(f"  by batching: {gain:.2f} times as many; best share of the bare forward {max(shares):.0%}", flush=True)
+    print(
+        f"  by batching: {gain:.2f} times as many; best share of the bare forward"
+        f" {max(shares):.0%}",
+        flush=True,
+    )
     return max(shares), gain
 
 
 @pytest.mark.parametrize("shape", [loftr, depth_anything, grounding_dino, sam])
 def test_throughput_over_batch_size(shape: Callable[[Path], Any], tmp_path: Path) -> None:
-    """In a process of its own: what an earlier network leaves behind slows the next one on the CPU."""
+    """In a process of its own: what an earlier network leaves behind slows the next one on the
+    CPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         share, gain = process.submit(measured, shape, tmp_path).result()
     assert share > LIMIT_SHARE

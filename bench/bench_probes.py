@@ -1,4 +1,5 @@
-"""What probes find: on Pocket, of planted information, and where there is nothing: the figures of docs/probes.md.
+"""What probes find: on Pocket, of planted information, and where there is nothing: the figures of
+docs/probes.md.
 
 python -m bench.bench_probes [--times 500] [--page docs/probes.md]
 """
@@ -34,7 +35,8 @@ BLOCK = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- /figures -->)", re.DOTALL
 
 
 def simulate(seed: int, n: int, size: int, strength: dict[Layer, float]) -> ArmProbe:
-    """An arm of n questions in clusters of so many, which share their answer, and layers that hold it this strongly."""
+    """An arm of n questions in clusters of so many, which share their answer, and layers that hold
+    it this strongly."""
     random = np.random.default_rng(seed)
     labels = np.repeat(random.integers(0, KINDS, n // size), size)
     signs = random.normal(size=(KINDS, WIDTH))
@@ -46,7 +48,8 @@ def simulate(seed: int, n: int, size: int, strength: dict[Layer, float]) -> ArmP
         for label in labels
     ]
     questions = [
-        Question(f"q{k}", f"{seed} {k // size}", str(label), "how many?", 0.0, ()) for k, label in enumerate(labels)
+        Question(f"q{k}", f"{seed} {k // size}", str(label), "how many?", 0.0, ())
+        for k, label in enumerate(labels)
     ]
     return probe_arm("simulated", "task", questions, states, HELD_OUT)
 
@@ -63,13 +66,15 @@ def planted(times: int) -> str:
         )
     )
     return (
-        f"Planted in the last layer of {times} simulated models: {last:.1f} % are read there, {before:.1f} % before "
-        f"it, {shuffled:.1f} % with shuffled labels (chance is {100 / KINDS:.1f} %)."
+        f"Planted in the last layer of {times} simulated models: {last:.1f} % are read there,"
+        f" {before:.1f} % before it, {shuffled:.1f} % with shuffled labels (chance is"
+        f" {100 / KINDS:.1f} %)."
     )
 
 
 def null_coverage(times: int) -> Iterator[str]:
-    """Layers without the answer: how often the interval holds chance, and how often an answer is said to be found."""
+    """Layers without the answer: how often the interval holds chance, and how often an answer is
+    said to be found."""
     for n, size in ((150, 1), (400, 1), (400, 2), (600, 4), (1200, 1)):
         hits = finds = 0
         for seed in range(times):
@@ -77,19 +82,27 @@ def null_coverage(times: int) -> Iterator[str]:
             found = bootstrap_mean(arm.layers[0].right, arm.clusters)
             hits += found.low <= 1 / KINDS <= found.high
             finds += arm.is_found
-        yield (f"| {n} in clusters of {size} | {100 * hits / times:.1f} % | {100 * finds / times:.1f} % |")
+        yield (
+            f"| {n} in clusters of {size} | {100 * hits / times:.1f} % |"
+            f" {100 * finds / times:.1f} % |"
+        )
 
 
 def losses(times: int) -> Iterator[str]:
-    """How often a loss is said of models that answer as well as is read, and of such that answer worse by `less`."""
+    """How often a loss is said of models that answer as well as is read, and of such that answer
+    worse by `less`."""
     for less in (0.0, 0.05, 0.1):
         said = 0
         for seed in range(times):
             arm = simulate(seed, 1000, 1, {TOWER: 0.5, PROJECTOR: 0.5, LAST: 0.5})
             tower, projector, last = arm.layers
-            kept = np.random.default_rng(seed).random(len(last.right)) >= less / max(last.right.mean(), less)
+            kept = np.random.default_rng(seed).random(len(last.right)) >= less / max(
+                last.right.mean(), less
+            )
             answered = last.right * kept  # as good as another layer, then worse
-            both = ArmProbe("m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1)
+            both = ArmProbe(
+                "m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1
+            )
             said += both.loss is not None
         yield f"| {100 * less:.0f} points | {100 * said / times:.1f} % |"
 
@@ -97,10 +110,17 @@ def losses(times: int) -> Iterator[str]:
 def cost() -> str:
     """Seconds of one layer of a model of 7 billion weights."""
     random, n = np.random.default_rng(0), 1200
-    states, labels, free = random.normal(size=(n, 3584)), random.integers(0, 8, n), np.ones((n, 8), bool)
+    states, labels, free = (
+        random.normal(size=(n, 3584)),
+        random.integers(0, 8, n),
+        np.ones((n, 8), bool),
+    )
     start = process_time()
     fit_probe(states[:720], labels[:720], range(720), states[720:], free[:720], free[720:])
-    return f"One layer 3,584 wide over 1,200 questions: {process_time() - start:.1f} s of one core for its probes."
+    return (
+        f"One layer 3,584 wide over 1,200 questions: {process_time() - start:.1f} s of one core for"
+        " its probes."
+    )
 
 
 def pocket(folder: Path) -> ProbedRun:
@@ -118,7 +138,10 @@ def figures(folder: Path, times: int) -> Iterator[str]:
     yield f"Nothing is there, in {times} simulations each:\n"
     yield "| questions | intervals that hold chance | said to be found |\n|---|---:|---:|"
     yield from null_coverage(times)
-    yield f"\nThe model's answers are worse than what is read by so much, 1,000 questions, {times} simulations each:\n"
+    yield (
+        f"\nThe model's answers are worse than what is read by so much, 1,000 questions, {times}"
+        " simulations each:\n"
+    )
     yield "| worse by | a loss is said |\n|---|---:|"
     yield from losses(times)
     yield "\n" + cost()
@@ -141,7 +164,9 @@ if __name__ == "__main__":
         if asked.page:
             text = "\n".join(lines) + "\n"
             page = asked.page.read_text(encoding="utf-8")
-            asked.page.write_text(BLOCK.sub(lambda found: found[1] + text + found[2], page), encoding="utf-8")
+            asked.page.write_text(
+                BLOCK.sub(lambda found: found[1] + text + found[2], page), encoding="utf-8"
+            )
         else:
             for line in lines:
                 print(line, flush=True)

@@ -1,4 +1,5 @@
-"""Simulated races: how often somebody wins where all arms are alike, and what a planted difference costs to find.
+"""Simulated races: how often somebody wins where all arms are alike, and what a planted difference
+costs to find.
 
 python bench/bench_race.py [STUDIES]
 """
@@ -15,7 +16,8 @@ from scipy.stats import norm
 from looktwice.eval.adaptive.race import Race, confirm
 
 HELD_OUT, LEVEL, ALIKE = 0.3, 0.05, 0.6
-"""Arms share most of what makes a question hard: `ALIKE` is the correlation of their latent scores on one question."""
+"""Arms share most of what makes a question hard: `ALIKE` is the correlation of their latent scores
+on one question."""
 MAIN, SIZES = (8, 1000), [(arms, samples) for arms in (3, 8, 16) for samples in (200, 1000, 5000)]
 
 
@@ -27,7 +29,8 @@ def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarra
 
 
 class Study(NamedTuple):
-    """Whether the first arm won, or another one; whether that was confirmed; the calls; whether the first fell out."""
+    """Whether the first arm won, or another one; whether that was confirmed; the calls; whether the
+    first fell out."""
 
     won: bool
     other_won: bool
@@ -38,7 +41,10 @@ class Study(NamedTuple):
 
 def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) -> Study:
     values = draw(accuracies, samples, rng)
-    raced, names = round(samples * (1 - HELD_OUT)), [str(number) for number in range(len(accuracies))]
+    raced, names = (
+        round(samples * (1 - HELD_OUT)),
+        [str(number) for number in range(len(accuracies))],
+    )
     race = Race(names, LEVEL)
     for row in values[:raced]:
         race.add({name: row[int(name)] for name in race.left})
@@ -49,7 +55,9 @@ def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) ->
         return Study(False, False, False, race.calls, lost)
     mine, theirs = values[raced:, int(race.winner)], values[raced:, int(race.rival)]
     found = confirm(race.rival, mine.tolist(), theirs.tolist())
-    return Study(race.winner == "0", race.winner != "0", found.holds(LEVEL), race.calls + 2 * len(mine), lost)
+    return Study(
+        race.winner == "0", race.winner != "0", found.holds(LEVEL), race.calls + 2 * len(mine), lost
+    )
 
 
 def line(arms: int, samples: int, studies: int) -> str:
@@ -60,10 +68,14 @@ def line(arms: int, samples: int, studies: int) -> str:
     calls = np.array([each.calls for each in found]) / (arms * samples)
     false = sum(each.won or each.other_won for each in null), sum(each.confirmed for each in null)
     shares = (
-        np.mean([each.lost for each in null]), np.mean([each.calls for each in null]) / (arms * samples),
-        np.mean([each.lost for each in found]), np.mean([each.won for each in found]),
-        np.mean([each.won and each.confirmed for each in found]), calls.mean(), np.percentile(calls, 90),
-    )  # fmt: skip
+        np.mean([each.lost for each in null]),
+        np.mean([each.calls for each in null]) / (arms * samples),
+        np.mean([each.lost for each in found]),
+        np.mean([each.won for each in found]),
+        np.mean([each.won and each.confirmed for each in found]),
+        calls.mean(),
+        np.percentile(calls, 90),
+    )
     told = " | ".join(f"{100 * share:.1f}" for share in shares)
     return f"| {arms} | {samples:,} | {studies:,} | {false[0]}, {false[1]} | {told} |\n"
 
@@ -72,8 +84,15 @@ def main() -> None:
     studies, began = int(sys.argv[1]) if len(sys.argv) > 1 else 1000, time.monotonic()
     say = sys.stdout.write
     say(f"{HELD_OUT:.0%} held out, level {LEVEL}; then the same with one arm ten points better\n")
-    say("| arms | samples | studies | alike: winners, confirmed | first falls out % | calls % | better: falls out % ")
-    say("| left alone % | confirmed % | calls % | calls, 90 % of studies below |\n|" + "---|" * 11 + "\n")
+    say(
+        "| arms | samples | studies | alike: winners, confirmed | first falls out % | calls % |"
+        " better: falls out % "
+    )
+    say(
+        "| left alone % | confirmed % | calls % | calls, 90 % of studies below |\n|"
+        + "---|" * 11
+        + "\n"
+    )
     for arms, samples in SIZES:
         say(line(arms, samples, studies if (arms, samples) == MAIN else max(1, studies // 5)))
         sys.stdout.flush()

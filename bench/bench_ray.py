@@ -1,4 +1,5 @@
-"""Runs by tasks of Ray on two nodes of this machine, of which one is lost, and a run that is stopped."""
+"""Runs by tasks of Ray on two nodes of this machine, of which one is lost, and a run that is
+stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     os.environ["PYTHONPATH"] = f"{ROOT / 'typings'}:{ROOT}"
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    found = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     found.add_node(num_cpus=1)
     ray.init(address=found.address, log_to_driver=False, logging_level=logging.ERROR)
     yield found
@@ -50,9 +53,13 @@ def test_a_lost_node_loses_no_record_and_doubles_none(cluster: Any, tmp_path: Pa
         timer.start()
         ended = looktwice("run", config, "--out", tmp_path, "--on", "ray", "--workers", "2")
         timer.join()
-        assert ended.exit_code == 0 and "60 new, 0 were there, 0 failed" in ended.output, ended.output
+        assert ended.exit_code == 0 and "60 new, 0 were there, 0 failed" in ended.output, (
+            ended.output
+        )
         assert 60 <= server.stats["requests"] <= 72, "a lost block is begun anew, and no other"
-    lines = [json.loads(line) for line in (tmp_path / "study" / "records.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "study" / "records.jsonl").read_text().splitlines()
+    ]
     assert len(lines) == len({line["sample"] for line in lines}) == 60
 
 
@@ -68,10 +75,14 @@ def test_ctrl_c_keeps_what_is_on_its_way(tmp_path: Path) -> None:
         words = ["run", str(config), "--out", str(tmp_path), "--on", "ray", "--workers", "2"]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"}
         command = [sys.executable, "-c", main, *words]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as run:
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        ) as run:
             _wait_for(server, 8)
             run.send_signal(signal.SIGINT)
             out, said = run.communicate(timeout=60)
-        assert run.returncode == 130 and "asking no more" in said and "Traceback" not in out + said, out + said
+        assert (
+            run.returncode == 130 and "asking no more" in said and "Traceback" not in out + said
+        ), out + said
         asked = server.stats["requests"]
     assert len(RunFolder(tmp_path / "study").records()) == asked < 200

@@ -1,4 +1,5 @@
-"""How well the small networks of the extra `eyes` see: words at five sizes, and salient boxes beside the true ones."""
+"""How well the small networks of the extra `eyes` see: words at five sizes, and salient boxes
+beside the true ones."""
 
 from __future__ import annotations
 
@@ -22,12 +23,15 @@ LICENSE = Path(__file__).parents[1] / "LICENSE"
 
 
 def vocabulary() -> list[str]:
-    """The words of the licence that have four letters or more, in their own case; its text does not change."""
+    """The words of the licence that have four letters or more, in their own case; its text does not
+    change."""
     words = (word.strip("*_().,:;`'\"") for word in LICENSE.read_text(encoding="utf-8").split())
     return sorted({word for word in words if len(word) >= 4 and word.isascii() and word.isalpha()})
 
 
-def written(number: int, height: int, ground: Pixels) -> tuple[Pixels, dict[tuple[float, float], str]]:
+def written(
+    number: int, height: int, ground: Pixels
+) -> tuple[Pixels, dict[tuple[float, float], str]]:
     """Words in a column each, on a picture of 640 x 480 pixels, and their centres."""
     rng = seeded_rng("words", number, height)
     canvas = Image.fromarray(ground).resize((640, 480))
@@ -44,7 +48,11 @@ def written(number: int, height: int, ground: Pixels) -> tuple[Pixels, dict[tupl
 def right(found: Boxes, words: dict[tuple[float, float], str]) -> int:
     """How many words stand in the label of a box around their centre, letter by letter."""
     return sum(
-        any(word in label.split() for label, box in zip(found.labels, found.xyxy, strict=True) if holds(box, place))
+        any(
+            word in label.split()
+            for label, box in zip(found.labels, found.xyxy, strict=True)
+            if holds(box, place)
+        )
         for place, word in words.items()
     )
 
@@ -55,29 +63,46 @@ def holds(box: np.ndarray, place: tuple[float, float]) -> bool:
 
 def test_words_at_five_sizes() -> None:
     grounds = {"plain": np.full((480, 640, 3), 215, np.uint8), "photograph": photograph("coffee")}
-    print("\nheight of the font in pixels | words read right on a plain ground, % | on a photograph, % | asked")
+    print(
+        "\nheight of the font in pixels | words read right on a plain ground, % | on a photograph,"
+        " % | asked"
+    )
     for height in HEIGHTS:
         shares = []
         for ground in grounds.values():
             made = [written(number, height, ground) for number in range(PICTURES)]
-            shares.append(100 * sum(right(PPOCR()(pixels), words) for pixels, words in made) / (PICTURES * WORDS))
+            shares.append(
+                100
+                * sum(right(PPOCR()(pixels), words) for pixels, words in made)
+                / (PICTURES * WORDS)
+            )
         print(f"{height} | {shares[0]:.1f} | {shares[1]:.1f} | {PICTURES * WORDS}")
     assert shares[0] > 90
 
 
 def test_salient_boxes_hold_what_is_asked_about() -> None:
-    print("\nthings | height | scenes with a box | the largest box holds the thing's middle | IoU with it, median")
+    print(
+        "\nthings | height | scenes with a box | the largest box holds the thing's middle | IoU"
+        " with it, median"
+    )
     for things in (1, 3):
         for size in (36, 20):
-            task = MarkedScenes("shape", n=20, controls={"size": size, "things": things}, mark="box")
+            task = MarkedScenes(
+                "shape", n=20, controls={"size": size, "things": things}, mark="box"
+            )
             rows = [compare(item.sample.images[0].pixels, item.sample.marks[0]) for item in task]
             held, ious = np.array(rows).T
-            print(f"{things} | {size} | {np.mean(~np.isnan(held)):.0%} | {np.nansum(held) / len(rows):.0%}", end=" | ")
+            print(
+                f"{things} | {size} | {np.mean(~np.isnan(held)):.0%} |"
+                f" {np.nansum(held) / len(rows):.0%}",
+                end=" | ",
+            )
             print(f"{np.nanmedian(ious):.2f}")
 
 
 def compare(pixels: Pixels, thing: object) -> tuple[float, float]:
-    """Whether the largest salient box holds the middle of a thing, and their IoU; NaN without a box."""
+    """Whether the largest salient box holds the middle of a thing, and their IoU; NaN without a
+    box."""
     assert isinstance(thing, Box)
     found = MaskBoxes(U2Net())(pixels)
     if not len(found):
@@ -85,4 +110,6 @@ def compare(pixels: Pixels, thing: object) -> tuple[float, float]:
     box, true = found.xyxy[0], np.array(thing.xyxy)
     common = (np.minimum(box[2:], true[2:]) - np.maximum(box[:2], true[:2])).clip(0).prod()
     both = (box[2:] - box[:2]).prod() + (true[2:] - true[:2]).prod() - common
-    return float(holds(box, ((true[0] + true[2]) / 2, (true[1] + true[3]) / 2))), float(common / both)
+    return float(holds(box, ((true[0] + true[2]) / 2, (true[1] + true[3]) / 2))), float(
+        common / both
+    )

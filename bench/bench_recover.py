@@ -1,4 +1,5 @@
-"""How many burnt-in markers of 2,000 photographs are read, in which time, and which ones are not."""
+"""How many burnt-in markers of 2,000 photographs are read, in which time, and which ones are
+not."""
 
 from __future__ import annotations
 
@@ -21,9 +22,14 @@ FOUND, INVENTED_PER_500 = 0.995, 1
 
 def read(burnt: BurntIn, letters: tuple[str, ...]) -> tuple[dict[str, Point], float]:
     """The points by label, and the seconds that reading took."""
-    state, start = State.start(Sample(burnt.how, "?", (Picture(burnt.pixels),))), time.perf_counter()
+    state, start = (
+        State.start(Sample(burnt.how, "?", (Picture(burnt.pixels),))),
+        time.perf_counter(),
+    )
     marks = RecoverMarks(letters=letters)(state, NoModel()).sample.marks
-    return {mark.label: mark for mark in marks if isinstance(mark, Point)}, time.perf_counter() - start
+    return {
+        mark.label: mark for mark in marks if isinstance(mark, Point)
+    }, time.perf_counter() - start
 
 
 def test_two_thousand_photographs_with_markers() -> None:
@@ -40,11 +46,20 @@ def test_two_thousand_photographs_with_markers() -> None:
             if away <= 2:
                 errors.append(away)
             else:
-                failures.append(f"  {burnt.how}: {point} {'missed' if mark is None else f'{away:.0f} px astray'}")
+                failures.append(
+                    f"  {burnt.how}: {point}"
+                    f" {'missed' if mark is None else f'{away:.0f} px astray'}"
+                )
         counts["invented"] += len(found)
     total = sum(counts.values()) - counts["invented"]
-    print(f"\n{dict(counts)} of {total} marks on {MARKED} images, {counts['within 2 px'] / total:.2%} within 2 px")
-    print(f"px: median {np.median(errors):.2f}, 99 % {np.percentile(errors, 99):.2f}, most {max(errors):.2f}")
+    print(
+        f"\n{dict(counts)} of {total} marks on {MARKED} images, {counts['within 2 px'] / total:.2%}"
+        " within 2 px"
+    )
+    print(
+        f"px: median {np.median(errors):.2f}, 99 % {np.percentile(errors, 99):.2f}, most"
+        f" {max(errors):.2f}"
+    )
     print(f"ms: median {1e3 * np.median(seconds):.0f}, 95 % {1e3 * np.percentile(seconds, 95):.0f}")
     print("\n".join(failures))
     assert counts["within 2 px"] >= FOUND * total

@@ -1,9 +1,11 @@
-"""How large the page of a run is, how fast Chromium opens it, what it fetches and complains of, and how it looks.
+"""How large the page of a run is, how fast Chromium opens it, what it fetches and complains of, and
+how it looks.
 
     python -m bench.bench_report_page RUN... [--axe axe.min.js] [--pictures docs/report]
 
-RUN are run folders whose report.html is written anew. `--axe` is the file of the npm package axe-core, which looks for
-faults of accessibility; `--pictures` writes what the first run's page looks like, light and dark.
+RUN are run folders whose report.html is written anew. `--axe` is the file of the npm package
+axe-core, which looks for faults of accessibility; `--pictures` writes what the first run's page
+looks like, light and dark.
 """
 
 from __future__ import annotations
@@ -34,14 +36,22 @@ def measure(browser: Browser, run: Path, axe: str) -> None:
     written = CliRunner().invoke(app, ["report", str(run)])
     assert written.exit_code == 0, written.output
     page = run / "report.html"
-    print(f"{run.name}: written in {time.perf_counter() - started:.1f} s, {page.stat().st_size / 1e6:.2f} MB")
+    print(
+        f"{run.name}: written in {time.perf_counter() - started:.1f} s,"
+        f" {page.stat().st_size / 1e6:.2f} MB"
+    )
     seconds = sorted(browser.open(page) for _ in range(5))
     fetched = [url for url in browser.requests if not url.startswith("data:image/")]
-    print(f"  opens in {seconds[2]:.2f} s (median of 5, at most {seconds[-1]:.2f}); fetched {fetched}")
+    print(
+        f"  opens in {seconds[2]:.2f} s (median of 5, at most {seconds[-1]:.2f}); fetched {fetched}"
+    )
     print(f"  complaints: {browser.complaints}; {browser.text('#count')}")
     for name in ("#q=the+second", "#disagree=1", "#flip=lost"):
         begun = time.perf_counter()
-        browser.run(f"location.hash = {name!r}; new Promise((done) => setTimeout(done, 0)).then(() => filterSamples())")
+        browser.run(
+            f"location.hash = {name!r}; new Promise((done) => setTimeout(done, 0)).then(() =>"
+            " filterSamples())"
+        )
         browser.wait("document.querySelector('#count').innerText !== ''")
         print(f"  {name}: {browser.text('#count')} in {time.perf_counter() - begun:.2f} s")
     for theme in SHOTS.values() if axe else ():
@@ -53,7 +63,13 @@ def measure(browser: Browser, run: Path, axe: str) -> None:
 def draw(browser: Browser, page: Path, out: Path) -> None:
     """The top of the page and its samples, in both themes, as WebP."""
     out.mkdir(parents=True, exist_ok=True)
-    browser.send("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+    browser.send(
+        "Emulation.setDeviceMetricsOverride",
+        width=1280,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     for theme, link in SHOTS.items():
         browser.open(f"{page.resolve().as_uri()}#{link}&flip=lost")
         browser.run("document.querySelector('#matrix-title').scrollIntoView(); null")
@@ -72,12 +88,17 @@ def _shot(browser: Browser, path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--axe", type=Path)
     parser.add_argument("--pictures", type=Path)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, open_browser(Path(profile)) as browser:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        open_browser(Path(profile)) as browser,
+    ):
         for run in given.runs:
             measure(browser, run, given.axe.read_text(encoding="utf-8") if given.axe else "")
         if given.pictures:

@@ -1,6 +1,8 @@
-"""How long looktwice takes beside what it is asked to do: `--help`, and one question with and without a server.
+"""How long looktwice takes beside what it is asked to do: `--help`, and one question with and
+without a server.
 
-`python -m bench.bench_start` prints the same. The best of some times: whatever else the machine does only adds to it.
+`python -m bench.bench_start` prints the same. The best of some times: whatever else the machine
+does only adds to it.
 """
 
 import json
@@ -50,8 +52,12 @@ def measure_all(folder: Path) -> dict[str, float]:
         run_seconds(again)  # writes the byte code, too
         found = {
             "--help": min(help_seconds() for _ in range(TIMES)),
-            "run, scripted": min(run_seconds([study, "--out", folder / f"s{n}", SCRIPTED]) for n in range(TIMES)),
-            "run, a server": min(run_seconds([study, "--out", folder / f"c{n}"]) for n in range(TIMES)),
+            "run, scripted": min(
+                run_seconds([study, "--out", folder / f"s{n}", SCRIPTED]) for n in range(TIMES)
+            ),
+            "run, a server": min(
+                run_seconds([study, "--out", folder / f"c{n}"]) for n in range(TIMES)
+            ),
             "run again": min(run_seconds(again) for _ in range(TIMES)),
         }
     for name, best in found.items():

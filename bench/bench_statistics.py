@@ -1,6 +1,7 @@
 """How often the intervals hold the truth, and how often there is a false win where nothing differs.
 
-`make bench` runs it; `python -m bench.bench_statistics --times 300` is quicker. All is drawn from fixed seeds.
+`make bench` runs it; `python -m bench.bench_statistics --times 300` is quicker. All is drawn from
+fixed seeds.
 """
 
 import argparse
@@ -36,11 +37,23 @@ from tests.paths import DATA
 
 Floats = NDArray[np.float64]
 CASES = (  # units, in clusters of so many, share gained, share lost
-    (12, 1, 0.10, 0.00), (12, 1, 0.30, 0.10), (30, 1, 0.05, 0.05), (30, 1, 0.20, 0.10), (60, 1, 0.02, 0.00),
-    (60, 1, 0.15, 0.15), (60, 1, 0.30, 0.10), (124, 1, 0.06, 0.02), (124, 1, 0.15, 0.15), (150, 1, 0.25, 0.10),
-    (400, 1, 0.05, 0.03), (400, 1, 0.20, 0.20), (1900, 1, 0.20, 0.14), (200, 2, 0.15, 0.10), (400, 4, 0.15, 0.05),
+    (12, 1, 0.10, 0.00),
+    (12, 1, 0.30, 0.10),
+    (30, 1, 0.05, 0.05),
+    (30, 1, 0.20, 0.10),
+    (60, 1, 0.02, 0.00),
+    (60, 1, 0.15, 0.15),
+    (60, 1, 0.30, 0.10),
+    (124, 1, 0.06, 0.02),
+    (124, 1, 0.15, 0.15),
+    (150, 1, 0.25, 0.10),
+    (400, 1, 0.05, 0.03),
+    (400, 1, 0.20, 0.20),
+    (1900, 1, 0.20, 0.14),
+    (200, 2, 0.15, 0.10),
+    (400, 4, 0.15, 0.05),
     (400, 10, 0.20, 0.20),
-)  # fmt: skip
+)
 SWEEP, UNITS, LEVEL = 12, 120, 0.05
 CLUSTERS, SPREAD = 60, (0.0, 0.3, 0.8)
 
@@ -52,7 +65,8 @@ def draw_gaps(random: np.random.Generator, n: int, size: int, up: float, down: f
 
 
 def coverage(times: int) -> Iterator[str]:
-    """A line for each case: the share of intervals that hold the true difference, and their mean width."""
+    """A line for each case: the share of intervals that hold the true difference, and their mean
+    width."""
     for n, size, up, down in CASES:
         names, hits, width = np.repeat(np.arange(n // size), size).tolist(), 0, 0.0
         for seed in range(times):
@@ -65,7 +79,8 @@ def coverage(times: int) -> Iterator[str]:
 
 
 def share_coverage(times: int) -> Iterator[str]:
-    """Shares of 60 clusters (near 0 and 1 too), of right or wrong answers, means of 3 draws and graded values."""
+    """Shares of 60 clusters (near 0 and 1 too), of right or wrong answers, means of 3 draws and
+    graded values."""
     for kind, size, share, alike in product(
         ("right or wrong", "draws", "graded"), (1, 4, 10), (0.03, 0.3, 0.9), SPREAD
     ):
@@ -76,9 +91,18 @@ def share_coverage(times: int) -> Iterator[str]:
             values = draw_values(random, right, kind)
             found = share_interval(values, np.repeat(np.arange(CLUSTERS), size))
             low, high = wilson(float(values.sum()), len(values))
-            hits, wilsons = hits + (found.low <= share <= found.high), wilsons + (low <= share <= high)
-        said = f"{100 * hits / times:.1f} % hold the truth (Wilson without clusters {100 * wilsons / times:.1f} %)"
-        yield f"share {share:.2f}, {kind}, {CLUSTERS} clusters of {size:2}, alike by {alike:g}: {said}"
+            hits, wilsons = (
+                hits + (found.low <= share <= found.high),
+                wilsons + (low <= share <= high),
+            )
+        said = (
+            f"{100 * hits / times:.1f} % hold the truth (Wilson without clusters"
+            f" {100 * wilsons / times:.1f} %)"
+        )
+        yield (
+            f"share {share:.2f}, {kind}, {CLUSTERS} clusters of {size:2}, alike by {alike:g}:"
+            f" {said}"
+        )
 
 
 def uneven_coverage(times: int) -> Iterator[str]:
@@ -88,25 +112,39 @@ def uneven_coverage(times: int) -> Iterator[str]:
         for seed in range(times):
             random = np.random.default_rng(seed)
             clusters = np.repeat(np.arange(count), random.geometric(0.2, count))
-            values = draw_values(random, draw_ability(random, count, share, 0.3)[clusters], "right or wrong")
+            values = draw_values(
+                random, draw_ability(random, count, share, 0.3)[clusters], "right or wrong"
+            )
             found = share_interval(values, clusters)
             hits += found.low <= share <= found.high
-        yield f"share {share:.2f} of {count:3} clusters of 1 to 20: {100 * hits / times:.1f} % hold the truth"
+        yield (
+            f"share {share:.2f} of {count:3} clusters of 1 to 20: {100 * hits / times:.1f} % hold"
+            " the truth"
+        )
 
 
 def macro_coverage(times: int) -> Iterator[str]:
     """Means over variants that ask the same questions, and over tasks that share their pictures."""
     for variants, share, alike in product((1, 3, 5, 10), (0.03, 0.3, 0.9), SPREAD):
         rows = [(share, variants, 1, alike)]
-        yield f"{variants:2} variants, share {share:.2f}, alike by {alike:g}: {macro_hits(times, rows):.1f} %"
-    for tasks, size, alike in product(((0.3, 0.5, 0.7, 0.9), (0.5, 0.95, 0.98, 0.98)), (1, 4), SPREAD):
+        yield (
+            f"{variants:2} variants, share {share:.2f}, alike by {alike:g}:"
+            f" {macro_hits(times, rows):.1f} %"
+        )
+    for tasks, size, alike in product(
+        ((0.3, 0.5, 0.7, 0.9), (0.5, 0.95, 0.98, 0.98)), (1, 4), SPREAD
+    ):
         rows = [(share, 1, size, alike) for share in tasks]
         said = f"{macro_hits(times, rows):.1f} %"
-        yield f"tasks of {tasks} on the same {CLUSTERS} pictures, {size} questions each, alike by {alike:g}: {said}"
+        yield (
+            f"tasks of {tasks} on the same {CLUSTERS} pictures, {size} questions each, alike by"
+            f" {alike:g}: {said}"
+        )
 
 
 def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> float:
-    """In how many of 100 the interval of `macro_row` holds the mean over tasks: share, variants, size of clusters."""
+    """In how many of 100 the interval of `macro_row` holds the mean over tasks: share, variants,
+    size of clusters."""
     hits, truth = 0, float(np.mean([share for share, *_ in tasks]))
     for seed in range(times):
         random, rows = np.random.default_rng(seed), []
@@ -117,7 +155,16 @@ def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> fl
                 right = random.random(len(own)) < own
                 units = {f"{place}": float(value) for place, value in enumerate(right)}
                 clusters = {f"{place}": f"{place // size}" for place in range(len(own))}
-                plain = Row("run", "p", "c", f"{number} {variant}", "", "accuracy", None, task_name=str(number))
+                plain = Row(
+                    "run",
+                    "p",
+                    "c",
+                    f"{number} {variant}",
+                    "",
+                    "accuracy",
+                    None,
+                    task_name=str(number),
+                )
                 rows.append(fill(plain, Metric("accuracy", units, clusters=clusters)))
         found = macro_row(rows)
         hits += (found.low or 0.0) <= truth <= (found.high or 0.0)
@@ -125,14 +172,16 @@ def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> fl
 
 
 def draw_ability(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
-    """The chance that questions on each picture are answered right; `alike` is their correlation."""
+    """The chance that questions on each picture are answered right; `alike` is their
+    correlation."""
     if not alike:
         return np.full(n, share)
     return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
 
 
 def draw_values(random: np.random.Generator, right: Floats, kind: str) -> Floats:
-    """A value for each question: right or wrong, the mean of three draws, or graded with that mean."""
+    """A value for each question: right or wrong, the mean of three draws, or graded with that
+    mean."""
     if kind == "graded":
         return random.beta(np.maximum(2 * right, 1e-9), np.maximum(2 * (1 - right), 1e-9))
     draws = 3 if kind == "draws" else 1
@@ -140,11 +189,17 @@ def draw_values(random: np.random.Generator, right: Floats, kind: str) -> Floats
 
 
 def interaction_coverage(times: int) -> Iterator[str]:
-    """Interactions of two changes, of samples that are hard for every arm or for none by `shared`."""
+    """Interactions of two changes, of samples that are hard for every arm or for none by
+    `shared`."""
     for n, shared in ((20, 0.5), (60, 2.0), (200, 2.0), (200, 6.0)):
-        truth, hits = float(draw_interaction(np.random.default_rng(times), 2_000_000, shared).mean()), 0
+        truth, hits = (
+            float(draw_interaction(np.random.default_rng(times), 2_000_000, shared).mean()),
+            0,
+        )
         for seed in range(times):
-            found = mean_difference(draw_interaction(np.random.default_rng(seed), n, shared).tolist())
+            found = mean_difference(
+                draw_interaction(np.random.default_rng(seed), n, shared).tolist()
+            )
             hits += found.low <= truth <= found.high
         said = f"{100 * hits / times:.1f} % hold the truth"
         yield f"interaction {100 * truth:+.1f} points, n {n:4}, shared {shared:g}: {said}"
@@ -171,41 +226,52 @@ def kappa_coverage(times: int) -> str:
 
 
 def false_wins(times: int) -> Iterator[str]:
-    """Sweeps of variants that differ from the baseline by chance alone: in how many of them any p is below 0.05."""
+    """Sweeps of variants that differ from the baseline by chance alone: in how many of them any p
+    is below 0.05."""
     for size, share in ((1, 0.3), (4, 0.3)):
         names, counts = np.repeat(np.arange(UNITS // size), size).tolist(), np.zeros(3)
         for seed in range(times):
             random = np.random.default_rng(seed)
             gaps = [draw_gaps(random, UNITS, size, share / 2, share / 2) for _ in range(SWEEP)]
-            found = [compare_paired((one > 0).astype(float), (one < 0).astype(float), names) for one in gaps]
+            found = [
+                compare_paired((one > 0).astype(float), (one < 0).astype(float), names)
+                for one in gaps
+            ]
             ps = [one.p for one in found]
             counts += [min(family) < LEVEL for family in (ps, holm(ps), benjamini_hochberg(ps))]
         plain, strict, rate = 100 * counts / times
         kind = f"{SWEEP} variants without any effect, {UNITS} units in clusters of {size}"
-        yield f"{kind}: any false win {plain:.1f} % uncorrected, {strict:.1f} % Holm, {rate:.1f} % BH"
+        yield (
+            f"{kind}: any false win {plain:.1f} % uncorrected, {strict:.1f} % Holm, {rate:.1f} % BH"
+        )
 
 
 def false_finds(times: int) -> str:
-    """Sweeps in which half of the variants gain 20 points: the share of false ones among the finds of each kind."""
+    """Sweeps in which half of the variants gain 20 points: the share of false ones among the finds
+    of each kind."""
     rates, power = np.zeros(2), np.zeros(2)
     for seed in range(times):
         random = np.random.default_rng(seed)
         true = [number < SWEEP // 2 for number in range(SWEEP)]
-        gaps = [draw_gaps(random, UNITS, 1, 0.3 if gain else 0.15, 0.1 if gain else 0.15) for gain in true]
+        gaps = [
+            draw_gaps(random, UNITS, 1, 0.3 if gain else 0.15, 0.1 if gain else 0.15)
+            for gain in true
+        ]
         ps = [compare_paired((one > 0).astype(float), (one < 0).astype(float)).p for one in gaps]
         for place, family in enumerate((holm(ps), benjamini_hochberg(ps))):
             finds = [gain for gain, p in zip(true, family, strict=True) if p < LEVEL]
             rates[place] += finds.count(False) / max(1, len(finds))
             power[place] += finds.count(True) / true.count(True)
     return (
-        f"half of {SWEEP} variants gain 20 points: false among the finds {100 * rates[0] / times:.1f} % Holm, "
-        f"{100 * rates[1] / times:.1f} % BH; found of the true ones {100 * power[0] / times:.0f} % and "
-        f"{100 * power[1] / times:.0f} %"
+        f"half of {SWEEP} variants gain 20 points: false among the finds"
+        f" {100 * rates[0] / times:.1f} % Holm, {100 * rates[1] / times:.1f} % BH; found of the"
+        f" true ones {100 * power[0] / times:.0f} % and {100 * power[1] / times:.0f} %"
     )
 
 
 def shared_errors() -> Iterator[str]:
-    """BLINK's App. C.2 from the recorded replies on val; the paper's figures are presumably on test."""
+    """BLINK's App. C.2 from the recorded replies on val; the paper's figures are presumably on
+    test."""
     folder = DATA / "blink_replies"
     if not folder.is_dir():
         yield "App. C.2: no recorded replies here"
@@ -213,12 +279,19 @@ def shared_errors() -> Iterator[str]:
     keys, points = load_key(folder / "val_answers.json"), []
     for file in ("llava_v1.5_7b", "llava_v1.5_13b", "QwenVLMax", "GPT4V"):
         one = score_replies(file, list(load_replies(folder / f"{file}.jsonl.gz")), keys).scores
-        points.append(replace(one, contestant=file, task="BLINK", point=replace(one.point, task_id="BLINK")))
+        points.append(
+            replace(one, contestant=file, task="BLINK", point=replace(one.point, task_id="BLINK"))
+        )
     first, *others = contestants(RunScores(RunFolder(Path()), tuple(points)))
     for other in others:
         shared, mine, theirs = first.common_errors(other)
-        yield f"App. C.2 on val: {first.name} {mine} mistakes, {other.name} {theirs}, {shared} in common"
-    yield "the paper: 1,187 mistakes of LLaVA-1.5-7B, 1,147 of 13B, 899 in common, presumably on test"
+        yield (
+            f"App. C.2 on val: {first.name} {mine} mistakes, {other.name} {theirs}, {shared} in"
+            " common"
+        )
+    yield (
+        "the paper: 1,187 mistakes of LLaVA-1.5-7B, 1,147 of 13B, 899 in common, presumably on test"
+    )
 
 
 def cost() -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Thresholds of simulated observers: how often their intervals hold the truth, and what a staircase saves.
+"""Thresholds of simulated observers: how often their intervals hold the truth, and what a staircase
+saves.
 
 python bench/bench_thresholds.py [OBSERVERS]
 """
@@ -23,9 +24,16 @@ Floats = NDArray[np.float64]
 
 TARGET, REPEATS, FIRST, MOST = 0.75, 20, 60, 400
 GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
-FINE = tuple(float(level) for level in np.geomspace(0.1, 100, 61))  # a staircase need not keep to a few of them
+FINE = tuple(
+    float(level) for level in np.geomspace(0.1, 100, 61)
+)  # a staircase need not keep to a few of them
 CHOICES = {0.0: "free answers", 1 / 8: "8 choices", 1 / 4: "4 choices", 1 / 2: "2 choices"}
-SLOPES = (2.0, 4.0, 8.0, 16.0)  # on the logarithm: accuracy rises within two thirds of the range, or a twelfth
+SLOPES = (
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+)  # on the logarithm: accuracy rises within two thirds of the range, or a twelfth
 LAPSES = (0.0, 0.02, 0.06)
 MODELS = {guess: Psychometric(GRID, guess, TARGET, log=True) for guess in CHOICES}
 STAIRS = {guess: Psychometric(FINE, guess, TARGET, log=True) for guess in CHOICES}
@@ -51,7 +59,8 @@ class Observer:
 
 @dataclass(frozen=True)
 class Found:
-    """Of one observer: whether each interval held the truth, and the questions of the staircase to the grid's width."""
+    """Of one observer: whether each interval held the truth, and the questions of the staircase to
+    the grid's width."""
 
     observer: Observer
     held: tuple[bool, bool, bool]
@@ -70,7 +79,8 @@ def width(limits: tuple[float, float, float]) -> float:
 
 
 def observe(observer: Observer, rng: np.random.Generator) -> Found:
-    """Every level of the grid equally often; a staircase until its interval is as narrow, and after 60 questions."""
+    """Every level of the grid equally often; a staircase until its interval is as narrow, and after
+    60 questions."""
     right = np.array([rng.binomial(REPEATS, observer.accuracy(level)) for level in GRID], float)
     grid = MODELS[observer.guess].limits(np.full(len(GRID), float(REPEATS)), right)
     stairs, asked, narrow, sixty = Staircase(STAIRS[observer.guess]), 0, None, None
@@ -91,9 +101,11 @@ def observe(observer: Observer, rng: np.random.Generator) -> Found:
 
 @dataclass(frozen=True)
 class Crowd:
-    """Questions of which the share `easy` have a threshold e^`gap` times lower than the others, with one logistic each.
+    """Questions of which the share `easy` have a threshold e^`gap` times lower than the others,
+    with one logistic each.
 
-    Questions on one picture, `shared` of them, are easier or harder together, by a normal factor e^`spread`.
+    Questions on one picture, `shared` of them, are easier or harder together, by a normal factor
+    e^`spread`.
     """
 
     guess: float
@@ -104,7 +116,8 @@ class Crowd:
     shared: int = 1
 
     def accuracy(self, levels: Floats, eases: Floats, middle: float = 0.0) -> Floats:
-        """At so many levels, on the logarithm, for questions so much easier than others: the two broadcast."""
+        """At so many levels, on the logarithm, for questions so much easier than others: the two
+        broadcast."""
         span, lapse = 1 - self.guess - 0.02, 0.02
         shift = logit((TARGET - self.guess) / (1 - self.guess - lapse))
         kinds = (self.easy, -self.gap / 2), (1 - self.easy, self.gap / 2)
@@ -113,7 +126,8 @@ class Crowd:
         return np.asarray(self.guess + span * sum(parts))
 
     def threshold(self) -> float:
-        """Where the mean accuracy of all questions passes the target, of a middle of 0, on the logarithm."""
+        """Where the mean accuracy of all questions passes the target, of a middle of 0, on the
+        logarithm."""
         levels = np.linspace(-12, 12, 24001)
         eases = self.spread * ndtri((np.arange(40) + 0.5) / 40)
         mean = self.accuracy(levels[:, None], eases).mean(axis=1)
@@ -121,7 +135,8 @@ class Crowd:
 
 
 class Checked(NamedTuple):
-    """Whether both intervals held the threshold, their widths on the logarithm, whether the function was refused."""
+    """Whether both intervals held the threshold, their widths on the logarithm, whether the
+    function was refused."""
 
     plain: bool
     rising: bool
@@ -160,27 +175,44 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
 
 
 def unlike(times: int) -> Iterator[str]:
-    """A line for each kind of crowd: how often both intervals hold the threshold, how often the function is refused."""
-    yield "| questions | asked | n | holds % | rising alone % | width, rising alone | function refused % |"
+    """A line for each kind of crowd: how often both intervals hold the threshold, how often the
+    function is refused."""
+    yield (
+        "| questions | asked | n | holds % | rising alone % | width, rising alone | function"
+        " refused % |"
+    )
     yield "|---|---|---:|---:|---:|---:|---:|"
-    cases = [(f"easy and hard, a factor of {np.exp(gap):.0f}", gap, 0.0, 1) for gap in (1.5, 3.0, 4.5)]
+    cases = [
+        (f"easy and hard, a factor of {np.exp(gap):.0f}", gap, 0.0, 1) for gap in (1.5, 3.0, 4.5)
+    ]
     cases = [("alike", 0.0, 0.0, 1), *cases, ("five on a picture", 0.0, 0.8, 5)]
     for name, gap, spread, shared in cases:
         for repeats in (20, 60, 0) if shared == 1 else (20, 60):
-            rng, kinds = np.random.default_rng(0), cycle(product((0.0, 1 / 4, 1 / 2), (4.0, 8.0), (0.3, 0.5, 0.7)))
+            rng, kinds = (
+                np.random.default_rng(0),
+                cycle(product((0.0, 1 / 4, 1 / 2), (4.0, 8.0), (0.3, 0.5, 0.7))),
+            )
             crowds = (Crowd(*kind, gap, spread, shared) for kind in islice(kinds, times))
             checked = np.array([check(crowd, repeats, rng) for crowd in crowds], float)
             plain, rising, width, wider, misfit = checked.mean(axis=0)
             how = f"grid, {repeats} a level" if repeats else f"staircase of {FIRST}"
-            shares = f"{100 * plain:.1f} | {100 * rising:.1f} | {width:.2f}, {wider:.2f} | {100 * misfit:.0f}"
+            shares = (
+                f"{100 * plain:.1f} | {100 * rising:.1f} | {width:.2f}, {wider:.2f} |"
+                f" {100 * misfit:.0f}"
+            )
             yield f"| {name} | {how} | {times} | {shares} |"
 
 
 def line(name: str, found: list[Found]) -> str:
     shares = np.array([each.asked for each in found]) / (len(GRID) * REPEATS)
-    held = " | ".join(f"{100 * np.mean([each.held[place] for each in found]):.1f}" for place in range(3))
+    held = " | ".join(
+        f"{100 * np.mean([each.held[place] for each in found]):.1f}" for place in range(3)
+    )
     bias = 100 * np.mean([each.bias for each in found])
-    return f"| {name} | {len(found)} | {held} | {np.median(shares):.0%}, {np.mean(shares):.0%} | {bias:+.1f} |\n"
+    return (
+        f"| {name} | {len(found)} | {held} | {np.median(shares):.0%}, {np.mean(shares):.0%} |"
+        f" {bias:+.1f} |\n"
+    )
 
 
 def main() -> None:
@@ -188,9 +220,12 @@ def main() -> None:
     rng, began = np.random.default_rng(0), time.monotonic()
     found = [observe(observer, rng) for observer in draw(observers, rng)]
     say = sys.stdout.write
-    say(f"{len(GRID) * REPEATS} questions at {len(GRID)} levels, {time.monotonic() - began:.0f} s\n")
     say(
-        "| observers | n | grid: holds % | staircase to its width | 60 questions | questions, median, mean | bias % |\n"
+        f"{len(GRID) * REPEATS} questions at {len(GRID)} levels, {time.monotonic() - began:.0f} s\n"
+    )
+    say(
+        "| observers | n | grid: holds % | staircase to its width | 60 questions | questions,"
+        " median, mean | bias % |\n"
     )
     say("|---|---|---|---|---|---|---|\n")
     say(line("all", found))

@@ -1,6 +1,8 @@
-"""What the engine costs beside a server that answers at once, and one that takes its time: ratios to bare loops.
+"""What the engine costs beside a server that answers at once, and one that takes its time: ratios
+to bare loops.
 
-`WIRE_QUESTIONS=10000 WIRE_TIMES=5 make bench ARGS="bench/bench_wire.py"`; by default 1,000 questions, three times.
+`WIRE_QUESTIONS=10000 WIRE_TIMES=5 make bench ARGS="bench/bench_wire.py"`; by default 1,000
+questions, three times.
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ from bench.wire.questions import write_questions, write_study
 from tests.chat_server import chat_server
 from tests.paths import ROOT
 
-QUESTIONS, TIMES = int(os.environ.get("WIRE_QUESTIONS", "1000")), int(os.environ.get("WIRE_TIMES", "3"))
+QUESTIONS, TIMES = (
+    int(os.environ.get("WIRE_QUESTIONS", "1000")),
+    int(os.environ.get("WIRE_TIMES", "3")),
+)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}", "OMP_NUM_THREADS": "1"}
 MANY = int(os.environ.get("WIRE_MANY", "20000"))
 LOOKTWICE = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
 
 
 class Measured(NamedTuple):
-    """Questions a second between the first and the last; seconds of the whole process, and of its processor."""
+    """Questions a second between the first and the last; seconds of the whole process, and of its
+    processor."""
 
     rate: float
     whole: float
@@ -43,7 +49,9 @@ class Measured(NamedTuple):
 def endpoint(latency: float) -> Iterator[str]:
     """The URL of a server in a process of its own."""
     command = [sys.executable, "-m", "bench.wire.server", "--latency", str(latency)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT) as server:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT
+    ) as server:
         try:
             assert server.stdout is not None
             yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
@@ -54,7 +62,9 @@ def endpoint(latency: float) -> Iterator[str]:
 def measure(url: str, command: Sequence[object]) -> Measured:
     """What a command that asks every question comes to."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([str(word) for word in command], check=True, capture_output=True, env=ENVIRONMENT, cwd=ROOT)
+    subprocess.run(
+        [str(word) for word in command], check=True, capture_output=True, env=ENVIRONMENT, cwd=ROOT
+    )
     whole, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     with urllib.request.urlopen(f"{url.removesuffix('/v1')}/stats") as answer:
         seen = json.load(answer)
@@ -77,7 +87,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["at once", "four circles each", "200 ms"],
 )
 def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circles: bool) -> None:
-    found: dict[str, list[Measured]] = {"bare": [], "bare, and keeps": [], "looktwice": [], "on one core": []}
+    found: dict[str, list[Measured]] = {
+        "bare": [],
+        "bare, and keeps": [],
+        "looktwice": [],
+        "on one core": [],
+    }
     with endpoint(latency) as url:
         study = write_study(folder, url, in_flight, circles)
         for _ in range(TIMES):
@@ -88,19 +103,37 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             if not circles:
                 found["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
             found["looktwice"].append(measure(url, [*ours, fresh(folder)]))
-            if shutil.which("taskset") and not circles:  # threads that share an interpreter hinder each other less
-                found["on one core"].append(measure(url, ["taskset", "-c", "0", *ours, fresh(folder)]))
-    median = {name: Measured(*map(statistics.median, zip(*rows, strict=True))) for name, rows in found.items() if rows}
-    what = f"{QUESTIONS:,} questions, {'four circles each, ' * circles}{latency * 1000:.0f} ms, {in_flight} in flight"
+            if (
+                shutil.which("taskset") and not circles
+            ):  # threads that share an interpreter hinder each other less
+                found["on one core"].append(
+                    measure(url, ["taskset", "-c", "0", *ours, fresh(folder)])
+                )
+    median = {
+        name: Measured(*map(statistics.median, zip(*rows, strict=True)))
+        for name, rows in found.items()
+        if rows
+    }
+    what = (
+        f"{QUESTIONS:,} questions, {'four circles each, ' * circles}{latency * 1000:.0f} ms,"
+        f" {in_flight} in flight"
+    )
     print(f"\n{what}, medians of {TIMES}")
     for name, row in median.items():
         each = f"{1000 * row.cpu / QUESTIONS:.2f} ms of a core each"
-        print(f"  {name:15} {row.rate:8.0f} a second once begun, whole process {row.whole:.1f} s, {each}")
-        print(f"  {'':15} {median['looktwice'].rate / row.rate:8.2f} of it has looktwice" * name.startswith("bare"))
+        print(
+            f"  {name:15} {row.rate:8.0f} a second once begun, whole process {row.whole:.1f} s,"
+            f" {each}"
+        )
+        print(
+            f"  {'':15} {median['looktwice'].rate / row.rate:8.2f} of it has looktwice"
+            * name.startswith("bare")
+        )
 
 
 def fresh(folder: Path) -> Path:
-    """A folder that is not there yet; none is emptied, as what was just deleted slows a disk down."""
+    """A folder that is not there yet; none is emptied, as what was just deleted slows a disk
+    down."""
     return folder / f"out{time.monotonic_ns()}"
 
 
@@ -112,17 +145,24 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         (root / "questions").mkdir(parents=True)
         with (root / "questions" / "samples.jsonl").open("w", encoding="utf-8") as file:
             for number in range(count):
-                row = {"id": f"q{number:06}", "question": f"What is {number} and one?", "answer": str(number + 1)}
+                row = {
+                    "id": f"q{number:06}",
+                    "question": f"What is {number} and one?",
+                    "answer": str(number + 1),
+                }
                 file.write(json.dumps(row) + "\n")
         study = root / "study.yaml"
         study.write_text(
-            f"task: {{use: eval.tasks.Folder, path: {root / 'questions'}}}\n"
-            "model: {use: pipelines.models.Scripted, answer: '7'}\nstages: {ask: {use: prompting.turns.Ask}}\n"
+            f"task: {{use: eval.tasks.Folder, path: {root / 'questions'}}}\nmodel: {{use:"
+            " pipelines.models.Scripted, answer: '7'}\nstages: {ask: {use:"
+            " prompting.turns.Ask}}\n"
         )
         peak = "import resource; print('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
         code = f"import atexit; atexit.register(lambda: exec({peak!r})); {LOOKTWICE[2]}"
         command = [sys.executable, "-c", code, "run", str(study), "--out", str(root / "runs")]
-        said = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout
+        said = subprocess.run(
+            command, check=True, capture_output=True, text=True, env=ENVIRONMENT
+        ).stdout
         peaks.append(int(said.split("PEAK")[-1]) / 1024)
     print(f"\nresident: {peaks[0]:.0f} MB at 1,000 questions, {peaks[1]:.0f} MB at {MANY:,}")
 
@@ -137,20 +177,37 @@ REFUSALS = {
 
 
 def test_a_server_that_refuses_some(tmp_path: Path) -> None:
-    """Requests of 0.1 s, 16 at a time: one that is refused waits by itself, and a real limit is found and kept."""
+    """Requests of 0.1 s, 16 at a time: one that is refused waits by itself, and a real limit is
+    found and kept."""
     write_questions(tmp_path / "questions", ASKED)
     seconds: dict[str, float] = {}
-    for turn, name in enumerate([*REFUSALS, "no errors", "4 % refused"]):  # of the compared ones the better counts
+    for turn, name in enumerate(
+        [*REFUSALS, "no errors", "4 % refused"]
+    ):  # of the compared ones the better counts
         with chat_server(None, "--delay", "0.1", *REFUSALS[name]) as server:
-            command = [*LOOKTWICE, "run", write_study(tmp_path, server.url, 16), "--out", tmp_path / str(turn)]
+            command = [
+                *LOOKTWICE,
+                "run",
+                write_study(tmp_path, server.url, 16),
+                "--out",
+                tmp_path / str(turn),
+            ]
             begun = time.perf_counter()
             ran = subprocess.run(
-                [str(word) for word in command], capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT
+                [str(word) for word in command],
+                capture_output=True,
+                text=True,
+                env=ENVIRONMENT,
+                cwd=ROOT,
             )
             took, seen = time.perf_counter() - begun, server.stats
         seconds[name] = min(took, seconds.get(name, took))
         refused = "".join(line for line in ran.stderr.splitlines() if "429" in line)
-        print(f"\n{name}: {took:.1f} s, {seen['requests'] / ASKED:.2f} requests an answer; {refused}")
-        assert ran.returncode == 0 and f"({ASKED} new, 0 were there, 0 failed)" in ran.stdout, ran.stdout + ran.stderr
+        print(
+            f"\n{name}: {took:.1f} s, {seen['requests'] / ASKED:.2f} requests an answer; {refused}"
+        )
+        assert ran.returncode == 0 and f"({ASKED} new, 0 were there, 0 failed)" in ran.stdout, (
+            ran.stdout + ran.stderr
+        )
         assert seen["replies"] == ASKED and seen["requests"] < 1.3 * ASKED
     assert seconds["4 % refused"] <= 1.6 * seconds["no errors"]

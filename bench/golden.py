@@ -1,10 +1,12 @@
-"""Holds this tree against an earlier commit: every figure, identity and request of the shipped studies.
+"""Holds this tree against an earlier commit: every figure, identity and request of the shipped
+studies.
 
-`python -m bench.golden COMMIT FOLDER [STUDY...]` checks out COMMIT in FOLDER/tree, runs the studies there and here, and
-compares report.csv, effects.csv and report.md, the ids of the arms, the items, and of each record what was asked,
-answered and noted. Then this tree resumes, scores, reports and replays copies of the earlier runs, and nothing may be
-asked again. What the earlier commit gave stays in FOLDER and is not made anew. Studies of recorded replies are left
-out, and said, where the benchmark files are not there.
+`python -m bench.golden COMMIT FOLDER [STUDY...]` checks out COMMIT in FOLDER/tree, runs the studies
+there and here, and compares report.csv, effects.csv and report.md, the ids of the arms, the items,
+and of each record what was asked, answered and noted. Then this tree resumes, scores, reports and
+replays copies of the earlier runs, and nothing may be asked again. What the earlier commit gave
+stays in FOLDER and is not made anew. Studies of recorded replies are left out, and said, where the
+benchmark files are not there.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ plans = {}
 for path in sorted(Path(sys.argv[1]).glob("*.yaml")):
     try:
         plan = load_plan(path, allow=["/"])
-        plans[path.stem] = [[arm.contestant, str(arm.changes), arm.id, arm.task_id] for arm in plan.points]
+        plans[path.stem] = [[arm.contestant, str(arm.changes), arm.id, arm.task_id] for arm in \
+plan.points]
     except ConfigError as exc:
         plans[path.stem] = len(str(exc).splitlines())
 print(json.dumps(plans))
@@ -74,9 +77,14 @@ def looktwice(tree: Path, *arguments: str, cwd: Path) -> str:
 
 def _python(tree: Path, *arguments: str, cwd: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(tree / "typings"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+    )
     if done.returncode:
-        raise SystemExit(f"{' '.join(arguments[-6:])} failed in {tree}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise SystemExit(
+            f"{' '.join(arguments[-6:])} failed in"
+            f" {tree}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
     return done.stdout
 
 
@@ -85,26 +93,44 @@ def run_studies(tree: Path, folder: Path, names: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         if not (folder / name / "report.csv").exists():
-            looktwice(tree, "run", str(tree / "configs" / f"{name}.yaml"), *STUDIES[name], "--out", ".", cwd=folder)
+            looktwice(
+                tree,
+                "run",
+                str(tree / "configs" / f"{name}.yaml"),
+                *STUDIES[name],
+                "--out",
+                ".",
+                cwd=folder,
+            )
             print(f"ran {name} of {tree}", flush=True)
 
 
 def compare_plans(before: Path, comparison: Comparison, folder: Path) -> None:
-    """Compares the arms of the earlier configurations, built by both trees: names, changes and ids."""
-    old, new = (json.loads(_python(tree, "-c", PLANS, str(before / "configs"), cwd=folder)) for tree in (before, ROOT))
+    """Compares the arms of the earlier configurations, built by both trees: names, changes and
+    ids."""
+    old, new = (
+        json.loads(_python(tree, "-c", PLANS, str(before / "configs"), cwd=folder))
+        for tree in (before, ROOT)
+    )
     for name, arms in old.items():
         comparison.compare(f"plan of {name}", arms, new[name])
 
 
 def compare_texts(before: Path, after: Path, comparison: Comparison) -> None:
-    """Compares the tables: report.csv and effects.csv cell by cell by the names of columns, the rest line by line."""
+    """Compares the tables: report.csv and effects.csv cell by cell by the names of columns, the
+    rest line by line."""
     for name in TEXTS:
         if name == "effects.csv" and not (before / name).exists() and not (after / name).exists():
             continue  # a study without a sweep
         if name.endswith(".csv"):
-            old, new = (list(csv.DictReader((run / name).open(newline=""))) for run in (before, after))
+            old, new = (
+                list(csv.DictReader((run / name).open(newline=""))) for run in (before, after)
+            )
         else:
-            old, new = ([{"line": line} for line in (run / name).read_text().splitlines()] for run in (before, after))
+            old, new = (
+                [{"line": line} for line in (run / name).read_text().splitlines()]
+                for run in (before, after)
+            )
         comparison.compare(f"{after.name}/{name}: rows", len(old), len(new))
         for number, (line, now) in enumerate(zip(old, new, strict=False), 1):
             for column, value in line.items():
@@ -113,7 +139,9 @@ def compare_texts(before: Path, after: Path, comparison: Comparison) -> None:
 
 def compare_records(before: Path, after: Path, comparison: Comparison) -> None:
     """Compares the items, and what each record asked, was answered and noted."""
-    items, now_items = (sorted((run / "samples.jsonl").read_text().splitlines()) for run in (before, after))
+    items, now_items = (
+        sorted((run / "samples.jsonl").read_text().splitlines()) for run in (before, after)
+    )
     comparison.compare(f"{after.name}: items", items, now_items)
     old, new = dict(_records(before)), dict(_records(after))
     comparison.compare(f"{after.name}: records", sorted(old), sorted(new))
@@ -130,15 +158,20 @@ def _records(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def take_over(before: Path, copy: Path, comparison: Comparison) -> None:
-    """Resumes, scores, reports and replays a copy of an earlier run with this tree: nothing is asked again."""
+    """Resumes, scores, reports and replays a copy of an earlier run with this tree: nothing is
+    asked again."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(before, copy)
     records = (copy / "records.jsonl").read_bytes()
     (copy / "report.csv").unlink()
     config = str(ROOT / "configs" / f"{copy.name}.yaml")
     printed = looktwice(ROOT, "run", config, *STUDIES[copy.name], "--out", ".", cwd=copy.parent)
-    comparison.compare(f"{copy.name}: asked anew on resume", True, "(0 new" in " ".join(printed.split()))
-    comparison.compare(f"{copy.name}: records after resume", records, (copy / "records.jsonl").read_bytes())
+    comparison.compare(
+        f"{copy.name}: asked anew on resume", True, "(0 new" in " ".join(printed.split())
+    )
+    comparison.compare(
+        f"{copy.name}: records after resume", records, (copy / "records.jsonl").read_bytes()
+    )
     for command in ("score", "report", "replay"):
         looktwice(ROOT, command, str(copy), f"--allow={DATA}", cwd=copy.parent)
     compare_texts(before, copy, comparison)
@@ -147,13 +180,17 @@ def take_over(before: Path, copy: Path, comparison: Comparison) -> None:
 def main() -> None:
     """Prints how much was compared, and the first differences; exits with 1 where there are any."""
     commit, folder = sys.argv[1], Path(sys.argv[2]).resolve()
-    names = sys.argv[3:] or [name for name in STUDIES if DATA.is_dir() or str(DATA) not in str(STUDIES[name])]
+    names = sys.argv[3:] or [
+        name for name in STUDIES if DATA.is_dir() or str(DATA) not in str(STUDIES[name])
+    ]
     for name in STUDIES.keys() - set(names):
         print(f"{name}: not run")
     tree = folder / "tree"
     if not tree.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["git", "worktree", "add", "--detach", str(tree), commit], cwd=ROOT, check=True)
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", str(tree), commit], cwd=ROOT, check=True
+        )
     comparison = Comparison()
     compare_plans(tree, comparison, folder)
     run_studies(tree, folder / "before", names)

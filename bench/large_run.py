@@ -1,4 +1,5 @@
-"""Makes a large run folder through the real writer, for measuring: `python -m bench.large_run FOLDER [SAMPLES]`."""
+"""Makes a large run folder through the real writer, for measuring:
+`python -m bench.large_run FOLDER [SAMPLES]`."""
 
 from __future__ import annotations
 
@@ -34,36 +35,62 @@ baseline: say0
 contestants:
 """
 REPLIES = (
-    "Looking at the picture, the object on the left side is closer to the camera. The answer is ({}) I believe.",
-    "({}) The second marker lies on the wall behind the chair, which is farther away from the camera than the",
-    "The best choice among the four options that are given in the question above is option {}, since it fits.",
-    "Both of the markers are hard to tell apart here, as the picture is blurred, so that no choice can be made.",
+    (
+        "Looking at the picture, the object on the left side is closer to the camera. The answer is"
+        " ({}) I believe."
+    ),
+    (
+        "({}) The second marker lies on the wall behind the chair, which is farther away from the"
+        " camera than the"
+    ),
+    (
+        "The best choice among the four options that are given in the question above is option {},"
+        " since it fits."
+    ),
+    (
+        "Both of the markers are hard to tell apart here, as the picture is blurred, so that no"
+        " choice can be made."
+    ),
 )
 
 
 def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
-    """A configuration, and the finished run of it in `root`: one record for each of 10 arms and every sample."""
+    """A configuration, and the finished run of it in `root`: one record for each of 10 arms and
+    every sample."""
     questions = root / "questions"
     questions.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     with (questions / "samples.jsonl").open("w", encoding="utf-8") as file:
         for number in range(samples):
             choices = [f"{colour} thing {number}" for colour in ("red", "green", "blue", "grey")]
-            row = {"id": f"q{number:05}", "question": f"Which thing of scene {number} is nearest?", "choices": choices}
+            row = {
+                "id": f"q{number:05}",
+                "question": f"Which thing of scene {number} is nearest?",
+                "choices": choices,
+            }
             meta = {"scene": number % 20, "subtask": f"part {number % 7}"}
             file.write(json.dumps(row | {"answer": draw.choice(LETTERS), "meta": meta}) + "\n")
     config = root / "large.yaml"
     config.write_text(
-        CONFIG + "".join(f"  say{n}: {{stages: {{choose: {WORDING % n}}}}}\n" for n in range(ARMS)), encoding="utf-8"
+        CONFIG + "".join(f"  say{n}: {{stages: {{choose: {WORDING % n}}}}}\n" for n in range(ARMS)),
+        encoding="utf-8",
     )
     plan, folder = load_plan(config), root / "runs" / "large"
     with RunWriter(folder) as writer:
-        for item in plan.points[0].task:  # all arms of a sample after one another, as a run asks them
-            writer.sample(SampleRow(plan.points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict()))
+        for item in plan.points[
+            0
+        ].task:  # all arms of a sample after one another, as a run asks them
+            writer.sample(
+                SampleRow(
+                    plan.points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict()
+                )
+            )
             for arm in plan.points:
                 state = _answered(arm, item, draw)
                 writer.record(make_record(arm, item.sample, item.sample.sha, state, writer.blobs))
-    for blob in (folder / "blobs").glob("*/*"):  # an hour old: what is younger is read again at every resume
+    for blob in (folder / "blobs").glob(
+        "*/*"
+    ):  # an hour old: what is younger is read again at every resume
         os.utime(blob, (blob.stat().st_mtime - 3600,) * 2)
     Run(plan, folder)()
     return config, folder
@@ -72,7 +99,9 @@ def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
 def _answered(arm: Arm, item: Item, draw: random.Random) -> State:
     prompt = f"{arm.contestant}: {item.sample.question}"
     text = draw.choice(REPLIES).format(draw.choice(LETTERS + (item.answer or "A") * 4))
-    reply = Reply(text, usage=Usage(120, 25), seconds=0.4, served_by={"model": "large", "engine": "none"})
+    reply = Reply(
+        text, usage=Usage(120, 25), seconds=0.4, served_by={"model": "large", "engine": "none"}
+    )
     call = Call((Message("user", (prompt,)),), 0, CallOptions(), reply)
     return State(item.sample, prompt=prompt, trace=(Step("ask", 0.4, (call,), (), prompt),))
 

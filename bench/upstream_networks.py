@@ -1,8 +1,9 @@
-"""The authors' own networks at a small size: built from a clone of their repository, and run on tensors.
+"""The authors' own networks at a small size: built from a clone of their repository, and run on
+tensors.
 
-`bench/upstream/side.py` runs one in a process of its own, since each repository wants packages of its own (timm,
-torchvision; transformers below 5 for GroundingDINO). Writes what `tests/original_files.py` makes the tiny file from,
-and the outputs.
+`bench/upstream/side.py` runs one in a process of its own, since each repository wants packages of
+its own (timm, torchvision; transformers below 5 for GroundingDINO). Writes what
+`tests/original_files.py` makes the tiny file from, and the outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tests.original_files import BERT, photograph, weight
 
 
 class Upstream(NamedTuple):
-    """A network, the name of its release's file and what stands around the tensors in it, and some outputs."""
+    """A network, the name of its release's file and what stands around the tensors in it, and some
+    outputs."""
 
     network: Any
     file: str
@@ -35,7 +37,10 @@ def fill(network: Any) -> Any:
     held, ties = network.state_dict(), find_ties(network)
     computed = {name for name, each in held.items() if not each.is_floating_point() and each.dim()}
     network.load_state_dict(
-        {name: each if name in computed else weight(ties.get(name, name), each.shape) for name, each in held.items()}
+        {
+            name: each if name in computed else weight(ties.get(name, name), each.shape)
+            for name, each in held.items()
+        }
     )
     return network.eval()
 
@@ -44,7 +49,9 @@ def find_ties(network: Any) -> dict[str, str]:
     """The names of tensors that are the same as an earlier one, and the name of that."""
     first: dict[int, str] = {}
     held = network.state_dict(keep_vars=True).items()
-    return {name: first[id(each)] for name, each in held if first.setdefault(id(each), name) != name}
+    return {
+        name: first[id(each)] for name, each in held if first.setdefault(id(each), name) != name
+    }
 
 
 def depth_anything_v2(repo: Path) -> Upstream:
@@ -80,7 +87,9 @@ def dinov2(repo: Path, **settings: Any) -> Upstream:
     pixels = photograph(70, 98)
     names = ("x_norm_clstoken", "x_norm_patchtokens")
     file = "dinov2_vits14_reg4_pretrain.pth" if settings else "dinov2_vits14_pretrain.pth"
-    return Upstream(network, file, lambda: {name: network.forward_features(pixels)[name] for name in names})
+    return Upstream(
+        network, file, lambda: {name: network.forward_features(pixels)[name] for name in names}
+    )
 
 
 def dinov2_registers(repo: Path) -> Upstream:
@@ -89,9 +98,15 @@ def dinov2_registers(repo: Path) -> Upstream:
 
 def _vit(depth: int = 12) -> dict[str, Any]:
     return {
-        "img_size": 56, "patch_size": 14, "embed_dim": 64, "depth": depth, "num_heads": 1, "mlp_ratio": 2,
-        "init_values": 1.0, "block_chunks": 0,
-    }  # fmt: skip
+        "img_size": 56,
+        "patch_size": 14,
+        "embed_dim": 64,
+        "depth": depth,
+        "num_heads": 1,
+        "mlp_ratio": 2,
+        "init_values": 1.0,
+        "block_chunks": 0,
+    }
 
 
 def grounding_dino(repo: Path) -> Upstream:
@@ -106,21 +121,43 @@ def grounding_dino(repo: Path) -> Upstream:
     words = repo / "vocab.txt"
     words.write_text("\n".join(BERT), encoding="utf-8")
     text = BertConfig(
-        vocab_size=len(BERT), hidden_size=64, num_hidden_layers=2, num_attention_heads=1, intermediate_size=32,
+        vocab_size=len(BERT),
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=1,
+        intermediate_size=32,
         max_position_embeddings=64,
-    )  # fmt: skip
+    )
     get_tokenlizer.get_tokenlizer = lambda _: BertTokenizer(str(words))
     get_tokenlizer.get_pretrained_language_model = lambda _: BertModel(text)
     swin = {"embed_dim": 16, "depths": [1, 1, 2, 1], "num_heads": [1, 2, 4, 8], "window_size": 4}
-    backbone.build_swin_transformer = lambda *_, out_indices, **__: SwinTransformer(out_indices=out_indices, **swin)
-    small = {"enc_layers": 2, "dec_layers": 2, "hidden_dim": 256, "dim_feedforward": 48, "num_queries": 12}
+    backbone.build_swin_transformer = lambda *_, out_indices, **__: SwinTransformer(
+        out_indices=out_indices, **swin
+    )
+    small = {
+        "enc_layers": 2,
+        "dec_layers": 2,
+        "hidden_dim": 256,
+        "dim_feedforward": 48,
+        "num_queries": 12,
+    }
     told = {name: each for name, each in vars(settings).items() if not name.startswith("_")} | small
-    told |= {"fusion_dropout": 0.0, "fusion_droppath": 0.1, "sub_sentence_present": True, "use_checkpoint": False}
-    network = fill(theirs.build_groundingdino(type("Settings", (), told | {"use_transformer_ckpt": False})()))
+    told |= {
+        "fusion_dropout": 0.0,
+        "fusion_droppath": 0.1,
+        "sub_sentence_present": True,
+        "use_checkpoint": False,
+    }
+    network = fill(
+        theirs.build_groundingdino(type("Settings", (), told | {"use_transformer_ckpt": False})())
+    )
     pixels = photograph(96, 128)
 
     def run() -> Mapping[str, Any]:
-        told = network(NestedTensor(pixels, torch.zeros(1, 96, 128, dtype=torch.bool)), captions=["cat . cup ."])
+        told = network(
+            NestedTensor(pixels, torch.zeros(1, 96, 128, dtype=torch.bool)),
+            captions=["cat . cup ."],
+        )
         return {"logits": told["pred_logits"][..., :6], "boxes": told["pred_boxes"]}
 
     return Upstream(network, "groundingdino_swint_ogc.pth", run, "model", "module.")
@@ -145,15 +182,22 @@ def sam2(repo: Path) -> Upstream:
         seen = network.forward_image(pixels)
         _, features, _, sizes = network._prepare_backbone_features(seen)
         features[-1] = features[-1] + network.no_mem_embed
-        maps = [each.permute(1, 2, 0).unflatten(2, size) for each, size in zip(features, sizes, strict=True)]
+        maps = [
+            each.permute(1, 2, 0).unflatten(2, size)
+            for each, size in zip(features, sizes, strict=True)
+        ]
         corners = torch.tensor([[[200.0, 300.0], [700.0, 600.0]]])
         given = {"points": (corners, torch.tensor([[2, 3]])), "boxes": None, "masks": None}
         sparse, dense = network.sam_prompt_encoder(**given)
         masks, scores, *_ = network.sam_mask_decoder(
-            image_embeddings=maps[-1], image_pe=network.sam_prompt_encoder.get_dense_pe(),
-            sparse_prompt_embeddings=sparse, dense_prompt_embeddings=dense, multimask_output=True,
-            repeat_image=False, high_res_features=maps[:-1],
-        )  # fmt: skip
+            image_embeddings=maps[-1],
+            image_pe=network.sam_prompt_encoder.get_dense_pe(),
+            sparse_prompt_embeddings=sparse,
+            dense_prompt_embeddings=dense,
+            multimask_output=True,
+            repeat_image=False,
+            high_res_features=maps[:-1],
+        )
         return {"masks": masks, "scores": scores}
 
     return Upstream(network, "sam2.1_hiera_tiny.pt", run, "model")
@@ -163,7 +207,11 @@ def sam(repo: Path, decoder: str = "MaskDecoder", **settings: Any) -> Upstream:
     from segment_anything import modeling
     from segment_anything.predictor import SamPredictor
 
-    inner = {"transformer": modeling.TwoWayTransformer(2, 32, 8, 48), "transformer_dim": 32, "iou_head_hidden_dim": 24}
+    inner = {
+        "transformer": modeling.TwoWayTransformer(2, 32, 8, 48),
+        "transformer_dim": 32,
+        "iou_head_hidden_dim": 24,
+    }
     if settings:
         from segment_anything.modeling import mask_decoder_hq as modeling_hq
 
@@ -171,9 +219,18 @@ def sam(repo: Path, decoder: str = "MaskDecoder", **settings: Any) -> Upstream:
     else:
         head = getattr(modeling, decoder)(num_multimask_outputs=3, **inner)
     encoder = modeling.ImageEncoderViT(
-        img_size=64, patch_size=8, embed_dim=32, depth=3, num_heads=2, mlp_ratio=1.25, out_chans=32, use_rel_pos=True,
-        window_size=5, global_attn_indexes=(1,), norm_layer=lambda width: torch.nn.LayerNorm(width, eps=1e-6),
-    )  # fmt: skip
+        img_size=64,
+        patch_size=8,
+        embed_dim=32,
+        depth=3,
+        num_heads=2,
+        mlp_ratio=1.25,
+        out_chans=32,
+        use_rel_pos=True,
+        window_size=5,
+        global_attn_indexes=(1,),
+        norm_layer=lambda width: torch.nn.LayerNorm(width, eps=1e-6),
+    )
     network = fill(modeling.Sam(encoder, modeling.PromptEncoder(32, (8, 8), (64, 64), 8), head))
     pixels = photograph(64, 48) * 60 + 120
 
@@ -215,10 +272,17 @@ def efficient_loftr(repo: Path) -> Upstream:
 KINDS: dict[str, Callable[[Path], Upstream]] = {
     each.__name__: each
     for each in (
-        depth_anything_v1, depth_anything_v2, dinov2, dinov2_registers, grounding_dino, sam, sam_hq, sam2,
+        depth_anything_v1,
+        depth_anything_v2,
+        dinov2,
+        dinov2_registers,
+        grounding_dino,
+        sam,
+        sam_hq,
+        sam2,
         efficient_loftr,
     )
-}  # fmt: skip
+}
 
 
 def record(kind: str, repo: Path, out: Path) -> None:
@@ -227,7 +291,9 @@ def record(kind: str, repo: Path, out: Path) -> None:
     with torch.inference_mode():
         told = {name: each.float().numpy() for name, each in made.run().items()}
     floats = {
-        name: each for name, each in made.network.state_dict().items() if each.is_floating_point() or not each.dim()
+        name: each
+        for name, each in made.network.state_dict().items()
+        if each.is_floating_point() or not each.dim()
     }
     shapes = {name: list(each.shape) for name, each in floats.items()}
     facts = {"file": made.file, "under": made.under, "prefix": made.prefix, "shapes": shapes}

@@ -1,9 +1,9 @@
 """Compares the specialists with their authors' code and writes the table of docs/specialists.md.
 
-`python -m bench.upstream_table OUT REPOSITORIES` runs each row of `bench/upstream/rows.py`, the authors' code in a
-process of its own, which finds the clones and packages in REPOSITORIES as `bench/upstream/side.py` says. What that gave
-lies in OUT and is not computed again. A row that fails is printed and "not run". It also records what the tests read of
-small networks.
+`python -m bench.upstream_table OUT REPOSITORIES` runs each row of `bench/upstream/rows.py`, the
+authors' code in a process of its own, which finds the clones and packages in REPOSITORIES as
+`bench/upstream/side.py` says. What that gave lies in OUT and is not computed again. A row that
+fails is printed and "not run". It also records what the tests read of small networks.
 """
 
 from __future__ import annotations
@@ -49,17 +49,26 @@ def shorten(out: Path, kind: str, told: Mapping[str, Any]) -> dict[str, Any]:
     for name, values in told.items():
         places = np.unique(np.linspace(0, values.size - 1, KEPT).astype(int))
         kept = [float(f"{value:.6g}") for value in values.ravel()[places]]
-        facts["outputs"][name] = {"shape": list(values.shape), "at": places.tolist(), "values": kept}
+        facts["outputs"][name] = {
+            "shape": list(values.shape),
+            "at": places.tolist(),
+            "values": kept,
+        }
     return facts
 
 
 def run_ours(kind: str) -> Mapping[str, Any]:
     """What our network gives, opened from the same file."""
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        return {name: each.numpy() for name, each in OPENED[kind](write_file(kind, Path(folder))).items()}
+        return {
+            name: each.numpy()
+            for name, each in OPENED[kind](write_file(kind, Path(folder))).items()
+        }
 
 
-def compare(name: str, theirs: Callable[[], Mapping[str, Any]], ours: Callable[[], Mapping[str, Any]]) -> str:
+def compare(
+    name: str, theirs: Callable[[], Mapping[str, Any]], ours: Callable[[], Mapping[str, Any]]
+) -> str:
     """The largest difference as the table has it, "not run" where something failed."""
     try:
         with torch.inference_mode():
@@ -80,7 +89,11 @@ def main(out: Path, repositories: Path) -> None:
     RECORDS.write_bytes(gzip.compress(packed, mtime=0))
     lines = []
     for row in ROWS:
-        found = compare(row.name, partial(run_theirs, row.name, repositories, out), partial(row.ours, out / row.name))
+        found = compare(
+            row.name,
+            partial(run_theirs, row.name, repositories, out),
+            partial(row.ours, out / row.name),
+        )
         lines.append((row.specialist, row.upstream, row.how, found))
     for kind, (specialist, theirs) in NETWORKS.items():
         found = compare(kind, partial(dict, small[kind]), partial(run_ours, kind))

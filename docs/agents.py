@@ -1,10 +1,12 @@
-"""Makes docs/agents.md: how an agent is written, one sample's trace with its pictures, and what a run of it shows.
+"""Makes docs/agents.md: how an agent is written, one sample's trace with its pictures, and what a
+run of it shows.
 
 python docs/agents.py [PAGE.md]
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +29,13 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting import agent
-from looktwice.prompting.agent import NativeCalls, PlainCalls, TaggedCalls, specialist_tools, view_tools
+from looktwice.prompting.agent import (
+    NativeCalls,
+    PlainCalls,
+    TaggedCalls,
+    specialist_tools,
+    view_tools,
+)
 from looktwice.prompting.agent.record import read_looks
 
 HERE = Path(__file__).resolve().parent
@@ -157,7 +165,9 @@ template that asks whether a field is there wants the nulls dropped, and one tha
 
 def points(found: Plan) -> dict[str, Arm]:
     """The point of each contestant that may look three times."""
-    return {p.contestant: p for p in found.points if p.changes.get("stages.agent.bounds.steps") == 3}
+    return {
+        p.contestant: p for p in found.points if p.changes.get("stages.agent.bounds.steps") == 3
+    }
 
 
 def sample_of(point: Arm) -> Sample:
@@ -174,7 +184,9 @@ def turns(state: State, folder: Path) -> Iterator[str]:
     """The conversation as Markdown; every image is written into `folder` once."""
     for message in state.messages:
         said = "\n\n".join(_part(part, state, folder) for part in message.parts if part)
-        calls = "".join(f"\n\n```json\n{call.name} {call.arguments}\n```" for call in message.tool_calls)
+        calls = "".join(
+            f"\n\n```json\n{call.name} {call.arguments}\n```" for call in message.tool_calls
+        )
         yield f"**{message.role}**\n\n{said}{calls}\n"
 
 
@@ -200,14 +212,22 @@ def controls(found: dict[str, Arm], folder: Path) -> str:
     return "\n\n".join(lines)
 
 
+def summary(cls: type) -> str:
+    """The first paragraph of the docstring, in one line."""
+    return " ".join(inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].split())
+
+
 def tools() -> str:
     """A line for each tool, in its own words."""
     lines = []
     for module in (view_tools, specialist_tools):
-        for name in sorted(name for name in agent.__all__ if getattr(agent, name).__module__ == module.__name__):
-            told = (getattr(agent, name).__doc__ or "").strip().splitlines()[0]
-            lines.append(f"| `prompting.agent.{name}` | {told} |")
-    example = f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
+        for name in sorted(
+            name for name in agent.__all__ if getattr(agent, name).__module__ == module.__name__
+        ):
+            lines.append(f"| `prompting.agent.{name}` | {summary(getattr(agent, name))} |")
+    example = (
+        f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
+    )
     return TOOLS + "\n".join(lines) + "\n" + example + OWN
 
 
@@ -220,7 +240,7 @@ def forms() -> str:
         PlainCalls: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
     }
     parts = [
-        f"`prompting.agent.{form.__name__}`: {(form.__doc__ or '').splitlines()[0]}\n\n```\n{words}\n```\n"
+        f"`prompting.agent.{form.__name__}`: {summary(form)}\n\n```\n{words}\n```\n"
         for form, words in shown.items()
     ]
     return FORMS + "\n" + "\n".join(parts)
@@ -231,7 +251,9 @@ def trace(folder: Path) -> str:
     found = points(load_plan(CONFIG))
     state = traced(found["zoom"])
     stages: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["stages"]
-    shown = yaml.safe_dump({"stages": stages}, sort_keys=False, default_flow_style=None, width=110).strip()
+    shown = yaml.safe_dump(
+        {"stages": stages}, sort_keys=False, default_flow_style=None, width=110
+    ).strip()
     notes = "\n".join(look.note for look in read_looks(state.notes))
     after = AFTER.format(notes=notes, controls=controls(found, folder))
     return "\n".join([TRACE.format(stages=shown), *turns(state, folder), after])
@@ -241,13 +263,19 @@ def table() -> str:
     """The run of the configuration, as the report shows its looks."""
     with tempfile.TemporaryDirectory() as out:
         asked = load_plan(CONFIG)
-        kept = replace(asked, points=tuple(p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0))
+        kept = replace(
+            asked,
+            points=tuple(
+                p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0
+            ),
+        )
         outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
         return look_table(summarize_looks(score_run(RunFolder(outcome.folder)))).markdown
 
 
 def write(page: Path) -> None:
-    """Writes the page, and its pictures into the folder beside it that has the page's name; old ones are removed."""
+    """Writes the page, and its pictures into the folder beside it that has the page's name; old
+    ones are removed."""
     folder = page.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):

@@ -1,7 +1,9 @@
-"""Writes the page of generated Do You See Me images, `docs/dysm.md` and its pictures: `python docs/dysm.py`.
+"""Writes the page of generated Do You See Me images, `docs/dysm.md` and its pictures:
+`python docs/dysm.py`.
 
-`python docs/dysm.py --official data/dysm FOLDER` writes FOLDER/index.html instead: the published samples in a copy of
-the benchmark, each beside ours at the same levels. It holds others' images, so it belongs into none of our folders.
+`python docs/dysm.py --official data/dysm FOLDER` writes FOLDER/index.html instead: the published
+samples in a copy of the benchmark, each beside ours at the same levels. It holds others' images, so
+it belongs into none of our folders.
 """
 
 from __future__ import annotations
@@ -67,8 +69,9 @@ writes a page with each of them beside two of ours at the same levels, with and 
 page.
 """
 STYLE = (
-    "body{font:15px sans-serif;margin:2em;background:#eee;color:#222}table{border-spacing:12px}td{vertical-align:top;"
-    "max-width:31vw}img{max-width:100%;max-height:70vh;border:1px solid #999;background:#fff}h2{margin-top:2em}"
+    "body{font:15px"
+    " sans-serif;margin:2em;background:#eee;color:#222}table{border-spacing:12px}td{vertical-align:top;max-width:31vw}img{max-width:100%;max-height:70vh;border:1px"
+    " solid #999;background:#fff}h2{margin-top:2em}"
 )
 
 
@@ -99,7 +102,11 @@ def groups(table: Path = TABLE) -> tuple[Group, ...]:
     """The page's table."""
     rows = yaml.safe_load(table.read_text(encoding="utf-8"))
     return tuple(
-        Group(row["heading"], row["says"], tuple(Entry(e["task"], tuple(e["shows"])) for e in row["entries"]))
+        Group(
+            row["heading"],
+            row["says"],
+            tuple(Entry(e["task"], tuple(e["shows"])) for e in row["entries"]),
+        )
         for row in rows
     )
 
@@ -110,10 +117,15 @@ def written(entry: Entry, name: str, folder: Path) -> str:
     parts = []
     for place, item in enumerate(items, 1):
         file = f"{name}-{place}.webp"
-        Image.fromarray(_shown(item.sample.images[0].pixels)).save(folder / file, "WEBP", lossless=True, method=6)
-        levels = ", ".join(f"{control} {item.sample.meta[control]}" for control in entry.built.levels)
+        Image.fromarray(_shown(item.sample.images[0].pixels)).save(
+            folder / file, "WEBP", lossless=True, method=6
+        )
+        levels = ", ".join(
+            f"{control} {item.sample.meta[control]}" for control in entry.built.levels
+        )
         parts.append(
-            f"![{name}, {place}]({folder.name}/{file})\n\n*{item.sample.question}* **{item.answer}** ({levels})\n"
+            f"![{name}, {place}]({folder.name}/{file})\n\n*{item.sample.question}*"
+            f" **{item.answer}** ({levels})\n"
         )
     return "\n".join([*parts, f"```yaml\n{entry.task}\n```\n"])
 
@@ -131,17 +143,22 @@ def shortcuts() -> Iterator[str]:
     yield "| subtask | ours | official |\n|---|---|---|"
     for name in SUBTASKS["2D"]:
         if SUBTASKS["2D"][name].form == "integer":
-            cells = (_most(GeneratedDoYouSeeMe(name, official=official)) for official in (False, True))
+            cells = (
+                _most(GeneratedDoYouSeeMe(name, official=official)) for official in (False, True)
+            )
             yield f"| {name} | {' | '.join(cells)} |"
 
 
 def _most(task: GeneratedDoYouSeeMe) -> str:
-    ((answer, times),) = Counter(task.scene(number).answer for number in range(COUNTED)).most_common(1)
+    ((answer, times),) = Counter(
+        task.scene(number).answer for number in range(COUNTED)
+    ).most_common(1)
     return f'always "{answer}": {100 * times / COUNTED:.1f} %'
 
 
 def write(page: Path, table: Sequence[Group]) -> None:
-    """Writes the page, and its pictures into the folder beside it that has the page's name; old ones are removed."""
+    """Writes the page, and its pictures into the folder beside it that has the page's name; old
+    ones are removed."""
     folder = page.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):
@@ -155,9 +172,12 @@ def write(page: Path, table: Sequence[Group]) -> None:
 
 
 def beside(data: Path, folder: Path) -> int:
-    """Writes index.html with the published samples beside ours into `folder`; gives how many samples there were."""
+    """Writes index.html with the published samples beside ours into `folder`; gives how many
+    samples there were."""
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [f"<!doctype html><meta charset=utf-8><title>Do You See Me</title><style>{STYLE}</style>"]
+    parts = [
+        f"<!doctype html><meta charset=utf-8><title>Do You See Me</title><style>{STYLE}</style>"
+    ]
     parts.append("<h1>Published samples, ours with the authors' flaws, and ours without</h1>")
     count = 0
     for name in SUBTASKS["2D"]:
@@ -171,26 +191,46 @@ def beside(data: Path, folder: Path) -> int:
 
 
 def _published(data: Path, name: str) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
-    """The subtask's images, with the fields and question of their rows; some were renamed and have none."""
-    rows = {str(item.sample.meta["image"]): item.sample for item in DoYouSeeMe(name, data, blind=True)}
+    """The subtask's images, with the fields and question of their rows; some were renamed and have
+    none."""
+    rows = {
+        str(item.sample.meta["image"]): item.sample for item in DoYouSeeMe(name, data, blind=True)
+    }
     for known in SUBTASKS["2D"][name].folders:
         for file in sorted(data.rglob(f"{known}/*.png"), key=lambda path: int(path.stem)):
             row = rows.get(file.stem)
-            yield file, row.meta if row else {}, row.question if row else "(no row has this image's name)"
+            yield (
+                file,
+                row.meta if row else {},
+                row.question if row else "(no row has this image's name)",
+            )
 
 
-def _cells(name: str, file: Path, meta: Mapping[str, Any], question: str, folder: Path) -> Iterator[str]:
-    controls = {control: meta[control] for control in GeneratedDoYouSeeMe(name).levels if control in meta}
+def _cells(
+    name: str, file: Path, meta: Mapping[str, Any], question: str, folder: Path
+) -> Iterator[str]:
+    controls = {
+        control: meta[control] for control in GeneratedDoYouSeeMe(name).levels if control in meta
+    }
     pictures = [("published", question, Picture.open(file))]
     for official in (True, False):
-        item = next(iter(GeneratedDoYouSeeMe(name, n=1, seed=int(file.stem), official=official, controls=controls)))
+        item = next(
+            iter(
+                GeneratedDoYouSeeMe(
+                    name, n=1, seed=int(file.stem), official=official, controls=controls
+                )
+            )
+        )
         said = "ours, official: true" if official else "ours"
         pictures.append((said, f"{item.sample.question} [{item.answer}]", item.sample.images[0]))
     levels = ", ".join(f"{control} {level}" for control, level in controls.items())
     for place, (said, words, picture) in enumerate(pictures):
         target = folder / f"{name}-{file.stem}-{place}.png"
         Image.fromarray(picture.pixels).save(target)
-        yield f"<td><b>{escape(said)}</b> {escape(levels)}<br><img src='{target.name}'><br>{escape(words)}</td>"
+        yield (
+            f"<td><b>{escape(said)}</b> {escape(levels)}<br><img"
+            f" src='{target.name}'><br>{escape(words)}</td>"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A map of numbers of one's own, as a plugin gives it: `looktwice run CONFIG --plugin docs/edge_strength.py`."""
+"""A map of numbers of one's own, as a plugin gives it: `looktwice run CONFIG --plugin
+docs/edge_strength.py`."""
 
 from __future__ import annotations
 
@@ -25,5 +26,9 @@ class EdgeStrength:
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]:
         """Floats (height, width) in grey levels per pixel, for HxWx3 RGB uint8."""
-        gray = cv2.GaussianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float64), (0, 0), self.sigma)
-        return np.hypot(cv2.Sobel(gray, cv2.CV_64F, 1, 0) / 8, cv2.Sobel(gray, cv2.CV_64F, 0, 1) / 8)
+        gray = cv2.GaussianBlur(
+            cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float64), (0, 0), self.sigma
+        )
+        return np.hypot(
+            cv2.Sobel(gray, cv2.CV_64F, 1, 0) / 8, cv2.Sobel(gray, cv2.CV_64F, 0, 1) / 8
+        )

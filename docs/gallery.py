@@ -1,6 +1,8 @@
-"""Writes the gallery, `docs/gallery.md` and its pictures, from the table in `gallery.yaml`: `python docs/gallery.py`.
+"""Writes the gallery, `docs/gallery.md` and its pictures, from the table in `gallery.yaml`:
+`python docs/gallery.py`.
 
-Every picture is what the stages beneath it, built from that very text, made of scikit-image's photographs.
+Every picture is what the stages beneath it, built from that very text, made of scikit-image's
+photographs.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ this page.
 class Entry:
     """A place in the gallery: its file name, title, sentence, sample, and its stages as YAML.
 
-    `enlarge` is an area (left, top, right, bottom) of the view that alone is shown, larger and without smoothing.
+    `enlarge` is an area (left, top, right, bottom) of the view that alone is shown, larger and
+    without smoothing.
     """
 
     name: str
@@ -83,7 +86,9 @@ class Group:
 def groups(table: Path = TABLE) -> tuple[Group, ...]:
     """The gallery's table."""
     rows = yaml.safe_load(table.read_text(encoding="utf-8"))
-    return tuple(Group(row["heading"], row["says"], tuple(map(_entry, row["entries"]))) for row in rows)
+    return tuple(
+        Group(row["heading"], row["says"], tuple(map(_entry, row["entries"]))) for row in rows
+    )
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:
@@ -94,12 +99,18 @@ def _entry(row: Mapping[str, Any]) -> Entry:
 
 @cache
 def _photo(name: str, width: int, height: int) -> Pixels:
-    return np.asarray(cv2.resize(photograph(name), (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    return np.asarray(
+        cv2.resize(photograph(name), (width, height), interpolation=cv2.INTER_AREA), np.uint8
+    )
 
 
 def _coffee(*marks: Mark) -> Sample:
     return Sample(
-        "coffee", "Which point is closer?", (Picture(_photo("coffee", 360, 240)),), ("Point A", "Point B"), marks
+        "coffee",
+        "Which point is closer?",
+        (Picture(_photo("coffee", 360, 240)),),
+        ("Point A", "Point B"),
+        marks,
     )
 
 
@@ -125,21 +136,36 @@ def _face() -> Sample:
 
 def _rocket() -> Sample:
     marks = Point("A", 181, 90), Point("B", 86, 212), Point("C", 254, 95), Point("D", 204, 219)
-    return Sample("rocket", "What stands at A?", (Picture(_photo("rocket", 360, 240)),), tuple("ABCD"), marks)
+    return Sample(
+        "rocket", "What stands at A?", (Picture(_photo("rocket", 360, 240)),), tuple("ABCD"), marks
+    )
 
 
 def _stereo() -> Sample:
     pictures = tuple(Picture(_photo(name, 356, 240)) for name in ("motorcycle", "motorcycle_right"))
-    marks = Point("REF", 261, 73), Point("A", 247, 73, 1), Point("B", 131, 166, 1), Point("C", 58, 62, 1)
-    return Sample("motorcycle", "Which point of the second image is REF?", pictures, tuple("ABC"), marks)
+    marks = (
+        Point("REF", 261, 73),
+        Point("A", 247, 73, 1),
+        Point("B", 131, 166, 1),
+        Point("C", 58, 62, 1),
+    )
+    return Sample(
+        "motorcycle", "Which point of the second image is REF?", pictures, tuple("ABC"), marks
+    )
 
 
 def _burnt() -> Sample:
-    """The coffee as BLINK would publish it: its circles are pixels of a JPEG file, and no mark tells of them."""
+    """The coffee as BLINK would publish it: its circles are pixels of a JPEG file, and no mark
+    tells of them."""
     (view,) = BlinkReleasedStyle()(State.start(_points()), NoModel()).views
     file = io.BytesIO()
     Image.fromarray(view.pixels).save(file, "JPEG", quality=92)
-    return Sample("burnt", "Which point is closer?", (Picture.encoded(file.getvalue()),), ("Point A", "Point B"))
+    return Sample(
+        "burnt",
+        "Which point is closer?",
+        (Picture.encoded(file.getvalue()),),
+        ("Point A", "Point B"),
+    )
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
@@ -158,7 +184,9 @@ def shown(view: View, enlarge: tuple[int, int, int, int] | None) -> Image.Image:
     if enlarge is not None:
         left, top, right, bottom = enlarge
         cut, times = view.pixels[top:bottom, left:right], max(1, WIDEST // (right - left))
-        return Image.fromarray(np.asarray(cv2.resize(cut, None, fx=times, fy=times, interpolation=cv2.INTER_NEAREST)))
+        return Image.fromarray(
+            np.asarray(cv2.resize(cut, None, fx=times, fy=times, interpolation=cv2.INTER_NEAREST))
+        )
     width, height = view.size
     if width <= WIDEST:
         return Image.fromarray(view.pixels)
@@ -167,14 +195,19 @@ def shown(view: View, enlarge: tuple[int, int, int, int] | None) -> Image.Image:
 
 
 def written(entry: Entry, folder: Path) -> Iterator[str]:
-    """Writes the pictures of an entry into `folder`; gives the Markdown of each, and last a line of their sizes."""
+    """Writes the pictures of an entry into `folder`; gives the Markdown of each, and last a line of
+    their sizes."""
     views = entry.run().views
     for number, view in enumerate(views, 1):
         name = f"{entry.name}-{number}.webp" if len(views) > 1 else f"{entry.name}.webp"
         shown(view, entry.enlarge).save(folder / name, "WEBP", quality=QUALITY, method=6)
         yield f"![{entry.title}, view {number}]({folder.name}/{name})"
     sizes = ", ".join("{} x {}".format(*view.size) for view in views)
-    yield f"\n*{'View' if len(views) == 1 else 'Views'} of {sizes} pixels*" if views else "*(no picture)*"
+    yield (
+        f"\n*{'View' if len(views) == 1 else 'Views'} of {sizes} pixels*"
+        if views
+        else "*(no picture)*"
+    )
 
 
 def section(entry: Entry, folder: Path) -> str:
@@ -184,14 +217,18 @@ def section(entry: Entry, folder: Path) -> str:
 
 
 def write(page: Path, table: Sequence[Group]) -> None:
-    """Writes the page, and its pictures into the folder beside it that has the page's name; old ones are removed."""
+    """Writes the page, and its pictures into the folder beside it that has the page's name; old
+    ones are removed."""
     folder = page.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):
         old.unlink()
     parts = [HEAD]
     for group in table:
-        parts += [f"## {group.heading}\n\n{group.says}\n", *(section(entry, folder) for entry in group.entries)]
+        parts += [
+            f"## {group.heading}\n\n{group.says}\n",
+            *(section(entry, folder) for entry in group.entries),
+        ]
     page.write_text("\n".join(parts), encoding="utf-8")
 
 

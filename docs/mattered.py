@@ -1,4 +1,5 @@
-"""Makes docs/mattered.md: turns that are scored, what a tool contributes, what needs no images, and where one looks.
+"""Makes docs/mattered.md: turns that are scored, what a tool contributes, what needs no images, and
+where one looks.
 
 python docs/mattered.py [PAGE.md]
 """
@@ -17,7 +18,12 @@ import numpy as np
 from rich.console import Console
 
 from looktwice.eval import GeneratedDoYouSeeMe, MarkedScenes, evaluate
-from looktwice.eval.analysis.looking.blindness import audit_page, audits, blind_items_csv, needs_no_image
+from looktwice.eval.analysis.looking.blindness import (
+    audit_page,
+    audits,
+    blind_items_csv,
+    needs_no_image,
+)
 from looktwice.eval.analysis.looking.contribution import certificate_page, certificates
 from looktwice.eval.analysis.looking.measured_and_right import measurement_table
 from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
@@ -43,12 +49,19 @@ HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
 CHEATER = ("models.eyes={use: eval.tasks.NeverLooks, careless: true}", "task.leak=0.3")
 PLANTED = (
-    "task={use: eval.tasks.LettersAndShapes, n: 120, leak: 0.25}", "models.chat={use: eval.tasks.NeverLooks}",
-    "stages.order=null", "stages.mark=null", 'stages.choose={use: prompting.wording.AnswerLine, mark: "ANSWER:"}',
-    "read={use: eval.readers.Marked}", "contestants.other=null", "contestants.shuffled=null",
-    "contestants.caption=null", "contestants.choices-only=null", "contestants.blank=null",
+    "task={use: eval.tasks.LettersAndShapes, n: 120, leak: 0.25}",
+    "models.chat={use: eval.tasks.NeverLooks}",
+    "stages.order=null",
+    "stages.mark=null",
+    'stages.choose={use: prompting.wording.AnswerLine, mark: "ANSWER:"}',
+    "read={use: eval.readers.Marked}",
+    "contestants.other=null",
+    "contestants.shuffled=null",
+    "contestants.caption=null",
+    "contestants.choices-only=null",
+    "contestants.blank=null",
     "contestants.question-only=null",
-)  # fmt: skip
+)
 HEAD = """\
 # Did the picture matter?
 
@@ -227,12 +240,19 @@ def certificate(scores: RunScores) -> str:
 def audit(scores: RunScores) -> str:
     """What the audit finds of the planted items."""
     found = audits(scores)
-    listed = {row["sample"] for row in csv.DictReader(blind_items_csv(needs_no_image(found)).splitlines())}
-    lines = map(json.loads, (scores.folder.path / "samples.jsonl").read_text(encoding="utf-8").splitlines())
+    listed = {
+        row["sample"] for row in csv.DictReader(blind_items_csv(needs_no_image(found)).splitlines())
+    }
+    lines = map(
+        json.loads, (scores.folder.path / "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    )
     planted = {line["sample"]["id"] for line in lines if line["truth"]["leaky"]}
     both = len(listed & planted)
     said = AUDIT.format(
-        planted=len(planted), listed=len(listed), precision=both / len(listed), recall=both / len(planted)
+        planted=len(planted),
+        listed=len(listed),
+        precision=both / len(listed),
+        recall=both / len(planted),
     )
     page = audit_page(scores, found).partition("## Arms")[2].partition("## Items")[0]
     return said + page.strip().replace("\n## ", "\n### ") + "\n"
@@ -240,7 +260,9 @@ def audit(scores: RunScores) -> str:
 
 def count_small(messages: Messages) -> Reply:
     """The number of shapes that are asked for, told from the picture at a fifth of its size."""
-    pixels = cv2.resize(messages[-1].views[0].pixels, None, fx=0.2, fy=0.2, interpolation=cv2.INTER_AREA)
+    pixels = cv2.resize(
+        messages[-1].views[0].pixels, None, fx=0.2, fy=0.2, interpolation=cv2.INTER_AREA
+    )
     sample = Sample("small", messages[-1].text, (Picture(np.asarray(pixels, np.uint8)),))
     try:
         return Reply(ColoredShapeCounter().decide(sample)[0])
@@ -255,9 +277,11 @@ def looks(out: Path) -> str:
 
     network = str(seeks_ink(out / "network"))
     stages = {
-        "say": Verbatim(), "ask": Ask(), "encoder": AttentionShare(VisionAttention(network)),
+        "say": Verbatim(),
+        "ask": Ask(),
+        "encoder": AttentionShare(VisionAttention(network)),
         "words": QuestionAttention(network),
-    }  # fmt: skip
+    }
     task = GeneratedDoYouSeeMe("joint_shape_color", n=108, marks="asked")
     evaluate(task, {"small": Pipeline(stages)}, Scripted(count_small), out=out / "looks")
     return LOOKS + measurement_table([score_run(RunFolder(out / "looks"))]).markdown + "\n"
@@ -267,8 +291,13 @@ def write(page: Path) -> None:
     """Writes the page."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        parts = [HEAD + turns(out), CONTRIBUTION + certificate(run("tool_contribution", out / "sees", "task.n=60"))]
-        parts += [NEVER + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER))]
+        parts = [
+            HEAD + turns(out),
+            CONTRIBUTION + certificate(run("tool_contribution", out / "sees", "task.n=60")),
+        ]
+        parts += [
+            NEVER + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER))
+        ]
         parts += [audit(run("blindness", out / "planted", *PLANTED)), looks(out)]
     page.write_text("".join(parts), encoding="utf-8")
 

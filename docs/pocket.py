@@ -1,6 +1,8 @@
-"""Writes the model card of Pocket, `docs/pocket.md`, and README's first table: `python docs/pocket.py [RUNS]`.
+"""Writes the model card of Pocket, `docs/pocket.md`, and README's first table:
+`python docs/pocket.py [RUNS]`.
 
-It runs `configs/pocket.yaml` and `configs/quickstart.yaml` into that folder, `runs` by default, or goes on there.
+It runs `configs/pocket.yaml` and `configs/quickstart.yaml` into that folder, `runs` by default, or
+goes on there.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ class Figures:
 
     rows: Sequence[Mapping[str, str]]
 
-    def row(self, contestant: str, task: str, metric: str = "accuracy", part: str = "") -> Mapping[str, str]:
+    def row(
+        self, contestant: str, task: str, metric: str = "accuracy", part: str = ""
+    ) -> Mapping[str, str]:
         """The one row. Raises ValueError where there is none."""
         for row in self.rows:
             found = row["contestant"], row["task"], row["metric"], row["slice"]
@@ -112,13 +116,18 @@ class Figures:
         return [
             row
             for row in self.rows
-            if (row["contestant"], row["task"], row["metric"]) == (contestant, task, "accuracy_along")
+            if (row["contestant"], row["task"], row["metric"])
+            == (contestant, task, "accuracy_along")
             and row["slice"].startswith(f"{control}=")
         ]
 
     def controls(self, contestant: str, task: str) -> list[str]:
         """The control parameters of a task."""
-        names = [row["metric"] for row in self.rows if (row["contestant"], row["task"]) == (contestant, task)]
+        names = [
+            row["metric"]
+            for row in self.rows
+            if (row["contestant"], row["task"]) == (contestant, task)
+        ]
         return [name.removeprefix("kruskal_") for name in names if name.startswith("kruskal_")]
 
 
@@ -131,23 +140,42 @@ def percent(row: Mapping[str, str]) -> str:
 def change(row: Mapping[str, str]) -> str:
     """A share, its difference to the baseline in points, and p."""
     p = float(row["p"])
-    return f"{percent(row)}, {100 * float(row['delta']):+.1f}, p {'< 0.0001' if p < 1e-4 else f'= {p:.4f}'}"
+    return (
+        f"{percent(row)}, {100 * float(row['delta']):+.1f}, p"
+        f" {'< 0.0001' if p < 1e-4 else f'= {p:.4f}'}"
+    )
 
 
 def _who(kind: str) -> str:
-    """The contestant that is asked for this kind: some have no choices, and some have nothing marked."""
-    return "open" if kind in ("count", "where") else "unmarked" if kind in ("cell", "present") else "pocket"
+    """The contestant that is asked for this kind: some have no choices, and some have nothing
+    marked."""
+    return (
+        "open"
+        if kind in ("count", "where")
+        else "unmarked"
+        if kind in ("cell", "present")
+        else "pocket"
+    )
 
 
 def _subtasks(figures: Figures) -> Iterator[str]:
-    yield "| subtask | asked | easy level | majority | guesser | all levels | guesser |\n|---|---|---|---|---|---|---|"
+    yield (
+        "| subtask | asked | easy level | majority | guesser | all levels | guesser"
+        " |\n|---|---|---|---|---|---|---|"
+    )
     for kind, words in KINDS.items():
         easy = figures.row(_who(kind), f"easy {kind}")
         most = figures.row("majority (key)", f"easy {kind}")["value"]
         every = figures.row(_who(kind), kind)
         level = EASY.get(kind, "size 56, 3 things")
         guessed = [_level(figures.row("guesser (level)", task)) for task in (f"easy {kind}", kind)]
-        cells = f"{percent(easy)} ({level})", f"{100 * float(most):.1f}", guessed[0], percent(every), guessed[1]
+        cells = (
+            f"{percent(easy)} ({level})",
+            f"{100 * float(most):.1f}",
+            guessed[0],
+            percent(every),
+            guessed[1],
+        )
         yield f"| {kind} | {words} | {' | '.join(cells)} |"
 
 
@@ -160,13 +188,19 @@ def _along(figures: Figures) -> Iterator[str]:
     for kind in KINDS:
         for control in figures.controls(_who(kind), kind):
             levels = figures.slices(_who(kind), kind, control)
-            cells = ", ".join(f"{row['slice'].partition('=')[2]}: {100 * float(row['value']):.1f}" for row in levels)
+            cells = ", ".join(
+                f"{row['slice'].partition('=')[2]}: {100 * float(row['value']):.1f}"
+                for row in levels
+            )
             p = float(figures.row(_who(kind), kind, f"kruskal_{control}")["p"])
             yield f"| {kind} | {control} | {cells} | {'< 0.0001' if p < 1e-4 else f'{p:.4f}'} |"
 
 
 def _zooms(figures: Figures) -> Iterator[str]:
-    yield "| 16 and 24 pixels | whole image | zoomed on the mark beside it | zoomed elsewhere |\n|---|---|---|---|"
+    yield (
+        "| 16 and 24 pixels | whole image | zoomed on the mark beside it | zoomed elsewhere"
+        " |\n|---|---|---|---|"
+    )
     for kind in ("shape", "color", "symbol"):
         task = f"small {kind}"
         cells = (change(figures.row(name, task)) for name in ("zoomed", "zoomed elsewhere"))
@@ -175,33 +209,56 @@ def _zooms(figures: Figures) -> Iterator[str]:
 
 def _compared(figures: Figures, names: Sequence[str], tasks: Mapping[str, str]) -> Iterator[str]:
     yield f"| | {' | '.join(tasks)} |\n|---{'|---' * len(tasks)}|"
-    yield f"| pocket | {' | '.join(percent(figures.row('pocket', task)) for task in tasks.values())} |"
+    yield (
+        "| pocket |"
+        f" {' | '.join(percent(figures.row('pocket', task)) for task in tasks.values())} |"
+    )
     for name in names:
-        yield f"| {name} | {' | '.join(change(figures.row(name, task)) for task in tasks.values())} |"
+        yield (
+            f"| {name} | {' | '.join(change(figures.row(name, task)) for task in tasks.values())} |"
+        )
 
 
 def _blind(figures: Figures) -> Iterator[str]:
-    yield f"| easy level | pocket | {' | '.join(BLIND)} | chance |\n|---|---|{'---|' * len(BLIND)}---|"
+    yield (
+        f"| easy level | pocket | {' | '.join(BLIND)} | chance"
+        f" |\n|---|---|{'---|' * len(BLIND)}---|"
+    )
     for kind in KINDS:
-        names = [f"{name}, open" for name in BLIND if name != "blank image"] if _who(kind) == "open" else list(BLIND)
+        names = (
+            [f"{name}, open" for name in BLIND if name != "blank image"]
+            if _who(kind) == "open"
+            else list(BLIND)
+        )
         cells = [percent(figures.row(name, f"easy {kind}")) for name in names]
         if _who(kind) == "open":
             cells.insert(1, "")
-        level = "" if _who(kind) == "open" else f"{100 / (3 if kind in ('larger', 'higher') else 4):.1f}"
-        yield f"| {kind} | {percent(figures.row(_who(kind), f'easy {kind}'))} | {' | '.join(cells)} | {level} |"
+        level = (
+            ""
+            if _who(kind) == "open"
+            else f"{100 / (3 if kind in ('larger', 'higher') else 4):.1f}"
+        )
+        yield (
+            f"| {kind} | {percent(figures.row(_who(kind), f'easy {kind}'))} | {' | '.join(cells)} |"
+            f" {level} |"
+        )
 
 
 def page(figures: Figures) -> str:
     """The card."""
     noise = NOISE.format(
-        larger=_level(figures.row("pocket", "easy larger")), present=_level(figures.row("pocket", "present"))
+        larger=_level(figures.row("pocket", "easy larger")),
+        present=_level(figures.row("pocket", "present")),
     )
     weights = shipped_weights()
     file = HERE.parent / "pipelines/models/pocket" / FILE
     head = HEAD.format(
-        numbers=weights.count, size=file.stat().st_size / 1e6, words=weights["embed"].shape[0], NOISE=noise,
+        numbers=weights.count,
+        size=file.stat().st_size / 1e6,
+        words=weights["embed"].shape[0],
+        NOISE=noise,
         sha=weights.sha[:12],
-    )  # fmt: skip
+    )
     marked = {kind: kind for kind in ("shape", "color", "symbol")}
     parts = [
         ("What it can do", _subtasks(figures)),
@@ -214,26 +271,34 @@ def page(figures: Figures) -> str:
 
 
 ARMS = {
-    "zoomed": "the same, and a zoom on it", "zoomed elsewhere": "the same, and a zoom on another place",
-    "reworded": "the same, choices in other words", "grid": "the same, under a grid of 3 x 3", "unmarked": "no mark",
-}  # fmt: skip
+    "zoomed": "the same, and a zoom on it",
+    "zoomed elsewhere": "the same, and a zoom on another place",
+    "reworded": "the same, choices in other words",
+    "grid": "the same, under a grid of 3 x 3",
+    "unmarked": "no mark",
+}
 EFFECTS = {
-    ("mark.radius", "9"): "radius 9 against 28", ("mark.color", "magenta"): "magenta against red",
+    ("mark.radius", "9"): "radius 9 against 28",
+    ("mark.color", "magenta"): "magenta against red",
     ("mark.use", "Crosshairs"): "crosshairs against rings",
-}  # fmt: skip
+}
 BLOCK = re.compile(r"(<!-- demo: .*?-->\n).*?(<!-- /demo -->)", re.DOTALL)
 
 
 def demo_table(folder: Path) -> str:
     """The table of README's first screen, from a run of `configs/quickstart.yaml`."""
     figures = Figures(_read(folder / "report.csv"))
-    first = next(row["contestant"] for row in figures.rows if row["contestant"].startswith("marked ["))
+    first = next(
+        row["contestant"] for row in figures.rows if row["contestant"].startswith("marked [")
+    )
     asked = "what shape is marked? 60 things, half of 28 and half of 16 pixels"
     lines = [f"| {asked} | right, % | difference, points | p |", "|---|---|---|---|"]
     lines.append(f"| a red ring of 28 pixels | {percent(figures.row(first, 'shape'))} | | |")
     for name, words in ARMS.items():
         row = figures.row(name, "shape")
-        lines.append(f"| {words} | {percent(row)} | {100 * float(row['delta']):+.1f} | {_p(row['p'])} |")
+        lines.append(
+            f"| {words} | {percent(row)} | {100 * float(row['delta']):+.1f} | {_p(row['p'])} |"
+        )
     for row in _read(folder / "effects.csv"):
         if words := EFFECTS.get((row["factor"], row["level"])):
             low, high = (100 * float(row[name]) for name in ("low", "high"))
@@ -265,7 +330,8 @@ SHOWN = 190  # pixels of a view in the picture
 
 
 def picture() -> Image.Image:
-    """Three questions about a marked shape, each marked in five ways, with what Pocket says: right green, wrong red.
+    """Three questions about a marked shape, each marked in five ways, with what Pocket says: right
+    green, wrong red.
 
     They are the first ones on which the ways of marking disagree.
     """
@@ -285,17 +351,28 @@ def picture() -> Image.Image:
     return whole
 
 
-def _cell(name: str, stages: Sequence[Stage], sample: Sample, right: str) -> tuple[bool, Image.Image]:
-    pipeline = Pipeline({**{str(number): stage for number, stage in enumerate(stages)}, "ask": Ask()})
+def _cell(
+    name: str, stages: Sequence[Stage], sample: Sample, right: str
+) -> tuple[bool, Image.Image]:
+    pipeline = Pipeline(
+        {**{str(number): stage for number, stage in enumerate(stages)}, "ask": Ask()}
+    )
     state = pipeline(State.start(sample), Pocket())
     said = state.trace[-1].calls[-1].reply
     assert said is not None
     cell = Image.new("RGB", (SHOWN, SHOWN + 34), "white")
-    cell.paste(Image.fromarray(state.views[-1].pixels).resize((SHOWN, SHOWN), Image.Resampling.LANCZOS), (0, 34))
+    cell.paste(
+        Image.fromarray(state.views[-1].pixels).resize((SHOWN, SHOWN), Image.Resampling.LANCZOS),
+        (0, 34),
+    )
     draw = ImageDraw.Draw(cell)
     draw.text((2, 0), name, "black", font_size=14)
-    draw.text((2, 16), f"{said.text}" if said.text == right else f"{said.text}, not {right}",
-              "green" if said.text == right else "red", font_size=14)  # fmt: skip
+    draw.text(
+        (2, 16),
+        f"{said.text}" if said.text == right else f"{said.text}, not {right}",
+        "green" if said.text == right else "red",
+        font_size=14,
+    )
     return said.text == right, cell
 
 
@@ -303,12 +380,18 @@ def main() -> None:
     runs = Path(sys.argv[1]) if len(sys.argv) == 2 else Path("runs")
     command = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", "run"]
     for name in ("quickstart", "pocket"):
-        subprocess.run([*command, str(HERE.parent / f"configs/{name}.yaml"), "--out", str(runs)], check=True)
-    (HERE / "pocket.md").write_text(page(Figures(_read(runs / "pocket/report.csv"))), encoding="utf-8")
+        subprocess.run(
+            [*command, str(HERE.parent / f"configs/{name}.yaml"), "--out", str(runs)], check=True
+        )
+    (HERE / "pocket.md").write_text(
+        page(Figures(_read(runs / "pocket/report.csv"))), encoding="utf-8"
+    )
     picture().save(HERE / "pocket" / "marks.webp", "WEBP", quality=80, method=6)
     readme = HERE.parent / "README.md"
     table = demo_table(runs / "quickstart")
-    readme.write_text(BLOCK.sub(lambda found: found[1] + table + found[2], readme.read_text("utf-8")), "utf-8")
+    readme.write_text(
+        BLOCK.sub(lambda found: found[1] + table + found[2], readme.read_text("utf-8")), "utf-8"
+    )
 
 
 if __name__ == "__main__":

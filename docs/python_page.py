@@ -1,4 +1,5 @@
-"""The page of the reference for whoever writes a class or a notebook: values, protocols, functions, their members.
+"""The page of the reference for whoever writes a class or a notebook: values, protocols, functions,
+their members.
 
 `python docs/reference.py` writes it as `docs/reference/python.md`.
 """
@@ -34,10 +35,14 @@ PYTHON = {
     "What a task gives": (*_of("eval.tasks", "Task Facts"), "pipelines.sample.Item"),
     "What a tool is given, and gives": _of(
         "prompting.agent",
-        "AgentTool ToolResult ImageArguments PointArguments BoxArguments run_stage_on_image run_stage",
+        "AgentTool ToolResult ImageArguments PointArguments BoxArguments run_stage_on_image"
+        " run_stage",
     ),
     "What specialists take, and give": (
-        *_of("specialists.protocols", "DepthEstimator Matcher Detector Segmenter BoxSegmenter FeatureExtractor"),
+        *_of(
+            "specialists.protocols",
+            "DepthEstimator Matcher Detector Segmenter BoxSegmenter FeatureExtractor",
+        ),
         *_of("specialists.results", "DepthMap Matches Boxes Masks FeatureGrid Faces"),
     ),
     "Runs and tables": (
@@ -65,14 +70,21 @@ def python_page(head: str) -> str:
 
 
 def _members(source: str) -> Iterator[str]:
-    """A line for each public field, property and method of a class, or for the call of a function."""
+    """A line for each public field, property and method of a class, or for the call of a
+    function."""
     (node,) = ast.parse(source).body
     for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
         if isinstance(inner, ast.AnnAssign) and not ast.unparse(inner.target).startswith("_"):
             comment = source.splitlines()[(inner.end_lineno or 1) - 1].partition("  # ")[2]
             yield f"- `{_field(inner)}`{comment and ': '}{escaped(comment)}"
-        elif isinstance(inner, ast.FunctionDef) and (inner.name == "__call__" or not inner.name.startswith("_")):
-            said = "" if inner is node else " ".join((ast.get_docstring(inner) or "").partition("\n\n")[0].split())
+        elif isinstance(inner, ast.FunctionDef) and (
+            inner.name == "__call__" or not inner.name.startswith("_")
+        ):
+            said = (
+                ""
+                if inner is node
+                else " ".join((ast.get_docstring(inner) or "").partition("\n\n")[0].split())
+            )
             yield f"- `{_call(inner)}`{said and ': '}{escaped(said)}"
 
 
@@ -90,7 +102,9 @@ def _call(inner: ast.FunctionDef) -> str:
     """`name(arguments) -> type`; a property has no arguments."""
     given = ast.unparse(inner.args).removeprefix("self, ").removeprefix("cls, ")
     is_property = any("property" in ast.unparse(each) for each in inner.decorator_list)
-    call = inner.name if is_property else f"{inner.name}({'' if given in ('self', 'cls') else given})"
+    call = (
+        inner.name if is_property else f"{inner.name}({'' if given in ('self', 'cls') else given})"
+    )
     return f"{call} -> {ast.unparse(inner.returns or ast.Constant(None))}"
 
 
@@ -101,10 +115,15 @@ def named(path: str) -> Any:
 
 def docstring(thing: Any) -> str:
     """Its own docstring; a class that has none does not take that of its base."""
-    return inspect.cleandoc((vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__) or "")
+    return inspect.cleandoc(
+        (vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__) or ""
+    )
 
 
 def escaped(text: str) -> str:
-    """A docstring as Markdown: what stands outside of code is no HTML, and a line that begins with + is no list."""
+    """A docstring as Markdown: what stands outside of code is no HTML, and a line that begins with
+    + is no list."""
     parts = re.split(r"(`[^`]*`)", re.sub(r"^\+ ", r"\\+ ", text, flags=re.MULTILINE))
-    return "".join(p if p.startswith("`") else p.replace("<", "&lt;").replace("*", r"\*") for p in parts)
+    return "".join(
+        p if p.startswith("`") else p.replace("<", "&lt;").replace("*", r"\*") for p in parts
+    )

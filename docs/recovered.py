@@ -1,6 +1,8 @@
-"""A sheet of real BLINK markers before, erased, and drawn anew: `python docs/recovered.py data/blink OUT.png [TASK]`.
+"""A sheet of real BLINK markers before, erased, and drawn anew:
+`python docs/recovered.py data/blink OUT.png [TASK]`.
 
-The images are the user's own copy of the benchmark, so the sheet is made from a folder and kept in none of ours.
+The images are the user's own copy of the benchmark, so the sheet is made from a folder and kept in
+none of ours.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def around(state: State, point: Point) -> Pixels:
     padded = np.pad(state.views[point.image].pixels, ((AROUND, AROUND), (AROUND, AROUND), (0, 0)))
     x, y = round(point.x), round(point.y)
     window = padded[y : y + 2 * AROUND, x : x + 2 * AROUND]
-    return np.asarray(cv2.resize(window, None, fx=SCALE, fy=SCALE, interpolation=cv2.INTER_NEAREST), np.uint8)
+    return np.asarray(
+        cv2.resize(window, None, fx=SCALE, fy=SCALE, interpolation=cv2.INTER_NEAREST), np.uint8
+    )
 
 
 def sheet(folder: Path, task: str, most: int = 24) -> Pixels:
@@ -47,10 +51,14 @@ def sheet(folder: Path, task: str, most: int = 24) -> Pixels:
         triples += [np.hstack([*(around(one, point) for one in states)]) for point in points]
     framed = [np.pad(triple, ((4, 4), (4, 4), (0, 0)), constant_values=255) for triple in triples]
     framed += [np.full_like(framed[0], 255)] * (-len(framed) % COLUMNS)
-    return np.vstack([np.hstack(framed[start : start + COLUMNS]) for start in range(0, len(framed), COLUMNS)])
+    return np.vstack(
+        [np.hstack(framed[start : start + COLUMNS]) for start in range(0, len(framed), COLUMNS)]
+    )
 
 
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    Image.fromarray(sheet(Path(sys.argv[1]), sys.argv[3] if len(sys.argv) == 4 else "Relative_Depth")).save(sys.argv[2])
+    Image.fromarray(
+        sheet(Path(sys.argv[1]), sys.argv[3] if len(sys.argv) == 4 else "Relative_Depth")
+    ).save(sys.argv[2])

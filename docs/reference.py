@@ -1,4 +1,5 @@
-"""Writes the reference, `docs/reference.md` and the pages under `docs/reference/`, from signatures and docstrings.
+"""Writes the reference, `docs/reference.md` and the pages under `docs/reference/`, from signatures
+and docstrings.
 
 `python docs/reference.py` makes all of them anew; nothing in them is written by hand.
 """
@@ -25,7 +26,10 @@ from looktwice.pipelines.model import Model
 __all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
 
 HERE = Path(__file__).resolve().parent
-WRITTEN = "Written by `python docs/reference.py` from signatures and docstrings; change those, not this page."
+WRITTEN = (
+    "Written by `python docs/reference.py` from signatures and docstrings; change those, not this"
+    " page."
+)
 BLOCKS = """\
 Each block holds the settings of a class with their defaults, ready to be pasted, and behind `#` what each takes; `...`
 must be given. A type such as `Crop` or `Subset` is a class of [these pages](../reference.md): write a mapping of its
@@ -34,7 +38,8 @@ settings. `Detector` and the like are [protocols](../specialists.md#specialists-
 
 
 class Page(NamedTuple):
-    """A page of classes: its file, title, what it holds, its rooms, and single classes of other rooms."""
+    """A page of classes: its file, title, what it holds, its rooms, and single classes of other
+    rooms."""
 
     name: str
     title: str
@@ -53,7 +58,17 @@ PAGES = (
         "Stages, controls and an agent's tools",
         "What a configuration may name under `stages:`, and the settings of these.",
         tuple(
-            f"prompting.{r}" for r in ["markers", "grids", "views", "wording", "turns", "agent", "controls", "burnt_in"]
+            f"prompting.{r}"
+            for r in [
+                "markers",
+                "grids",
+                "views",
+                "wording",
+                "turns",
+                "agent",
+                "controls",
+                "burnt_in",
+            ]
         ),
     ),
     Page(
@@ -66,7 +81,8 @@ PAGES = (
     Page(
         "tasks",
         "Tasks",
-        "What a configuration may name under `task:` or `tasks:`, and the scorers that a task may have.",
+        "What a configuration may name under `task:` or `tasks:`, and the scorers that a task may"
+        " have.",
         ("eval.tasks", "eval.make"),
         ("eval.replies.RecordedQuestions", "eval.scoring.AllRight"),
     ),
@@ -92,9 +108,14 @@ VALUES = {"eval.tasks.Facts", "prompting.agent.ToolResult"}
 
 def _groups(page: Page) -> dict[str, dict[str, type]]:
     """The classes of a page by public path, under the room that they stand under."""
-    rooms = {room: {f"{room}.{name}": named(f"{room}.{name}") for name in _names(room)} for room in page.rooms}
+    rooms = {
+        room: {f"{room}.{name}": named(f"{room}.{name}") for name in _names(room)}
+        for room in page.rooms
+    }
     kept = {r: {p: c for p, c in found.items() if _is_listed(p, c)} for r, found in rooms.items()}
-    return kept | ({"Of other rooms": {path: named(path) for path in page.others}} if page.others else {})
+    return kept | (
+        {"Of other rooms": {path: named(path) for path in page.others}} if page.others else {}
+    )
 
 
 def _names(room: str) -> list[str]:
@@ -102,8 +123,12 @@ def _names(room: str) -> list[str]:
 
 
 def _is_listed(path: str, thing: Any) -> bool:
-    """Whether it is a class with settings; a model around a model is put there by the run itself."""
-    if not (isinstance(thing, type) and dataclasses.is_dataclass(thing)) or path in ELSEWHERE | VALUES:
+    """Whether it is a class with settings; a model around a model is put there by the run
+    itself."""
+    if (
+        not (isinstance(thing, type) and dataclasses.is_dataclass(thing))
+        or path in ELSEWHERE | VALUES
+    ):
         return False
     return not (path.startswith("pipelines.models.") and Model in get_type_hints(thing).values())
 
@@ -124,23 +149,33 @@ def pages() -> dict[str, str]:
     """Every page of the reference by its path below `docs/`."""
     classes = {f"reference/{page.name}.md": _class_page(page) for page in PAGES}
     fixed = {"study": _study_page(), "commands": _commands_page(), "python": python_page(WRITTEN)}
-    return {"reference.md": _index_page()} | {f"reference/{n}.md": text for n, text in fixed.items()} | classes
+    return (
+        {"reference.md": _index_page()}
+        | {f"reference/{n}.md": text for n, text in fixed.items()}
+        | classes
+    )
 
 
 def _index_page() -> str:
     lines = ["# Reference", "", WRITTEN, ""]
     lines += ["- [The study's YAML](reference/study.md): every key, and the words of overlays."]
     lines += ["- [The command line](reference/commands.md): every command with its options."]
-    lines += [f"- [{page.title}](reference/{page.name}.md): {page.says[0].lower()}{page.says[1:]}" for page in PAGES]
     lines += [
-        "- [In Python](reference/python.md): what a stage, a task and a tool are given and give; runs and tables."
+        f"- [{page.title}](reference/{page.name}.md): {page.says[0].lower()}{page.says[1:]}"
+        for page in PAGES
+    ]
+    lines += [
+        "- [In Python](reference/python.md): what a stage, a task and a tool are given and give;"
+        " runs and tables."
     ]
     for page in PAGES:
         lines += ["", f"## {page.title}"]
         for room, members in GROUPS[page.name].items():
             lines += ["", f"**{room}**", ""]
             for path, cls in members.items():
-                lines += [f"- [{cls.__name__}](reference/{page.name}.md#{_anchor(path)}): {_first(cls)}"]
+                lines += [
+                    f"- [{cls.__name__}](reference/{page.name}.md#{_anchor(path)}): {_first(cls)}"
+                ]
     return "\n".join(lines) + "\n"
 
 
@@ -153,8 +188,20 @@ def _class_page(page: Page) -> str:
         for path, cls in members.items():
             bases = bases_of(cls)
             shared |= dict.fromkeys(base for base in bases if base not in CLASSES.values())
-            lines += ["", f"### {path}", "", escaped(docstring(cls)), "", "```yaml", settings_text(path, cls), "```"]
-            lines += [*_arguments(cls), *(["", f"More on its settings: {_links(bases)}."] if bases else [])]
+            lines += [
+                "",
+                f"### {path}",
+                "",
+                escaped(docstring(cls)),
+                "",
+                "```yaml",
+                settings_text(path, cls),
+                "```",
+            ]
+            lines += [
+                *_arguments(cls),
+                *(["", f"More on its settings: {_links(bases)}."] if bases else []),
+            ]
     lines += ["", "## Settings in common"] if shared else []
     for base in shared:
         lines += ["", f"### {base.__name__.lstrip('_')}", "", escaped(docstring(base))]
@@ -162,7 +209,11 @@ def _class_page(page: Page) -> str:
 
 
 def _links(bases: Sequence[type]) -> str:
-    pages = {cls: f"{name}.md#{_anchor(path)}" for name, rooms in GROUPS.items() for path, cls in _flat(rooms)}
+    pages = {
+        cls: f"{name}.md#{_anchor(path)}"
+        for name, rooms in GROUPS.items()
+        for path, cls in _flat(rooms)
+    }
     names = ((base.__name__.lstrip("_"), pages.get(base)) for base in bases)
     return ", ".join(f"[{name}]({place or f'#{_anchor(name)}'})" for name, place in names)
 
@@ -202,18 +253,30 @@ def _study_page() -> str:
     lines = ["# The study's YAML", "", WRITTEN, "", STUDY]
     for name, title in TITLES.items():
         entry = getattr(entries, name)
-        lines += ["", f"## {title}", "", inspect.cleandoc(entry.__doc__ or ""), "", *map(_entry_line, keys_of(entry))]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            inspect.cleandoc(entry.__doc__ or ""),
+            "",
+            *map(_entry_line, keys_of(entry)),
+        ]
     lines += ["", "## Words of overlays", "", "They may stand wherever their examples say.", ""]
     lines += [_entry_line((word, None, entry)) for word, entry in entries.WORDS.items()]
     return "\n".join(lines) + "\n"
 
 
 def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
-    """Key, type and what is said of it, for every key of a mapping that a study may hold. Raises ValueError."""
+    """Key, type and what is said of it, for every key of a mapping that a study may hold. Raises
+    ValueError."""
     for key, hint in get_type_hints(entry, include_extras=True).items():
-        said = [word for word in getattr(hint, "__metadata__", ()) if isinstance(word, entries.Entry)]
+        said = [
+            word for word in getattr(hint, "__metadata__", ()) if isinstance(word, entries.Entry)
+        ]
         if not said:
-            raise ValueError(f"{entry.__name__}.{key} has no Entry; describe it in pipelines/config/entries.py")
+            raise ValueError(
+                f"{entry.__name__}.{key} has no Entry; describe it in pipelines/config/entries.py"
+            )
         yield key, hint, said[0]
 
 
@@ -227,7 +290,10 @@ def _commands_page() -> str:
     lines = ["# The command line", "", WRITTEN]
     for command in app.registered_commands:
         function: Any = command.callback
-        hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+        hints, parameters = (
+            get_type_hints(function, include_extras=True),
+            inspect.signature(function).parameters,
+        )
         found = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
         name = command.name or function.__name__
         usage = " ".join(["looktwice", name, *(p.shown for p in found if not p.is_option)])
@@ -256,9 +322,17 @@ class _Parameter(NamedTuple):
         kind, multiple = _kind(self.hint)
         if not self.is_option:
             return self.info.metavar or self.name.upper() + ("..." if multiple else "")
-        given = [word for word in (self.info.default, *(self.info.param_decls or ())) if str(word).startswith("--")]
+        given = [
+            word
+            for word in (self.info.default, *(self.info.param_decls or ()))
+            if str(word).startswith("--")
+        ]
         option = given[0] if given else f"--{self.name.replace('_', '-')}"
-        return option if kind is bool else f"{option} {self.info.metavar or {int: 'N', Path: 'PATH'}.get(kind, 'TEXT')}"
+        return (
+            option
+            if kind is bool
+            else f"{option} {self.info.metavar or {int: 'N', Path: 'PATH'}.get(kind, 'TEXT')}"
+        )
 
     @property
     def line(self) -> str:
@@ -268,13 +342,20 @@ class _Parameter(NamedTuple):
             notes.append("needed")
         elif self.default not in (None, "", False, inspect.Parameter.empty):
             notes.append(f"default: `{self.default}`")
-        return f"- `{self.shown}`: {escaped(self.info.help or '')}{f' ({chr(44).join(notes)})' if notes else ''}"
+        return (
+            f"- `{self.shown}`:"
+            f" {escaped(self.info.help or '')}{f' ({chr(44).join(notes)})' if notes else ''}"
+        )
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:
     """The type of one value, and whether there may be several."""
     inner = get_args(hint)[0]
-    inner = next(h for h in (get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)) if h is not None)
+    inner = next(
+        h
+        for h in (get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,))
+        if h is not None
+    )
     return (get_args(inner)[0], True) if get_origin(inner) is list else (inner, False)
 
 

@@ -1,4 +1,5 @@
-"""The command line: what `looktwice --help` lists, in this order; `commands` holds a function for each."""
+"""The command line: what `looktwice --help` lists, in this order; `commands` holds a function for
+each."""
 
 from __future__ import annotations
 
@@ -62,10 +63,14 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def looktwice(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look again."""
+    """Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look
+    again."""
 
 
 for name, command in COMMANDS.items():

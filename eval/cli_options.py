@@ -1,4 +1,5 @@
-"""What the commands share: their options, what they print, and how an error in the input ends them."""
+"""What the commands share: their options, what they print, and how an error in the input ends
+them."""
 
 from __future__ import annotations
 
@@ -15,48 +16,79 @@ __all__: list[str] = []
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration.")]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted path, such as task.n=8.")
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted path, such as task.n=8."),
 ]
 Plugins = Annotated[
-    list[str] | None, typer.Option("--plugin", help="A package or .py file whose classes `use:` may name.")
+    list[str] | None,
+    typer.Option("--plugin", help="A package or .py file whose classes `use:` may name."),
 ]
 Allowed = Annotated[
     list[str] | None,
-    typer.Option("--allow", help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW)."),
+    typer.Option(
+        "--allow",
+        help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW).",
+    ),
 ]
 AllowedOfRun = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow", help="A folder that the run's records may read, beside the run's and this (also: LOOKTWICE_ALLOW)."
+        "--allow",
+        help=(
+            "A folder that the run's records may read, beside the run's and this (also:"
+            " LOOKTWICE_ALLOW)."
+        ),
     ),
 ]
-On = Annotated[str, typer.Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.")]
-Gpus = Annotated[float, typer.Option(min=0, help="The share of a GPU of each actor that holds networks on Ray.")]
+On = Annotated[
+    str, typer.Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.")
+]
+Gpus = Annotated[
+    float, typer.Option(min=0, help="The share of a GPU of each actor that holds networks on Ray.")
+]
 Budget = Annotated[
-    float | None, typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models.")
+    float | None,
+    typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models."),
 ]
 Log = Annotated[
-    Literal["words", "json"], typer.Option(help="How progress is told on stderr: in words, or as lines of JSON.")
+    Literal["words", "json"],
+    typer.Option(help="How progress is told on stderr: in words, or as lines of JSON."),
 ]
 CacheSize = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Prune the reply cache at the end where it is larger than 20GB, say."),
+    typer.Option(
+        metavar="SIZE", help="Prune the reply cache at the end where it is larger than 20GB, say."
+    ),
 ]
 MaxRequests = Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 Exports = Annotated[
     list[Path] | None,
-    typer.Option(help="Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}: a file each."),
+    typer.Option(
+        help=(
+            "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}: a"
+            " file each."
+        )
+    ),
 ]
-Judged = Annotated[str, typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first).")]
-AllArms = Annotated[bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")]
+Judged = Annotated[
+    str,
+    typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first)."),
+]
+AllArms = Annotated[
+    bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")
+]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", help="Also report each value of this meta field or measurement; size,things crosses two."),
+    typer.Option(
+        "--by",
+        help="Also report each value of this meta field or measurement; size,things crosses two.",
+    ),
 ]
 Only = Annotated[
-    Path | None, typer.Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it.")
+    Path | None,
+    typer.Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it."),
 ]
 
 
@@ -74,7 +106,8 @@ def print_results(run: Path, plan: Any) -> None:
 
 
 def print_table(scored: Any) -> None:
-    """Print the table, and the effect of each factor of a sweep, of each single change, or of a gap."""
+    """Print the table, and the effect of each factor of a sweep, of each single change, or of a
+    gap."""
     from rich.console import Console
 
     from looktwice.eval.analysis.factors import factor_table
@@ -121,7 +154,9 @@ def say_left_out(plan: Any) -> None:
     if not plan.points:
         from looktwice.eval.records.records import RunError
 
-        raise RunError("no contestant is left to run: get what the lines above name, or set their paths")
+        raise RunError(
+            "no contestant is left to run: get what the lines above name, or set their paths"
+        )
 
 
 def say(text: object) -> None:
@@ -144,10 +179,12 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
 
 @contextmanager
 def input_errors(allow: list[str] | None = None, **places: Path | None) -> Iterator[None]:
-    """Print the message of an error in the input and exit with code 2; other errors keep their traceback.
+    """Print the message of an error in the input and exit with code 2; other errors keep their
+    traceback.
 
-    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130. `allow` are folders that
-    may be read inside, `places` those of options, such as out, that are to be written.
+    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130.
+    `allow` are folders that may be read inside, `places` those of options, such as out, that are to
+    be written.
     """
     from looktwice.pipelines.config.paths import use_roots
 
@@ -155,12 +192,15 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
         with use_roots(allow or ()):
             yield
     except KeyboardInterrupt:
-        typer.echo("stopped; what is written stays, and the same command begins again or goes on", err=True)
+        typer.echo(
+            "stopped; what is written stays, and the same command begins again or goes on", err=True
+        )
         raise typer.Exit(130) from None
     except MemoryError as exc:
         exc.__traceback__ = None  # it holds all that filled the memory
         typer.echo(
-            "there is not enough memory for this; sweep fewer values, take fewer samples or --workers, or free some",
+            "there is not enough memory for this; sweep fewer values, take fewer samples or"
+            " --workers, or free some",
             err=True,
         )
         raise typer.Exit(2) from None
@@ -189,14 +229,15 @@ def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
         return f"{place} raised {describe(exc)}"
     if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return (
-            f"{exc.filename} cannot be written ({exc.strerror}); make room and type the same command again, which goes "
-            "on with what is there"
+            f"{exc.filename} cannot be written ({exc.strerror}); make room and type the same"
+            " command again, which goes on with what is there"
         )
     return _blame_option(exc, places) if isinstance(exc, OSError) else ""
 
 
 def _blame_option(exc: OSError, places: Mapping[str, Path | None]) -> str:
-    """The error in words, with the option that named a place where nothing can be written, if one did."""
+    """The error in words, with the option that named a place where nothing can be written, if one
+    did."""
     if not isinstance(exc.filename, str):
         return str(exc)
     failed = Path(os.path.abspath(exc.filename))
@@ -207,5 +248,8 @@ def _blame_option(exc: OSError, places: Mapping[str, Path | None]) -> str:
             in_the_way = next((path for path in (place, *place.parents) if path.is_file()), None)
             not_a_folder = in_the_way and exc.errno in (errno.ENOTDIR, errno.EEXIST)
             why = f"{in_the_way} is a file" if not_a_folder else exc.strerror
-            return f"--{option} {place} cannot be written ({why}); type --{option} and a place where you may write"
+            return (
+                f"--{option} {place} cannot be written ({why}); type --{option} and a place where"
+                " you may write"
+            )
     return str(exc)

@@ -18,7 +18,14 @@ from looktwice.pipelines.config.spec import public_path
 __all__: list[str] = []
 
 NEEDED = "..."
-SIMPLE = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "null", Path: "path"}
+SIMPLE = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+    Path: "path",
+}
 
 
 def bases_of(cls: type) -> list[type]:
@@ -28,7 +35,8 @@ def bases_of(cls: type) -> list[type]:
 
 
 def settings_text(path: str, cls: type) -> str:
-    """The class and its settings with their defaults and types, as they stand in a configuration."""
+    """The class and its settings with their defaults and types, as they stand in a
+    configuration."""
     hints, lines = get_type_hints(cls), [f"use: {path}"]
     for f in dataclasses.fields(cls):
         if f.init:
@@ -47,11 +55,14 @@ def _setting_lines(f: dataclasses.Field[Any], hint: Any) -> list[str]:
 
 
 def plain(value: Any, hint: Any = None) -> Any:
-    """A default as it would be written in place: an object by its class and what differs from that one's defaults."""
+    """A default as it would be written in place: an object by its class and what differs from that
+    one's defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         settings = ((f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init)
         kept = {f.name: plain(inner) for f, inner in settings if inner != _default(f)}
-        return kept if dataclass_in(hint) is type(value) else {"use": public_path(type(value)), **kept}
+        return (
+            kept if dataclass_in(hint) is type(value) else {"use": public_path(type(value)), **kept}
+        )
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
@@ -66,7 +77,9 @@ def _default(f: dataclasses.Field[Any]) -> Any:
 
 def flow(value: Any) -> str:
     """A value in one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True)
+    text = yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True
+    )
     return text.removesuffix("...\n").strip()
 
 
@@ -88,4 +101,8 @@ def type_words(hint: Any) -> str:
         return "mapping" if args[1] is Any or inner.startswith("mapping") else f"mapping to {inner}"
     if isinstance(origin, type) and issubclass(origin, Collection):
         return f"list of {type_words(args[0])}" if args[0] is not Any else "list"
-    return "mapping" if is_typeddict(hint) else SIMPLE.get(hint) or str(getattr(hint, "__name__", hint))
+    return (
+        "mapping"
+        if is_typeddict(hint)
+        else SIMPLE.get(hint) or str(getattr(hint, "__name__", hint))
+    )

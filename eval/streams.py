@@ -1,4 +1,5 @@
-"""Input, output and error output of the command: they may be closed, end early or be stopped, and the work goes on."""
+"""Input, output and error output of the command: they may be closed, end early or be stopped, and
+the work goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ __all__: list[str] = []
 
 
 class _Output(io.FileIO):
-    """Output that nobody has to read: where the other end is closed, as by `head`, the rest goes nowhere."""
+    """Output that nobody has to read: where the other end is closed, as by `head`, the rest goes
+    nowhere."""
 
     def write(self, data: Any) -> int:
         try:
@@ -30,13 +32,16 @@ class _Output(io.FileIO):
 def keep_streams() -> None:
     """Open what was closed, to nowhere, and let output that nobody reads any more end no command.
 
-    Else the next file to be opened, such as the cache, would take the number of a closed one, and what is printed.
+    Else the next file to be opened, such as the cache, would take the number of a closed one, and
+    what is printed.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
             os.set_inheritable(number, True)
-            setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+            mode = "r" if name == "stdin" else "w"
+            nowhere = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, nowhere)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if os.name == "posix" and isinstance(stream, io.TextIOWrapper):

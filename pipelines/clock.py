@@ -1,6 +1,8 @@
-"""Where the time of a run goes: seconds by kind of work, summed over threads, each second counted once.
+"""Where the time of a run goes: seconds by kind of work, summed over threads, each second counted
+once.
 
-A process that OpenTelemetry watches, as `opentelemetry-instrument looktwice run ...` begins one, gets a span of each.
+A process that OpenTelemetry watches, as `opentelemetry-instrument looktwice run ...` begins one,
+gets a span of each.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ __all__: list[str] = []
 
 
 class Clock:
-    """Seconds by kind of work. Work within other work is its own kind's alone: an image that a stage decodes counts as
-    decoding, and not as that stage.
+    """Seconds by kind of work. Work within other work is its own kind's alone: an image that a
+    stage decodes counts as decoding, and not as that stage.
     """
 
     def __init__(self) -> None:
@@ -26,11 +28,13 @@ class Clock:
         self.lock, self.local = threading.Lock(), threading.local()
 
     def spend(self, kind: str, **facts: str) -> Spending:
-        """Count the time inside as time for this kind of work; `facts` are attributes of its span."""
+        """Count the time inside as time for this kind of work; `facts` are attributes of its
+        span."""
         return Spending(self, kind, facts)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
-        """Each kind with its share of all the time, the largest first, without those below `least`."""
+        """Each kind with its share of all the time, the largest first, without those below
+        `least`."""
         with self.lock:
             total = sum(self.seconds.values())
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
@@ -47,8 +51,12 @@ class Spending:
 
     def __enter__(self) -> None:
         self.span: Any = None
-        if watched := sys.modules.get("opentelemetry.trace"):  # whoever wants spans has imported it before us
-            self.span = watched.get_tracer("looktwice").start_as_current_span(self.kind, attributes=self.facts)
+        if watched := sys.modules.get(
+            "opentelemetry.trace"
+        ):  # whoever wants spans has imported it before us
+            self.span = watched.get_tracer("looktwice").start_as_current_span(
+                self.kind, attributes=self.facts
+            )
             self.span.__enter__()
         local = self.clock.local
         self.outer: Spending | None = getattr(local, "now", None)

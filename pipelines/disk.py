@@ -1,4 +1,5 @@
-"""Files as they are read and written: what never ends is refused, and a file appears whole or not at all.
+"""Files as they are read and written: what never ends is refused, and a file appears whole or not
+at all.
 
 And what can be told of the bytes of a JPEG or PNG without decoding them.
 """
@@ -19,7 +20,9 @@ from io import BufferedIOBase, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-MOST_BYTES = 1 << 30  # of a file that is read whole; a hole in a file takes no room on the disk and fills any memory
+MOST_BYTES = (
+    1 << 30
+)  # of a file that is read whole; a hole in a file takes no room on the disk and fills any memory
 MOST_LINE = 1 << 28  # bytes; a longer line is damage, and is not read into memory
 DQT, DHT, DRI, SOF0, SOS, EOI = 0xDB, 0xC4, 0xDD, 0xC0, 0xDA, b"\xff\xd9"
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # within a scan: neither a byte of it nor a restart
@@ -28,24 +31,29 @@ __all__: list[str] = []
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A file to read. Raises OSError, also for a pipe or a device, whose content may never come or never end."""
+    """A file to read. Raises OSError, also for a pipe or a device, whose content may never come or
+    never end."""
     _size_of(path)
     return path.open("rb")
 
 
 def open_unpacked(path: Path) -> BinaryIO | BufferedIOBase:
-    """As `open_file`; a file that ends with `.gz` is unpacked, and reading it also raises EOFError and zlib.error."""
+    """As `open_file`; a file that ends with `.gz` is unpacked, and reading it also raises EOFError
+    and zlib.error."""
     _size_of(path)
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def unpacked_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or `.gz`. Raises OSError that names it, also where it is torn or a line too long."""
+    """The lines of a file, plain or `.gz`. Raises OSError that names it, also where it is torn or a
+    line too long."""
     try:
         with open_unpacked(path) as file:
             yield from read_lines(file)
     except (OSError, EOFError, ValueError, zlib.error) as exc:
-        raise OSError(f"{path} cannot be read ({exc}); expected lines of text, plain or .gz") from exc
+        raise OSError(
+            f"{path} cannot be read ({exc}); expected lines of text, plain or .gz"
+        ) from exc
 
 
 def read_file(path: Path) -> bytes:
@@ -54,7 +62,9 @@ def read_file(path: Path) -> bytes:
     In few system calls: threads that each make many of them wait for each other.
     """
     if (size := _size_of(path)) > MOST_BYTES:
-        raise OSError(errno.EINVAL, f"it has {size:,} bytes; {MOST_BYTES:,} are the most", str(path))
+        raise OSError(
+            errno.EINVAL, f"it has {size:,} bytes; {MOST_BYTES:,} are the most", str(path)
+        )
     with open(path, "rb", buffering=0) as file:
         data = file.read(size + 1)
         return data if len(data) == size else data + file.readall()
@@ -119,8 +129,11 @@ def _write_all(file: BinaryIO | RawIOBase, data: bytes) -> None:
 
 
 def append_file(path: Path, data: bytes) -> None:
-    """Write lines behind what is in a file: as many whole ones as there is room for. Raises OSError that names it."""
-    with path.open("ab", buffering=0) as file:  # a buffer would be written again when the file is closed
+    """Write lines behind what is in a file: as many whole ones as there is room for. Raises OSError
+    that names it."""
+    with path.open(
+        "ab", buffering=0
+    ) as file:  # a buffer would be written again when the file is closed
         end = file.tell()
         try:
             _write_all(file, data)
@@ -131,7 +144,8 @@ def append_file(path: Path, data: bytes) -> None:
 
 
 def unpack_rows(data: bytes) -> None:
-    """Raises ValueError or zlib.error unless a PNG surely decodes: checksums are also right around rubbish.
+    """Raises ValueError or zlib.error unless a PNG surely decodes: checksums are also right around
+    rubbish.
 
     That is where its data hold all rows, each by a known filter, in one pass, and the end follows.
     """
@@ -143,14 +157,21 @@ def unpack_rows(data: bytes) -> None:
         packed += [memoryview(data)[at + 8 : end]] if kind == b"IDAT" else []
         at = end + 4
     rows = zlib.decompressobj().decompress(b"".join(packed), height * row)
-    if interlaced or data[at + 4 : at + 8] != b"IEND" or len(rows) != height * row or max(rows[::row]) > 4:
+    if (
+        interlaced
+        or data[at + 4 : at + 8] != b"IEND"
+        or len(rows) != height * row
+        or max(rows[::row]) > 4
+    ):
         raise ValueError("to be decoded, to be sure")
 
 
 def jpeg_tables(data: bytes) -> bytes:
-    """All by which a JPEG of one whole baseline scan is read, but its size; nothing for one that is built otherwise.
+    """All by which a JPEG of one whole baseline scan is read, but its size; nothing for one that is
+    built otherwise.
 
-    libjpeg reads on over wrong bits within a scan and raises only for what stands before it, or for its missing end.
+    libjpeg reads on over wrong bits within a scan and raises only for what stands before it, or for
+    its missing end.
     """
     at, found = 2, b""
     while data[at : at + 1] == b"\xff" and at + 4 <= len(data):

@@ -1,8 +1,9 @@
 """Affine maps between pixel frames, the convex areas that they carry along, and upright boxes.
 
 **Points** are in pixel-centre coordinates: (0, 0) is the centre of the top-left pixel.
-**Areas** (boxes, clip polygons) are in edge coordinates, half-open: the top-left pixel covers [0, 1) x [0, 1).
-An edge coordinate is therefore a centre coordinate plus one half. x grows to the right, y grows downwards.
+**Areas** (boxes, clip polygons) are in edge coordinates, half-open: the top-left pixel covers [0,
+1) x [0, 1). An edge coordinate is therefore a centre coordinate plus one half. x grows to the
+   right, y grows downwards.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
     "overlap",
     "overlaps",
     "rectangle",
-]  # fmt: skip
+]
 
 Rect = tuple[float, float, float, float]
 """An upright box as left, top, right and bottom edge (xyxy)."""
@@ -46,7 +47,8 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Affine:
-    """The map x' = a x + b y + c, y' = d x + e y + f between two frames, in pixel-centre coordinates."""
+    """The map x' = a x + b y + c, y' = d x + e y + f between two frames, in pixel-centre
+    coordinates."""
 
     a: float = 1.0
     b: float = 0.0
@@ -152,7 +154,11 @@ def overlap(one: XYXY, other: XYXY) -> float:
 def iou(one: XYXY, other: XYXY) -> float:
     """The intersection over union of two boxes, 0..1; 0 where neither has an area."""
     shared = overlap(one, other)
-    union = (one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1]) - shared
+    union = (
+        (one[2] - one[0]) * (one[3] - one[1])
+        + (other[2] - other[0]) * (other[3] - other[1])
+        - shared
+    )
     return float(shared / union) if union > 0 else 0.0
 
 
@@ -167,11 +173,14 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     if len(area) < 3:
         return np.zeros(xs.shape, bool)
     sides = [_side(p, q, xs, ys) for p, q in zip(area, area[1:] + area[:1], strict=True)]
-    return np.asarray(np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0))
+    return np.asarray(
+        np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0)
+    )
 
 
 def contains_point(area: Polygon, x: float, y: float) -> bool:
-    """As `contains` for one point, many times faster: a marker asks it for every mark of every view."""
+    """As `contains` for one point, many times faster: a marker asks it for every mark of every
+    view."""
     if len(area) < 3 or math.isnan(x + y):
         return False
     least = most = 0.0
@@ -183,7 +192,8 @@ def contains_point(area: Polygon, x: float, y: float) -> bool:
 
 
 def intersect(area: Polygon, other: Polygon) -> Polygon:
-    """The common part of two convex polygons; () where they share no area (Sutherland and Hodgman, 1974)."""
+    """The common part of two convex polygons; () where they share no area (Sutherland and Hodgman,
+    1974)."""
     if len(other) < 3:
         return ()
     sign = 1.0 if _signed_area(other) >= 0 else -1.0
@@ -199,10 +209,14 @@ def _side(p: tuple[float, float], q: tuple[float, float], x: Any, y: Any) -> Any
 
 
 def _signed_area(area: Polygon) -> float:
-    return sum(p[0] * q[1] - q[0] * p[1] for p, q in zip(area, area[1:] + area[:1], strict=True)) / 2
+    return (
+        sum(p[0] * q[1] - q[0] * p[1] for p, q in zip(area, area[1:] + area[:1], strict=True)) / 2
+    )
 
 
-def _keep_inner(area: Polygon, p: tuple[float, float], q: tuple[float, float], sign: float) -> Polygon:
+def _keep_inner(
+    area: Polygon, p: tuple[float, float], q: tuple[float, float], sign: float
+) -> Polygon:
     kept: list[tuple[float, float]] = []
     for one, two in zip(area, area[1:] + area[:1], strict=True):
         here, there = sign * _side(p, q, *one), sign * _side(p, q, *two)

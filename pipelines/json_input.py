@@ -12,8 +12,9 @@ from looktwice.pipelines.disk import unpacked_lines
 
 MOST_DEPTH = 100
 MOST_VALUES = 8_000_000
-"""Of one text, counted by its commas and brackets: 32,768 tokens with 20 alternatives each, spelt in bytes, are six
-million. So many lists are read in seconds, and what a text of 64 MiB may hold takes minutes."""
+"""Of one text, counted by its commas and brackets: 32,768 tokens with 20 alternatives each, spelt
+in bytes, are six million. So many lists are read in seconds, and what a text of 64 MiB may hold
+takes minutes."""
 __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -21,11 +22,13 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=F
 def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any) -> Any:
     """The value that a JSON text holds; `settings` are those of `json.loads`.
 
-    Half a surrogate pair, such as "\\ud83d" alone, is a text that no UTF-8 file can hold, and becomes "?". Raises
-    ValueError for what is no JSON, for more than 100 levels of nesting, and for more than `most` values; None is for
-    files of the user's own.
+    Half a surrogate pair, such as "\\ud83d" alone, is a text that no UTF-8 file can hold, and
+    becomes "?". Raises ValueError for what is no JSON, for more than 100 levels of nesting, and for
+    more than `most` values; None is for files of the user's own.
     """
-    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+    text = (
+        data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+    )
     brackets = text.count("[") + text.count("{")
     if most is not None and brackets + text.count(",") > most:
         raise ValueError(f"more than {most:,} values")
@@ -41,7 +44,8 @@ def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, plain or `.gz`, and the numbers of their lines; empty ones are not.
+    """The objects of a file of JSON lines, plain or `.gz`, and the numbers of their lines; empty
+    ones are not.
 
     Raises OSError, and ValueError with the line that holds no object; both name the file.
     """
@@ -53,7 +57,10 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except ValueError as exc:
             raise ValueError(f"{path} line {number}: not JSON ({exc})") from exc
         if not isinstance(value, dict):
-            raise ValueError(f"{path} line {number}: expected an object with fields, found {type(value).__name__}")
+            raise ValueError(
+                f"{path} line {number}: expected an object with fields, found"
+                f" {type(value).__name__}"
+            )
         yield number, value
 
 
@@ -103,5 +110,6 @@ def require_shallow(value: Any) -> None:
 
 
 def mend_text(text: str) -> str:
-    """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in, becomes "?"."""
+    """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in,
+    becomes "?"."""
     return text.encode("utf-8", "replace").decode()

@@ -45,7 +45,9 @@ class Point:
         """The point behind the map, or None where that is outside the area `clip`."""
         x = affine.a * self.x + affine.b * self.y + affine.c
         y = affine.d * self.x + affine.e * self.y + affine.f
-        return Point(self.label, x, y, self.image) if contains_point(clip, x + 0.5, y + 0.5) else None
+        return (
+            Point(self.label, x, y, self.image) if contains_point(clip, x + 0.5, y + 0.5) else None
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As records and JSONL files hold it."""
@@ -66,8 +68,8 @@ class Box:
     def __post_init__(self) -> None:
         if not (self.x1 > self.x0 and self.y1 > self.y0):
             raise ValueError(
-                f"box {self.label!r} has no area: x0={self.x0}, y0={self.y0}, x1={self.x1}, y1={self.y1}; "
-                "give the left, top, right and bottom edge, in this order"
+                f"box {self.label!r} has no area: x0={self.x0}, y0={self.y0}, x1={self.x1},"
+                f" y1={self.y1}; give the left, top, right and bottom edge, in this order"
             )
 
     @property
@@ -87,7 +89,14 @@ class Box:
 
     def to_dict(self) -> dict[str, Any]:
         """As records and JSONL files hold it."""
-        return {"label": self.label, "x0": self.x0, "y0": self.y0, "x1": self.x1, "y1": self.y1, "image": self.image}
+        return {
+            "label": self.label,
+            "x0": self.x0,
+            "y0": self.y0,
+            "x1": self.x1,
+            "y1": self.y1,
+            "image": self.image,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +121,12 @@ class Mask:
         return float(xs.mean()), float(ys.mean())
 
     def transform(self, affine: Affine, clip: Polygon) -> Mask | None:
-        """What can be seen of the region behind the map (nearest pixel), in a frame that ends with `clip`."""
+        """What can be seen of the region behind the map (nearest pixel), in a frame that ends with
+        `clip`."""
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
-        seen = cv2.warpAffine(self.pixels.astype(np.uint8), affine.matrix, (width, height), flags=cv2.INTER_NEAREST)
+        seen = cv2.warpAffine(
+            self.pixels.astype(np.uint8), affine.matrix, (width, height), flags=cv2.INTER_NEAREST
+        )
         ys, xs = np.nonzero(seen)
         inside = contains(clip, xs + 0.5, ys + 0.5)
         seen[ys, xs] = inside
@@ -126,14 +138,20 @@ class Mask:
         edges = np.flatnonzero(np.diff(flat)) + 1
         runs = np.diff(np.concatenate(([0], edges, [flat.size]))).tolist()
         counts = [0, *runs] if flat[0] else runs
-        return {"label": self.label, "size": list(self.pixels.shape), "counts": counts, "image": self.image}
+        return {
+            "label": self.label,
+            "size": list(self.pixels.shape),
+            "counts": counts,
+            "image": self.image,
+        }
 
 
 Mark = Point | Box | Mask
 
 
 def mark_from_dict(data: Mapping[str, Any]) -> Mark:
-    """The way back from `to_dict`. Raises ValueError with what was found where the keys fit no kind of mark."""
+    """The way back from `to_dict`. Raises ValueError with what was found where the keys fit no kind
+    of mark."""
     label, image = str(data.get("label", "")), int(data.get("image", 0))
     if data.keys() >= {"x", "y"}:
         return Point(label, float(data["x"]), float(data["y"]), image)
@@ -143,18 +161,25 @@ def mark_from_dict(data: Mapping[str, Any]) -> Mark:
     if data.keys() >= {"size", "counts"}:
         return Mask(label, _decoded(data["size"], data["counts"]), image)
     raise ValueError(
-        f"this is no mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size, counts; "
-        "each may have a label and an image number"
+        f"this is no mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size,"
+        " counts; each may have a label and an image number"
     )
 
 
 def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
-    height, width = (int(side) for side in size) if isinstance(size, list) and len(size) == 2 else (0, 0)
+    height, width = (
+        (int(side) for side in size) if isinstance(size, list) and len(size) == 2 else (0, 0)
+    )
     lengths = [int(count) for count in counts] if isinstance(counts, list) else []
-    if not 0 < height * width <= LARGEST or min(lengths, default=-1) < 0 or sum(lengths) != height * width:
+    if (
+        not 0 < height * width <= LARGEST
+        or min(lengths, default=-1) < 0
+        or sum(lengths) != height * width
+    ):
         raise ValueError(
-            f"a mask has its size as [height, width] and counts of 0 or more that add up to that many pixels (at most "
-            f"{LARGEST}), found size {size} and {len(lengths)} counts of {sum(lengths)} pixels"
+            "a mask has its size as [height, width] and counts of 0 or more that add up to that"
+            f" many pixels (at most {LARGEST}), found size {size} and {len(lengths)} counts of"
+            f" {sum(lengths)} pixels"
         )
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)
 
@@ -168,7 +193,8 @@ def bounding_box(mark: Mark) -> Rect:
 
 
 def mask_bounds(pixels: NDArray[np.bool_]) -> PixelRect:
-    """The smallest upright box around the True pixels of an array HxW, half-open; (0, 0, 0, 0) where there are none."""
+    """The smallest upright box around the True pixels of an array HxW, half-open; (0, 0, 0, 0)
+    where there are none."""
     rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
     if not len(rows):
         return 0, 0, 0, 0

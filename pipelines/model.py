@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
-from looktwice.pipelines.shapes import fields as shape_of, flag, list_of, mapping_of, maybe, number, text, whole
+from looktwice.pipelines.shapes import (
+    fields as shape_of,
+    flag,
+    list_of,
+    mapping_of,
+    maybe,
+    number,
+    text,
+    whole,
+)
 from looktwice.pipelines.view import View
 
 __all__ = [
@@ -43,7 +52,8 @@ BRACKETED_THOUGHT = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool that the model asks for; `arguments` is the JSON text as the model wrote it, not yet checked."""
+    """A tool that the model asks for; `arguments` is the JSON text as the model wrote it, not yet
+    checked."""
 
     id: str
     name: str
@@ -63,7 +73,8 @@ class Tool:
 class Message:
     """One turn. `parts` are texts and views in the order in which they are sent.
 
-    An assistant's turn may hold `tool_calls`, a tool's turn names the call that it answers in `call_id`.
+    An assistant's turn may hold `tool_calls`, a tool's turn names the call that it answers in
+    `call_id`.
     """
 
     role: Role
@@ -89,9 +100,10 @@ Messages = Sequence[Message]
 class CallOptions:
     """What one call asks for beyond the model's own settings; None leaves a setting to the model.
 
-    `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of the OpenAI API;
-    `tools` is set by agents. `schema` is a JSON schema that the reply must follow, `choices` the only texts allowed,
-    `logprobs` the number of alternatives per token, `effort` the reasoning effort ("low", "medium", "high").
+    `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of
+    the OpenAI API; `tools` is set by agents. `schema` is a JSON schema that the reply must follow,
+    `choices` the only texts allowed, `logprobs` the number of alternatives per token, `effort` the
+    reasoning effort ("low", "medium", "high").
     """
 
     temperature: float | None = None
@@ -106,13 +118,18 @@ class CallOptions:
     effort: str | None = None
 
     def filled_from(self, model: Any) -> CallOptions:
-        """The same with what is None taken from the model's settings of the same names, where it has them."""
-        gaps = [f.name for f in fields(self) if getattr(self, f.name) is None and hasattr(model, f.name)]
+        """The same with what is None taken from the model's settings of the same names, where it
+        has them."""
+        gaps = [
+            f.name for f in fields(self) if getattr(self, f.name) is None and hasattr(model, f.name)
+        ]
         return replace(self, **{name: getattr(model, name) for name in gaps})
 
     def given(self) -> dict[str, Any]:
         """Only what is asked for, as plain JSON values."""
-        asked = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        asked = {
+            f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None
+        }
         if self.tools is not None:
             asked["tools"] = [asdict(tool) for tool in self.tools]
         return asked
@@ -120,7 +137,8 @@ class CallOptions:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one call as the server counted them; reasoning and cached tokens are part of the other two."""
+    """Tokens of one call as the server counted them; reasoning and cached tokens are part of the
+    other two."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -135,10 +153,16 @@ def price_fault(prices: Any) -> str:
     if not {"in", "out"} <= prices.keys() <= {"in", "out", *PRICE_FACTS, "cached"}:
         may = "cached, currency, date and source"
         return f"prices need `in` and `out` and may name {may}, found {sorted(map(str, prices))}"
-    if any(type(prices[name]) not in (int, float) or not 0 <= prices[name] < math.inf for name in amounts(prices)):
+    if any(
+        type(prices[name]) not in (int, float) or not 0 <= prices[name] < math.inf
+        for name in amounts(prices)
+    ):
         return f"prices are money per million tokens, 0 or more; found {dict(prices)}"
     if any(type(prices.get(name, "")) is not str for name in PRICE_FACTS):
-        return f"currency, date and source of prices are texts, in quotes where they look like a number; found {prices}"
+        return (
+            "currency, date and source of prices are texts, in quotes where they look like a"
+            f" number; found {prices}"
+        )
     return ""
 
 
@@ -159,11 +183,13 @@ def say_prices(prices: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back. `seconds` is the time of the call that was really made, also where `cached` is true.
+    """What came back. `seconds` is the time of the call that was really made, also where `cached`
+    is true.
 
-    `logprobs` holds, per token of the reply, the mapping of candidate texts to natural log-probabilities.
-    `served_by` holds what the server says of itself: model, fingerprint, engine, version. `calls_left_out` counts the
-    tool calls that are not kept, because a reply had more than any agent runs.
+    `logprobs` holds, per token of the reply, the mapping of candidate texts to natural
+    log-probabilities. `served_by` holds what the server says of itself: model, fingerprint, engine,
+    version. `calls_left_out` counts the tool calls that are not kept, because a reply had more than
+    any agent runs.
     """
 
     text: str
@@ -224,23 +250,27 @@ REPLY = shape_of(
 class Model(Protocol):
     """Anything that answers messages.
 
-    `identity` names the model and every setting that changes its answers; it is part of cache keys and records.
-    `draw` numbers repeated samples of the same prompt: another draw is another call. Raises ModelError. A model may
-    have a method `missing()` that says in a few words what has to be set before it can be asked, such as a key, and
-    is empty where nothing is: contestants with that model are left out until it is there.
+    `identity` names the model and every setting that changes its answers; it is part of cache keys
+    and records. `draw` numbers repeated samples of the same prompt: another draw is another call.
+    Raises ModelError. A model may have a method `missing()` that says in a few words what has to be
+    set before it can be asked, such as a key, and is empty where nothing is: contestants with that
+    model are left out until it is there.
     """
 
     @property
     def identity(self) -> str: ...
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply: ...
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply: ...
 
 
 class ModelError(Exception):
     """A call that brought no reply. `retryable` says whether the same call may succeed later.
 
-    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked to wait,
-    `unreached` says that there was not even a connection, and `usage` what is billed for an answer that is no reply.
+    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked
+    to wait, `unreached` says that there was not even a connection, and `usage` what is billed for
+    an answer that is no reply.
     """
 
     def __init__(
@@ -264,7 +294,8 @@ class ModelError(Exception):
 
 
 class Stopped(BaseException):
-    """The run is being stopped; not an Exception, so that no stage's `except Exception` swallows it."""
+    """The run is being stopped; not an Exception, so that no stage's `except Exception` swallows
+    it."""
 
 
 class Deferred(Stopped):
@@ -272,7 +303,8 @@ class Deferred(Stopped):
 
 
 def strip_thoughts(text: str) -> str:
-    """A reply without what stands in <think> or its like; of a thought that was never closed nothing is left."""
+    """A reply without what stands in <think> or its like; of a thought that was never closed
+    nothing is left."""
     text = BRACKETED_THOUGHT.sub(r"<\1>", text)
     if not (THOUGHT_OPENED.search(text) or THOUGHT_CLOSED.search(text)):
         return text
@@ -282,7 +314,8 @@ def strip_thoughts(text: str) -> str:
 
 
 def _drop_closed_thoughts(text: str) -> str:
-    """A line break for each thought that its own tag closes; one pass, because a pattern would take time squared."""
+    """A line break for each thought that its own tag closes; one pass, because a pattern would take
+    time squared."""
     ends: dict[str, list[int]] = {}
     for closer in THOUGHT_CLOSED.finditer(text):
         ends.setdefault(closer[0][2:-1].lower(), []).append(closer.end())
@@ -298,7 +331,10 @@ def _drop_closed_thoughts(text: str) -> str:
 
 def message_json(message: Message) -> dict[str, Any]:
     """A message as plain JSON values, with every picture as the sha256 of its exact bytes."""
-    parts = [part if isinstance(part, str) else {"picture": part.picture.payload.sha} for part in message.parts]
+    parts = [
+        part if isinstance(part, str) else {"picture": part.picture.payload.sha}
+        for part in message.parts
+    ]
     plain: dict[str, Any] = {"role": message.role, "parts": parts}
     if message.tool_calls:
         plain["tool_calls"] = [asdict(call) for call in message.tool_calls]
@@ -328,12 +364,21 @@ def canonical(value: Any) -> str:
     return _CANONICAL.encode(value)
 
 
-_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+)
 
 
 def first_non_finite(value: Any) -> tuple[str, float] | None:
-    """The first number that is infinite or NaN, which `canonical` refuses, with its dotted place."""
-    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    """The first number that is infinite or NaN, which `canonical` refuses, with its dotted
+    place."""
+    inner = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list | tuple)
+        else ()
+    )
     for name, held in inner:
         if isinstance(held, float) and not math.isfinite(held):
             return str(name), held

@@ -20,7 +20,9 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     scale = min(1.0, longest / max(height, width))
     if scale < 1.0:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        how = cv2.INTER_AREA if scale <= 0.5 else cv2.INTER_LINEAR  # which then sees every pixel too, in a third
+        how = (
+            cv2.INTER_AREA if scale <= 0.5 else cv2.INTER_LINEAR
+        )  # which then sees every pixel too, in a third
         pixels = cv2.resize(pixels, size, interpolation=how)  # type: ignore[assignment]
     bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
@@ -30,21 +32,23 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
 def state_html(state: Any, longest: int = 320) -> str:
     """The views of a `State` side by side, then its prompt, every turn, and the answer."""
     views = "".join(
-        _figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest) for i, v in enumerate(state.views)
+        _figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest)
+        for i, v in enumerate(state.views)
     )
     turns = "".join(f"<p><b>{m.role}</b> {_turn(m.text, len(m.views))}</p>" for m in state.messages)
     words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
     answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
     return (
-        f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p>'
-        f'<div style="display:flex;gap:8px;flex-wrap:wrap">{views}</div>'
-        f'<div style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+        f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p><div'
+        f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
+        f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
     )
 
 
 def _figure(caption: str, picture: Picture, longest: int) -> str:
     return (
-        f'<figure style="margin:0"><img src="{thumbnail(picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+        '<figure style="margin:0"><img'
+        f' src="{thumbnail(picture, longest)}"><figcaption>{caption}</figcaption></figure>'
     )
 
 

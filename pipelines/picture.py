@@ -1,4 +1,5 @@
-"""A picture: encoded bytes, and the upright 8-bit sRGB pixels that a person would see; the two can never disagree."""
+"""A picture: encoded bytes, and the upright 8-bit sRGB pixels that a person would see; the two can
+never disagree."""
 
 from __future__ import annotations
 
@@ -26,13 +27,28 @@ from looktwice.pipelines.disk import jpeg_tables, read_file, unpack_rows
 __all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "inspect"]
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
-BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)  # what Pillow may raise
-TURNED, ORIENTATION = {5, 6, 7, 8}, 0x0112  # the EXIF tag, and its values that swap width and height
+BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    EOFError,
+)  # what Pillow may raise
+TURNED, ORIENTATION = (
+    {5, 6, 7, 8},
+    0x0112,
+)  # the EXIF tag, and its values that swap width and height
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
-"""What is read, whatever a file is called: Pillow would start another program for an EPS named photo.png."""
+"""What is read, whatever a file is called: Pillow would start another program for an EPS named
+photo.png."""
 
-MAX_PIXELS, MOST_HEADER = 89_478_485, 1 << 16  # Pillow's own number, from which on it speaks of a decompression bomb
+MAX_PIXELS, MOST_HEADER = (
+    89_478_485,
+    1 << 16,
+)  # Pillow's own number, from which on it speaks of a decompression bomb
 MOST_READABLE = 100_000
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
@@ -46,8 +62,8 @@ class PictureError(ValueError):
 class Header:
     """What can be told of an encoded image without decoding its pixels.
 
-    `size` is (width, height) as a person sees it; `changed` says in words why the bytes cannot be sent as
-    they are, or is empty where they can.
+    `size` is (width, height) as a person sees it; `changed` says in words why the bytes cannot be
+    sent as they are, or is empty where they can.
     """
 
     size: tuple[int, int]
@@ -65,14 +81,16 @@ def _header_of(image: Image.Image, data: bytes, name: str) -> Header:
         size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
     except BROKEN as exc:
-        raise PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again") from exc
+        raise PictureError(
+            f"{name}: the image is truncated or corrupt ({exc}); fetch it again"
+        ) from exc
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     """Upright sRGB pixels, HxWx3, uint8. Raises PictureError.
 
-    EXIF orientation is applied, ICC profiles and CMYK are converted to sRGB, 16 bit is scaled by its full
-    range, and transparency is laid on white. The array is read-only.
+    EXIF orientation is applied, ICC profiles and CMYK are converted to sRGB, 16 bit is scaled by
+    its full range, and transparency is laid on white. The array is read-only.
     """
     image = _open(data, name)
     try:
@@ -81,14 +99,17 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     except BROKEN as exc:
         if isinstance(exc, PictureError):
             raise
-        raise PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again") from exc
+        raise PictureError(
+            f"{name}: the image is truncated or corrupt ({exc}); fetch it again"
+        ) from exc
 
 
 def _check(image: Image.Image, data: bytes, name: str) -> None:
     """Raises PictureError as `decode` does, in a fraction of its time.
 
-    A PNG is whole where the checksums of its parts are right and its rows can be unpacked, a JPEG where it can be read
-    at an eighth of its size, or is one whole scan by tables by which another was read.
+    A PNG is whole where the checksums of its parts are right and its rows can be unpacked, a JPEG
+    where it can be read at an eighth of its size, or is one whole scan by tables by which another
+    was read.
     """
     tables = jpeg_tables(data) if image.format == "JPEG" else b""
     if tables and tables in _readable_tables:
@@ -102,7 +123,11 @@ def _check(image: Image.Image, data: bytes, name: str) -> None:
             image.load()
             if tables and len(_readable_tables) < 1024:
                 _readable_tables.add(tables)
-    except (*BROKEN, RuntimeError, zlib.error):  # Pillow does not verify a PNG whose EXIF block it was made to look for
+    except (
+        *BROKEN,
+        RuntimeError,
+        zlib.error,
+    ):  # Pillow does not verify a PNG whose EXIF block it was made to look for
         decode(data, name)
 
 
@@ -112,28 +137,37 @@ _readable: set[str] = set()
 
 
 def _open(data: bytes, name: str) -> Image.Image:
-    if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MOST_HEADER):  # Pillow reads comments byte by byte
-        raise PictureError(f"{name}: not an image that can be read; its first {MOST_HEADER:,} bytes hold no size")
+    if NETPBM.match(data) and not NETPBM_HEADER.match(
+        data, 0, MOST_HEADER
+    ):  # Pillow reads comments byte by byte
+        raise PictureError(
+            f"{name}: not an image that can be read; its first {MOST_HEADER:,} bytes hold no size"
+        )
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
         found, known = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
-        raise PictureError(f"{name}: not an image that can be read ({found}); save it as one of {known}") from exc
+        raise PictureError(
+            f"{name}: not an image that can be read ({found}); save it as one of {known}"
+        ) from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
-        raise PictureError(f"{name}: refused, too many pixels ({exc}); make it smaller first") from exc
+        raise PictureError(
+            f"{name}: refused, too many pixels ({exc}); make it smaller first"
+        ) from exc
     except BROKEN as exc:
         raise PictureError(f"{name}: the image cannot be opened ({exc})") from exc
     if image.width * image.height > (most := _max_pixels()):
         raise PictureError(
-            f"{name}: refused, {image.width} x {image.height} pixels are more than {most:,}; make it smaller, or set "
-            "the environment variable LOOKTWICE_MAX_PIXELS to a larger number"
+            f"{name}: refused, {image.width} x {image.height} pixels are more than {most:,}; make"
+            " it smaller, or set the environment variable LOOKTWICE_MAX_PIXELS to a larger number"
         )
     return image
 
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Those of FORMATS that the installed Pillow knows; of all that it has, to open the others takes a while."""
+    """Those of FORMATS that the installed Pillow knows; of all that it has, to open the others
+    takes a while."""
     with suppress(ImportError):  # of AVIF, which an older Pillow lacks
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
@@ -141,7 +175,8 @@ def _formats() -> tuple[str, ...]:
 
 
 def _max_pixels() -> int:
-    """How many pixels an image may have: LOOKTWICE_MAX_PIXELS, else `MAX_PIXELS`; Pillow refuses twice that anyway."""
+    """How many pixels an image may have: LOOKTWICE_MAX_PIXELS, else `MAX_PIXELS`; Pillow refuses
+    twice that anyway."""
     said = os.environ.get("LOOKTWICE_MAX_PIXELS", "")
     return int(said) if said.isdecimal() else MAX_PIXELS
 
@@ -153,7 +188,8 @@ def _orientation(image: Image.Image, data: bytes) -> int:
 
 
 def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:
-    """The embedded colour profile where it is another than sRGB; an unreadable profile counts as none."""
+    """The embedded colour profile where it is another than sRGB; an unreadable profile counts as
+    none."""
     data = image.info.get("icc_profile")
     if not data:
         return None
@@ -168,10 +204,14 @@ def _changes(image: Image.Image, data: bytes) -> str:
     found = {
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
         "EXIF orientation applied": _orientation(image, data) != 1,
-        "transparency laid on white": image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info,
+        "transparency laid on white": (
+            image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+        ),
         "first frame of several": getattr(image, "is_animated", False),
         "16 bit scaled to 8": image.mode in SIXTEEN_BIT or _deep_png(data),
-        f"{image.mode} converted to RGB": image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F"),
+        f"{image.mode} converted to RGB": (
+            image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F")
+        ),
         "colour profile converted to sRGB": _profile(image) is not None,
     }
     return ", ".join(reason for reason, so in found.items() if so)
@@ -186,13 +226,17 @@ def _to_eight_bit(image: Image.Image, name: str) -> Image.Image:
     if image.mode in SIXTEEN_BIT:
         values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
-            raise PictureError(f"{name}: 32-bit values {values.min()} .. {values.max()}; save it with 8 or 16 bit")
+            raise PictureError(
+                f"{name}: 32-bit values {values.min()} .. {values.max()}; save it with 8 or 16 bit"
+            )
         wide = values.astype(np.uint32)
         wide += 128  # rounds: 257 is odd, so no value lies halfway
         wide //= 257
         return Image.fromarray(wide.astype(np.uint8))
     if image.mode == "F":
-        raise PictureError(f"{name}: floating-point pixels have no fixed range; save it with 8 or 16 bit")
+        raise PictureError(
+            f"{name}: floating-point pixels have no fixed range; save it with 8 or 16 bit"
+        )
     return image
 
 
@@ -203,7 +247,9 @@ def _to_srgb(image: Image.Image) -> Image.Image:
     alpha = image.getchannel("A") if image.mode == "RGBA" else None
     opaque = image.convert("RGB") if alpha else image
     try:
-        converted = ImageCms.profileToProfile(opaque, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
+        converted = ImageCms.profileToProfile(
+            opaque, profile, ImageCms.createProfile("sRGB"), outputMode="RGB"
+        )
     except ImageCms.PyCMSError:  # a profile that does not fit the image's mode is ignored
         return image
     if converted is not None and alpha:
@@ -221,17 +267,25 @@ def _on_white(image: Image.Image) -> Image.Image:
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
 
-REDUCED = {8: cv2.IMREAD_REDUCED_COLOR_8, 4: cv2.IMREAD_REDUCED_COLOR_4, 2: cv2.IMREAD_REDUCED_COLOR_2}
+REDUCED = {
+    8: cv2.IMREAD_REDUCED_COLOR_8,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+}
 FAST_PNG = [
-    cv2.IMWRITE_PNG_COMPRESSION, 1,
-    cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_AVG,
-    cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE,
-]  # fmt: skip
+    cv2.IMWRITE_PNG_COMPRESSION,
+    1,
+    cv2.IMWRITE_PNG_FILTER,
+    cv2.IMWRITE_PNG_FILTER_AVG,
+    cv2.IMWRITE_PNG_STRATEGY,
+    cv2.IMWRITE_PNG_STRATEGY_RLE,
+]
 
 
 @dataclass(frozen=True)
 class Payload:
-    """Exact bytes to send. `note` says why they are not the source's own bytes, empty where they are."""
+    """Exact bytes to send. `note` says why they are not the source's own bytes, empty where they
+    are."""
 
     data: bytes
     media_type: str
@@ -247,9 +301,10 @@ class Payload:
 class Picture:
     """An image, decoded when first looked at.
 
-    Made from pixels (`Picture(array)`), a file (`Picture.open`), encoded bytes (`Picture.encoded`) or a function
-    that fetches the bytes (`Picture.lazy`). `pixels` is HxWx3 RGB uint8 and read-only: an in-place drawing call
-    raises, so copy first and make a new Picture. Reading may raise PictureError.
+    Made from pixels (`Picture(array)`), a file (`Picture.open`), encoded bytes (`Picture.encoded`)
+    or a function that fetches the bytes (`Picture.lazy`). `pixels` is HxWx3 RGB uint8 and
+    read-only: an in-place drawing call raises, so copy first and make a new Picture. Reading may
+    raise PictureError.
     """
 
     _pixels: Pixels | None = None
@@ -262,8 +317,15 @@ class Picture:
     _known_to_decode = False
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
-        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
-            raise PictureError(f"pixels must be HxWx3 uint8 RGB, found shape {pixels.shape} of {pixels.dtype}")
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim != 3
+            or pixels.shape[2] != 3
+            or 0 in pixels.shape
+        ):
+            raise PictureError(
+                f"pixels must be HxWx3 uint8 RGB, found shape {pixels.shape} of {pixels.dtype}"
+            )
         if pixels.base is not None or pixels.flags.writeable or not pixels.flags.c_contiguous:
             pixels = np.array(pixels, order="C")
             pixels.flags.writeable = False
@@ -271,16 +333,20 @@ class Picture:
 
     @classmethod
     def lazy(cls, fetch: Callable[[], bytes], name: str) -> Picture:
-        """A picture whose encoded bytes are fetched when first needed; `name` stands in error messages."""
+        """A picture whose encoded bytes are fetched when first needed; `name` stands in error
+        messages."""
         self = cls.__new__(cls)
         self.name, self._fetch, self._lock = name, fetch, threading.RLock()
         return self
 
     @classmethod
-    def encoded(cls, data: bytes, name: str = "image bytes", known_to_decode: bool = False) -> Picture:
+    def encoded(
+        cls, data: bytes, name: str = "image bytes", known_to_decode: bool = False
+    ) -> Picture:
         """A picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow reads).
 
-        `known_to_decode` says that we encoded them ourselves, so that they need no check before they are sent.
+        `known_to_decode` says that we encoded them ourselves, so that they need no check before
+        they are sent.
         """
         picture = cls.lazy(lambda: data, name)
         picture._known_to_decode = known_to_decode
@@ -303,33 +369,48 @@ class Picture:
             return self._pixels
 
     def reduced(self, longest: int) -> Pixels:
-        """HxWx3 RGB uint8 with a longer side of at least `longest`, if the picture's is; for a JPEG in a fraction."""
-        if self._pixels is None and self._head().media_type == "image/jpeg" and not self._head().changed:
-            how = next((how for part, how in REDUCED.items() if max(self.size) >= part * longest), cv2.IMREAD_COLOR)
-            if (small := cv2.imdecode(np.frombuffer(self._source(), np.uint8), how)) is not None:  # it is not torn
+        """HxWx3 RGB uint8 with a longer side of at least `longest`, if the picture's is; for a JPEG
+        in a fraction."""
+        if (
+            self._pixels is None
+            and self._head().media_type == "image/jpeg"
+            and not self._head().changed
+        ):
+            how = next(
+                (how for part, how in REDUCED.items() if max(self.size) >= part * longest),
+                cv2.IMREAD_COLOR,
+            )
+            if (
+                small := cv2.imdecode(np.frombuffer(self._source(), np.uint8), how)
+            ) is not None:  # it is not torn
                 return np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2RGB), np.uint8)
         return self.pixels
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) in pixels, as a person sees it; read from the header alone where it can be."""
+        """(width, height) in pixels, as a person sees it; read from the header alone where it can
+        be."""
         if self._pixels is not None:
             return self._pixels.shape[1], self._pixels.shape[0]
         return self._head().size
 
     @property
     def sha(self) -> str:
-        """The sha256 of what this picture was made from: its encoded bytes, or its shape and pixels."""
+        """The sha256 of what this picture was made from: its encoded bytes, or its shape and
+        pixels."""
         with self._lock:
             if self._sha is None:
                 made = self._pixels if self._fetch is None else None
-                data = self._source() if made is None else repr(made.shape).encode() + made.tobytes()
+                data = (
+                    self._source() if made is None else repr(made.shape).encode() + made.tobytes()
+                )
                 self._sha = hashlib.sha256(data).hexdigest()
             return self._sha
 
     @property
     def payload(self) -> Payload:
-        """The bytes to send: the source's own where a model would see the same, else a lossless PNG."""
+        """The bytes to send: the source's own where a model would see the same, else a lossless
+        PNG."""
         with self._lock:
             if self._payload is None:
                 self._payload = self._encode()
@@ -355,7 +436,10 @@ class Picture:
         with self._lock:
             if self._data is None:
                 if self._fetch is None:
-                    raise PictureError(f"{self.name or 'this picture'} was made from pixels and has no encoded source")
+                    raise PictureError(
+                        f"{self.name or 'this picture'} was made from pixels and has no encoded"
+                        " source"
+                    )
                 self._data = self._fetch()
             return self._data
 
@@ -367,12 +451,17 @@ class Picture:
             return self._header
 
     def __repr__(self) -> str:
-        shape = f"{self._pixels.shape[1]}x{self._pixels.shape[0]}" if self._pixels is not None else "not decoded yet"
+        shape = (
+            f"{self._pixels.shape[1]}x{self._pixels.shape[0]}"
+            if self._pixels is not None
+            else "not decoded yet"
+        )
         return f"Picture({self.name or 'pixels'}, {shape})"
 
 
 def to_png(pixels: Pixels) -> bytes:
-    """Lossless PNG, fast: one filter and runs only take half the time of level 1, for no more bytes on photographs."""
+    """Lossless PNG, fast: one filter and runs only take half the time of level 1, for no more bytes
+    on photographs."""
     ok, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), FAST_PNG)
     if not ok:
         raise PictureError(f"OpenCV could not write a PNG of shape {pixels.shape}")

@@ -1,4 +1,5 @@
-"""A pipeline: named stages called in order, and the recording proxy through which they call the model."""
+"""A pipeline: named stages called in order, and the recording proxy through which they call the
+model."""
 
 from __future__ import annotations
 
@@ -9,7 +10,16 @@ from typing import Any
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import mend_text
-from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, canonical
+from looktwice.pipelines.model import (
+    REPLY,
+    CallOptions,
+    Messages,
+    Model,
+    ModelError,
+    Reply,
+    Stopped,
+    canonical,
+)
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
 __all__ = [
@@ -36,16 +46,19 @@ class NoModel:
         """The constant "none"."""
         return "none"
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Raises ModelError."""
         raise ModelError(self.why)
 
 
 class RecordingModel:
-    """The recording proxy through which the stages of one sample call the model; it stops when the run does.
+    """The recording proxy through which the stages of one sample call the model; it stops when the
+    run does.
 
-    `check` is called before each call and between stages and may raise Stopped. `wrap_second` puts the run's retries,
-    limits and cache around a stage's second model.
+    `check` is called before each call and between stages and may raise Stopped. `wrap_second` puts
+    the run's retries, limits and cache around a stage's second model.
     """
 
     def __init__(
@@ -64,7 +77,9 @@ class RecordingModel:
         """The identity of the wrapped model."""
         return self.model.identity
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Ask the wrapped model, and record request and reply or error."""
         return self.ask(self.model, messages, draw, options)
 
@@ -78,13 +93,18 @@ class RecordingModel:
             self.calls.append(Call(sent, draw, options, None, describe(exc), name))
             raise
         if fault := reply_fault(reply):
-            wrong = TypeError(f"the model {model.identity:.80} gave a reply that cannot be recorded: {fault}")
+            wrong = TypeError(
+                f"the model {model.identity:.80} gave a reply that cannot be recorded: {fault}"
+            )
             self.calls.append(Call(sent, draw, options, None, describe(wrong), name))
             raise wrong
         self.calls.append(Call(sent, draw, options, reply, "", name))
         if reply.calls_left_out:
             kept = counted(len(reply.tool_calls), "tool call")
-            remark(f"a reply had {kept} that were kept, and {reply.calls_left_out:,} more that were left out")
+            remark(
+                f"a reply had {kept} that were kept, and {reply.calls_left_out:,} more that were"
+                " left out"
+            )
         return reply
 
     def record_second(self, model: Model) -> Model:
@@ -92,14 +112,16 @@ class RecordingModel:
         return SecondModel(self, self._of_sample(self.wrap_second(model)))
 
     def _of_sample(self, model: Model) -> Model:
-        """A model with other replies for each sample, such as recorded ones, has a method `of` that gives the one's."""
+        """A model with other replies for each sample, such as recorded ones, has a method `of` that
+        gives the one's."""
         of: Callable[[str], Model] | None = getattr(model, "of", None)
         return of(self.sample) if of is not None else model
 
 
 @dataclass(frozen=True)
 class SecondModel:
-    """The proxy of a second model of a stage, whose calls the sample's `RecordingModel` records too."""
+    """The proxy of a second model of a stage, whose calls the sample's `RecordingModel` records
+    too."""
 
     recorder: RecordingModel
     model: Model
@@ -109,7 +131,9 @@ class SecondModel:
         """The identity of the second model."""
         return self.model.identity
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Ask the second model; the sample's recorder keeps the call."""
         return self.recorder.ask(self.model, messages, draw, options)
 
@@ -118,10 +142,13 @@ PLAIN = (str, int, float, type, RecordingModel, SecondModel)
 
 
 def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
-    """The stage with `change` applied to every model in its settings, at any depth; the same object without one."""
+    """The stage with `change` applied to every model in its settings, at any depth; the same object
+    without one."""
     if thing is None or isinstance(thing, PLAIN):
         return thing
-    if callable(thing) and isinstance(getattr(thing, "identity", None), str):  # a stage may hold another identity
+    if callable(thing) and isinstance(
+        getattr(thing, "identity", None), str
+    ):  # a stage may hold another identity
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
         old = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
@@ -130,7 +157,11 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
         return replace(thing, **changed) if changed else thing
     if isinstance(thing, tuple | list):
         inner = [with_models(value, change) for value in thing]
-        return type(thing)(inner) if any(a is not b for a, b in zip(inner, thing, strict=True)) else thing
+        return (
+            type(thing)(inner)
+            if any(a is not b for a, b in zip(inner, thing, strict=True))
+            else thing
+        )
     if isinstance(thing, Mapping):
         pairs = {key: with_models(value, change) for key, value in thing.items()}
         return pairs if any(pairs[key] is not thing[key] for key in pairs) else thing
@@ -138,12 +169,15 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
 
 
 def reply_fault(reply: object) -> str:
-    """What a model gave back that no record can hold, in words; empty for a Reply of plain values."""
+    """What a model gave back that no record can hold, in words; empty for a Reply of plain
+    values."""
     if not isinstance(reply, Reply):
         return f"it is {type(reply).__name__}, not a Reply"
     try:
         plain = reply.to_dict()
-        return REPLY(plain).removeprefix(".") or ("" if mend_text(text := canonical(plain)) == text else HALF)
+        return REPLY(plain).removeprefix(".") or (
+            "" if mend_text(text := canonical(plain)) == text else HALF
+        )
     except (TypeError, ValueError, RecursionError) as exc:
         return str(exc)
 
@@ -152,9 +186,12 @@ HALF = "a text of it holds half a surrogate pair"
 
 
 def calls_made(state: State, model: Model) -> int:
-    """How many calls of this sample have been made so far: the next one has this number in the record, from 0."""
+    """How many calls of this sample have been made so far: the next one has this number in the
+    record, from 0."""
     earlier = [call for entry in state.trace for call in entry.calls]
-    made = model.calls if isinstance(model, RecordingModel) else ()  # alone it knows those of a vote's earlier draws
+    made = (
+        model.calls if isinstance(model, RecordingModel) else ()
+    )  # alone it knows those of a vote's earlier draws
     return len({id(call) for call in (*earlier, *made)})
 
 
@@ -167,7 +204,8 @@ class StageFailed(Exception):
 
 
 def describe(exc: BaseException) -> str:
-    """Name and text of an exception, as text that can be recorded, also where making its text fails."""
+    """Name and text of an exception, as text that can be recorded, also where making its text
+    fails."""
     try:
         text = mend_text(str(exc))
     except Exception as inner:
@@ -182,7 +220,8 @@ def cause_of(failed: StageFailed) -> BaseException:
 
 
 def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> State:
-    """Run one stage and add a step to the trace. Raises StageFailed from the stage's own exception."""
+    """Run one stage and add a step to the trace. Raises StageFailed from the stage's own
+    exception."""
     recorder.check()
     calls_before, start = len(recorder.calls), time.perf_counter()
     with collect_remarks() as said:
@@ -190,14 +229,24 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
             after = with_models(stage, recorder.record_second)(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
-        except BaseException as exc:  # also `sys.exit` and a cancelled task of the stage's own loop end it alone
+        except (
+            BaseException
+        ) as exc:  # also `sys.exit` and a cancelled task of the stage's own loop end it alone
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
             known = state.with_notes(*inner, *said)
-            raise StageFailed(slot, _traced(slot, known, known, recorder.calls[calls_before:], start)) from exc
-    fault = after.fault() if isinstance(after, State) else f"it gave back {type(after).__name__}, not a State"
+            raise StageFailed(
+                slot, _traced(slot, known, known, recorder.calls[calls_before:], start)
+            ) from exc
+    fault = (
+        after.fault()
+        if isinstance(after, State)
+        else f"it gave back {type(after).__name__}, not a State"
+    )
     if fault:
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}): {fault}")
-        raise StageFailed(slot, _traced(slot, state, state, recorder.calls[calls_before:], start)) from wrong
+        raise StageFailed(
+            slot, _traced(slot, state, state, recorder.calls[calls_before:], start)
+        ) from wrong
     return _traced(slot, state, after.with_notes(*said), recorder.calls[calls_before:], start)
 
 
@@ -216,8 +265,13 @@ class Pipeline:
     stages: Mapping[str, Stage | None]
 
     def __call__(self, state: State, model: Model | None = None) -> State:
-        """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps the calls made."""
-        recorder = model if isinstance(model, RecordingModel) else RecordingModel(model or NoModel(), state.sample.id)
+        """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps
+        the calls made."""
+        recorder = (
+            model
+            if isinstance(model, RecordingModel)
+            else RecordingModel(model or NoModel(), state.sample.id)
+        )
         for slot, stage in self.stages.items():
             if stage is not None and not state.ended:
                 state = step(slot, stage, state, recorder)

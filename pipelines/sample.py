@@ -18,11 +18,13 @@ __all__ = ["Item", "Sample", "check_marks"]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A question with what is needed to ask it. The answer is not here, so that no stage can leak it.
+    """A question with what is needed to ask it. The answer is not here, so that no stage can leak
+    it.
 
-    `images` are decoded when looked at; `choices` are texts or pictures; `marks` are labelled points, boxes and
-    masks in the pixels of the image whose number they carry. `meta` holds what slices, groups or documents the
-    question (subtask, pair, control parameters, the benchmark's own `prompt`) as plain JSON values.
+    `images` are decoded when looked at; `choices` are texts or pictures; `marks` are labelled
+    points, boxes and masks in the pixels of the image whose number they carry. `meta` holds what
+    slices, groups or documents the question (subtask, pair, control parameters, the benchmark's own
+    `prompt`) as plain JSON values.
     """
 
     id: str
@@ -42,7 +44,8 @@ class Sample:
         return tuple(mark for mark in self.marks if mark.image == image)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the pixels, as plain JSON values; pictures by the sha256 of their source."""
+        """Everything but the pixels, as plain JSON values; pictures by the sha256 of their
+        source."""
         return {
             "id": self.id,
             "question": self.question,
@@ -67,8 +70,8 @@ def sha_of(plain: Mapping[str, Any]) -> str:
 class Item:
     """A sample and its key; `answer` is None where the key is hidden, as in a test split.
 
-    `truth` holds what else is known of the scene and would give the answer away, as plain JSON values. Like the
-    answer it stands in samples.jsonl alone, out of the stages' reach.
+    `truth` holds what else is known of the scene and would give the answer away, as plain JSON
+    values. Like the answer it stands in samples.jsonl alone, out of the stages' reach.
     """
 
     sample: Sample
@@ -95,11 +98,16 @@ def say_item_fault(item: object) -> str:
 
 
 def say_key_fault(answer: object, choices: int) -> str:
-    """What is wrong with the key of a question with so many choices, 0 where it is open; empty where nothing is."""
+    """What is wrong with the key of a question with so many choices, 0 where it is open; empty
+    where nothing is."""
     letters = [chr(ord("A") + number) for number in range(choices)]
     if answer is None or (isinstance(answer, str) and (answer in letters or not letters)):
         return ""
-    return f"the key {answer!r} is none of {', '.join(letters)}" if letters else f"the key {answer!r} is no text"
+    return (
+        f"the key {answer!r} is none of {', '.join(letters)}"
+        if letters
+        else f"the key {answer!r} is no text"
+    )
 
 
 def _sha(picture: Picture) -> str:
@@ -121,13 +129,14 @@ def check_marks(sample: Sample) -> None:
         width, height = sample.images[mark.image].size
         if where := _outside(mark, width, height):
             raise ValueError(
-                f"sample {sample.id}: {kind} {mark.label!r} {where} outside its image {mark.image} of {width} x "
-                f"{height} pixels; marks are in pixels of the source image"
+                f"sample {sample.id}: {kind} {mark.label!r} {where} outside its image {mark.image}"
+                f" of {width} x {height} pixels; marks are in pixels of the source image"
             )
 
 
 def _outside(mark: Mark, width: int, height: int) -> str:
-    """What is wrong with the place of a mark, or nothing; boxes may reach over the edge by a pixel."""
+    """What is wrong with the place of a mark, or nothing; boxes may reach over the edge by a
+    pixel."""
     if isinstance(mark, Point):
         inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
         return "" if inside else f"at ({mark.x:g}, {mark.y:g}) lies"

@@ -1,4 +1,5 @@
-"""What a JSON value that lies in a file must look like: a shape gives the first fault of a value, or nothing."""
+"""What a JSON value that lies in a file must look like: a shape gives the first fault of a value,
+or nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from looktwice.pipelines.json_input import require_shallow
 __all__: list[str] = []
 
 Shape = Callable[[Any], str]
-"""The fault of a value, beginning with its place, such as ".calls[0].draw is 'x', not a whole number"; "" for none."""
+"""The fault of a value, beginning with its place, such as ".calls[0].draw is 'x', not a whole
+number"; "" for none."""
 
-MOST = 2**53  # beyond it a number is none that this program counts, and arithmetic with it may overflow
+MOST = (
+    2**53
+)  # beyond it a number is none that this program counts, and arithmetic with it may overflow
 
 
 def text(value: Any) -> str:
@@ -37,7 +41,11 @@ def whole_in(low: int, end: int) -> Shape:
     """A whole number from `low` on and below `end`."""
 
     def check(value: Any) -> str:
-        return "" if type(value) is int and low <= value < end else is_not(value, f"a number from {low} to {end}")
+        return (
+            ""
+            if type(value) is int and low <= value < end
+            else is_not(value, f"a number from {low} to {end}")
+        )
 
     _SCHEMAS[check] = {"type": "int", "strict": True, "ge": low, "lt": end}
     return check
@@ -54,19 +62,25 @@ def anything(value: Any) -> str:
 
 
 _WHOLE = {"type": "int", "strict": True, "gt": -MOST, "lt": MOST}
-_NUMBER = {"type": "union", "mode": "left_to_right", "choices": [_WHOLE, {"type": "float", "strict": True}]}
+_NUMBER = {
+    "type": "union",
+    "mode": "left_to_right",
+    "choices": [_WHOLE, {"type": "float", "strict": True}],
+}
 _SCHEMAS: dict[Shape, Any] = {
     text: {"type": "str", "strict": True},
     flag: {"type": "bool", "strict": True},
     whole: _WHOLE,
     number: _NUMBER,
 }
-"""The shapes for pydantic, which reads and checks a line in a fraction of the time, but words its faults otherwise."""
+"""The shapes for pydantic, which reads and checks a line in a fraction of the time, but words its
+faults otherwise."""
 
 
 @lru_cache
 def json_reader(shape: Shape) -> Callable[[bytes | str], Any]:
-    """Reads JSON that has this shape. Raises ValueError for every other one, and seldom for one that has it."""
+    """Reads JSON that has this shape. Raises ValueError for every other one, and seldom for one
+    that has it."""
     return SchemaValidator(_schema_of(shape)).validate_json
 
 
@@ -77,17 +91,27 @@ def _schema_of(shape: Shape) -> Any:
         require_shallow(value)
         return value
 
-    own = {"type": "function-after", "function": {"type": "no-info", "function": check}, "schema": {"type": "any"}}
+    own = {
+        "type": "function-after",
+        "function": {"type": "no-info", "function": check},
+        "schema": {"type": "any"},
+    }
     return _SCHEMAS.get(shape, own)
 
 
 def quickly(shape: Shape, *kinds: str) -> Shape:
-    """The same shape, which every value of these kinds of pydantic's has: those need not be asked after in Python.
+    """The same shape, which every value of these kinds of pydantic's has: those need not be asked
+    after in Python.
 
-    Of floats, those that have an end; "int" stands before "float", which takes whole numbers for its own.
+    Of floats, those that have an end; "int" stands before "float", which takes whole numbers for
+    its own.
     """
     known = [{"type": kind, "strict": True, "allow_inf_nan": False} for kind in kinds]
-    _SCHEMAS[shape] = {"type": "union", "mode": "left_to_right", "choices": [*known, _schema_of(shape)]}
+    _SCHEMAS[shape] = {
+        "type": "union",
+        "mode": "left_to_right",
+        "choices": [*known, _schema_of(shape)],
+    }
     return shape
 
 
@@ -134,8 +158,11 @@ def mapping_of(shape: Shape) -> Shape:
     return check
 
 
-def fields(needed: Mapping[str, Shape], other: Mapping[str, Shape] | None = None, more: bool = False) -> Shape:
-    """A mapping with the `needed` fields and perhaps `other` ones; `more` allows fields that neither names."""
+def fields(
+    needed: Mapping[str, Shape], other: Mapping[str, Shape] | None = None, more: bool = False
+) -> Shape:
+    """A mapping with the `needed` fields and perhaps `other` ones; `more` allows fields that
+    neither names."""
     known = {**needed, **(other or {})}
     unknown, names = anything if more else _unknown, needed.keys()
 
@@ -152,11 +179,17 @@ def fields(needed: Mapping[str, Shape], other: Mapping[str, Shape] | None = None
     _SCHEMAS[check] = {
         "type": "typed-dict",
         "fields": {
-            name: {"type": "typed-dict-field", "schema": _schema_of(shape), "required": name in needed}
+            name: {
+                "type": "typed-dict-field",
+                "schema": _schema_of(shape),
+                "required": name in needed,
+            }
             for name, shape in known.items()
         },
         **(
-            {"extra_behavior": "allow", "extras_schema": _schema_of(anything)} if more else {"extra_behavior": "forbid"}
+            {"extra_behavior": "allow", "extras_schema": _schema_of(anything)}
+            if more
+            else {"extra_behavior": "forbid"}
         ),
     }
     return check
@@ -171,5 +204,7 @@ def _unknown(value: Any) -> str:
 
 def is_not(value: Any, wanted: str) -> str:
     """The fault of a value that is something else."""
-    shown = f"of type {type(value).__name__}" if isinstance(value, dict | list) else repr(value)[:40]
+    shown = (
+        f"of type {type(value).__name__}" if isinstance(value, dict | list) else repr(value)[:40]
+    )
     return f" is {shown}, not {wanted}"

@@ -1,4 +1,5 @@
-"""The state of one sample between two stages, the interface of a stage, and the remarks made on the way."""
+"""The state of one sample between two stages, the interface of a stage, and the remarks made on the
+way."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _REMARKS: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default
 
 
 def remark(sentence: str) -> None:
-    """Say that something was done differently than usual; the innermost `collect_remarks` of this thread keeps it."""
+    """Say that something was done differently than usual; the innermost `collect_remarks` of this
+    thread keeps it."""
     remarks = _REMARKS.get()
     if remarks is not None:
         remarks.append(sentence)
@@ -45,7 +47,8 @@ def collect_remarks() -> Iterator[list[str]]:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call: what was sent and what came back, or why nothing did; `model` names a stage's second model."""
+    """One call: what was sent and what came back, or why nothing did; `model` names a stage's
+    second model."""
 
     messages: Messages
     draw: int
@@ -68,14 +71,17 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A sample on its way through the stages; stages give a changed copy (`state.replace(...)`), never mutate.
+    """A sample on its way through the stages; stages give a changed copy (`state.replace(...)`),
+    never mutate.
 
-    `views` are what will be shown, `prompt` what will be said, `messages` the conversation so far. `answer` is
-    set by specialists and by stages that read; `reason` says why there is none (`state.abstain`). `confidence`
-    lies in 0..1. `seed` and `draw` number the run's randomness and the repetition. `letters` is empty, or says for
-    each letter as it is now asked which letter of the task's own sample it stands for; scoring maps answers back.
-    `notes` are sentences that stages leave for the record (`state.with_notes`) on what they did differently than usual;
-    `measures` are what they measured (`state.measured`), from which scoring makes metrics, slices and tests.
+    `views` are what will be shown, `prompt` what will be said, `messages` the conversation so far.
+    `answer` is set by specialists and by stages that read; `reason` says why there is none
+    (`state.abstain`). `confidence` lies in 0..1. `seed` and `draw` number the run's randomness and
+    the repetition. `letters` is empty, or says for each letter as it is now asked which letter of
+    the task's own sample it stands for; scoring maps answers back. `notes` are sentences that
+    stages leave for the record (`state.with_notes`) on what they did differently than usual;
+    `measures` are what they measured (`state.measured`), from which scoring makes metrics, slices
+    and tests.
     """
 
     sample: Sample
@@ -110,14 +116,15 @@ class State:
         return replace(self, answer=None, reason=f"abstained: {reason}")
 
     def with_notes(self, *notes: str) -> State:
-        """A copy with more sentences for the record; one that is there already is not said twice."""
+        """A copy with more sentences for the record; one that is there already is not said
+        twice."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 
     def measured(self, name: str, value: Measurement | Sequence[Measurement]) -> State:
         """A copy with one more measurement of this sample; the same name again replaces it.
 
-        `value` is a finite number or a category in words, or a sequence with one of these (or None) for every turn.
-        Raises ValueError for anything else.
+        `value` is a finite number or a category in words, or a sequence with one of these (or None)
+        for every turn. Raises ValueError for anything else.
         """
         plain = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
         found = self.replace(measures={**self.measures, name: plain})
@@ -132,30 +139,57 @@ class State:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing came of the stages so far: no call of a model, no answer, and no reason for that."""
-        return self.answer is None and not self.reason and not any(entry.calls for entry in self.trace)
+        """Whether nothing came of the stages so far: no call of a model, no answer, and no reason
+        for that."""
+        return (
+            self.answer is None and not self.reason and not any(entry.calls for entry in self.trace)
+        )
 
     def fault(self) -> str:
-        """What a stage put into a field that does not belong there, in words; empty where every field can be recorded.
+        """What a stage put into a field that does not belong there, in words; empty where every
+        field can be recorded.
 
-        Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, the sample that of the question.
+        Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, the sample that of
+        the question.
         """
-        texts = {"prompt": self.prompt, "reason": self.reason, **{f"notes[{i}]": n for i, n in enumerate(self.notes)}}
+        texts = {
+            "prompt": self.prompt,
+            "reason": self.reason,
+            **{f"notes[{i}]": n for i, n in enumerate(self.notes)},
+        }
         texts |= {} if self.answer is None else {"answer": self.answer}
         for name, text in texts.items():
             if not isinstance(text, str):
                 return f"{name} is a text, found {text!r} ({type(text).__name__}); write str(...)"
             if mend_text(text) != text:
-                return f"{name} holds half a surrogate pair, which no UTF-8 file can hold: {text[:80]!a}"
+                return (
+                    f"{name} holds half a surrogate pair, which no UTF-8 file can hold:"
+                    f" {text[:80]!a}"
+                )
         known = type(self.confidence) in (float, int) or isinstance(self.confidence, np.float64)
         if self.confidence is not None and not (known and 0 <= self.confidence <= 1):
-            return f"confidence is a float in 0..1 or None, found {self.confidence!r}; write float(...)"
-        for name, things, kind in (("views", self.views, View), ("messages", self.messages, Message)):
-            if not isinstance(things, tuple) or not all(isinstance(thing, kind) for thing in things):
-                return f"{name} is a tuple of {kind.__name__}, found {type(things).__name__} {things!r:.80}"
+            return (
+                f"confidence is a float in 0..1 or None, found {self.confidence!r}; write"
+                " float(...)"
+            )
+        for name, things, kind in (
+            ("views", self.views, View),
+            ("messages", self.messages, Message),
+        ):
+            if not isinstance(things, tuple) or not all(
+                isinstance(thing, kind) for thing in things
+            ):
+                return (
+                    f"{name} is a tuple of {kind.__name__}, found {type(things).__name__}"
+                    f" {things!r:.80}"
+                )
         if fault := self._measure_fault():
             return fault
-        return "" if isinstance(self.sample, Sample) else f"sample is a Sample, found {type(self.sample).__name__}"
+        return (
+            ""
+            if isinstance(self.sample, Sample)
+            else f"sample is a Sample, found {type(self.sample).__name__}"
+        )
 
     def _measure_fault(self) -> str:
         """What of the measurements no record can hold, in words."""
@@ -165,7 +199,9 @@ class State:
             for each in value if isinstance(value, tuple) else (value,):
                 known = each is None or (isinstance(each, str) and mend_text(each) == each)
                 if not known and not (type(each) in (float, int) and math.isfinite(each)):  # type: ignore[arg-type]
-                    return f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
+                    return (
+                        f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
+                    )
         return ""
 
     @property
@@ -184,7 +220,9 @@ class State:
     def rng(self, slot: str) -> np.random.Generator:
         """The randomness of one slot, the same at every run of this seed, sample and draw."""
         name = f"{self.seed}\n{self.sample.id}\n{self.draw}\n{slot}"
-        return np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big"))
+        return np.random.default_rng(
+            int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big")
+        )
 
     def _repr_html_(self) -> str:
         from looktwice.pipelines.notebook import state_html
@@ -194,20 +232,28 @@ class State:
 
 def _plain(value: Any) -> Any:
     """A number of numpy's, or a truth, as Python's own number."""
-    return value.item() if isinstance(value, np.generic) else int(value) if isinstance(value, bool) else value
+    return (
+        value.item()
+        if isinstance(value, np.generic)
+        else int(value)
+        if isinstance(value, bool)
+        else value
+    )
 
 
 class Stage(Protocol):
-    """The interface of a stage: a frozen dataclass whose fields are its settings, called with a state and the model.
+    """The interface of a stage: a frozen dataclass whose fields are its settings, called with a
+    state and the model.
 
-    A class that never calls the model may inherit `WithoutModel`. `version: ClassVar[int]` is raised when behaviour or
-    a default changes.
+    A class that never calls the model may inherit `WithoutModel`. `version: ClassVar[int]` is
+    raised when behaviour or a default changes.
     """
 
     def __call__(self, state: State, model: Model) -> State: ...
 
 
 class WithoutModel:
-    """What a stage inherits that never calls the model: its work is shared by arms that differ in the model alone."""
+    """What a stage inherits that never calls the model: its work is shared by arms that differ in
+    the model alone."""
 
     asks: ClassVar[bool] = False

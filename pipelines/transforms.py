@@ -1,4 +1,5 @@
-"""Transforms of views that keep the map to the source images: resize, crop, pad, rotate, flip, side by side."""
+"""Transforms of views that keep the map to the source images: resize, crop, pad, rotate, flip, side
+by side."""
 
 from __future__ import annotations
 
@@ -14,7 +15,18 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = ["Filter", "beside", "crop", "flip", "pad", "paste", "resample", "resize", "rotate", "turned_size"]
+__all__ = [
+    "Filter",
+    "beside",
+    "crop",
+    "flip",
+    "pad",
+    "paste",
+    "resample",
+    "resize",
+    "rotate",
+    "turned_size",
+]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
@@ -30,19 +42,25 @@ FILTERS: dict[Filter, int] = {
 
 
 def resize(view: View, width: int, height: int, filter: Filter | None = None) -> View:
-    """Resize to `width` x `height` pixels; without a filter, a side that shrinks is averaged, one that grows cubic."""
+    """Resize to `width` x `height` pixels; without a filter, a side that shrinks is averaged, one
+    that grows cubic."""
     old_width, old_height = view.size
     if width < 1 or height < 1:
-        raise ValueError(f"a picture cannot be resized to {width} x {height} pixels; both must be 1 or more")
+        raise ValueError(
+            f"a picture cannot be resized to {width} x {height} pixels; both must be 1 or more"
+        )
     if filter is None:
         pixels = resample(view.pixels, width, height)
     else:
         pixels = _rgb(cv2.resize(view.pixels, (width, height), interpolation=FILTERS[filter]))
-    return view.transform(Picture(_rgb(pixels)), Affine.resize(width / old_width, height / old_height))
+    return view.transform(
+        Picture(_rgb(pixels)), Affine.resize(width / old_width, height / old_height)
+    )
 
 
 def resample(pixels: Pixels, width: int, height: int, growing: Filter = "cubic") -> Pixels:
-    """Pixels at another size: a side that shrinks is averaged over areas, then one that grows is interpolated.
+    """Pixels at another size: a side that shrinks is averaged over areas, then one that grows is
+    interpolated.
 
     Both at once would not do: where one side grows, OpenCV averages neither of them.
     """
@@ -56,22 +74,30 @@ def resample(pixels: Pixels, width: int, height: int, growing: Filter = "cubic")
 
 
 def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
-    """Cut out a box in edge coordinates; it is rounded outwards to whole pixels and ends at the picture's rim."""
+    """Cut out a box in edge coordinates; it is rounded outwards to whole pixels and ends at the
+    picture's rim."""
     width, height = view.size
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if right <= left or bottom <= top:
-        raise ValueError(f"the crop ({x0}, {y0}, {x1}, {y1}) misses the picture of {width} x {height} pixels")
+        raise ValueError(
+            f"the crop ({x0}, {y0}, {x1}, {y1}) misses the picture of {width} x {height} pixels"
+        )
     return view.transform(Picture(view.pixels[top:bottom, left:right]), Affine.shift(-left, -top))
 
 
-def pad(view: View, left: int = 0, top: int = 0, right: int = 0, bottom: int = 0, color: RGB = BLACK) -> View:
+def pad(
+    view: View, left: int = 0, top: int = 0, right: int = 0, bottom: int = 0, color: RGB = BLACK
+) -> View:
     """Add a rim of one colour; widths in pixels."""
     if min(left, top, right, bottom) < 0:
         raise ValueError(
-            f"padding is 0 or more pixels on each side, found {(left, top, right, bottom)}; use crop to cut"
+            f"padding is 0 or more pixels on each side, found {(left, top, right, bottom)}; use"
+            " crop to cut"
         )
-    pixels = cv2.copyMakeBorder(view.pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=color)
+    pixels = cv2.copyMakeBorder(
+        view.pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=color
+    )
     return view.transform(Picture(_rgb(pixels)), Affine.shift(left, top))
 
 
@@ -89,10 +115,14 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     if degrees % 90 == 0:
         upright = np.rot90(view.pixels, int(degrees // 90) % 4)
         turned = (upright.shape[1], upright.shape[0])
-        return view.transform(Picture(_rgb(upright)), _about_center((width, height), degrees, turned))
+        return view.transform(
+            Picture(_rgb(upright)), _about_center((width, height), degrees, turned)
+        )
     new = turned_size((width, height), degrees)
     affine = _about_center((width, height), degrees, new)
-    pixels = cv2.warpAffine(view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color)
+    pixels = cv2.warpAffine(
+        view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color
+    )
     return view.transform(Picture(_rgb(pixels)), affine)
 
 
@@ -106,7 +136,8 @@ def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
 
 
 def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
-    """Left to right with `margin` pixels between, each centred vertically, as BLINK's official concatenation."""
+    """Left to right with `margin` pixels between, each centred vertically, as BLINK's official
+    concatenation."""
     if not views:
         raise ValueError("there is no view to lay beside another")
     height = max(view.size[1] for view in views)
@@ -131,7 +162,9 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
             )
         pixels[top : top + height, left : left + width] = view.pixels
         affine = Affine.shift(left, top)
-        parts += [replace(p, affine=affine @ p.affine, clip=affine.polygon(p.clip)) for p in view.parts]
+        parts += [
+            replace(p, affine=affine @ p.affine, clip=affine.polygon(p.clip)) for p in view.parts
+        ]
     return View(Picture(pixels), tuple(parts))
 
 

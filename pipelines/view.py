@@ -15,8 +15,8 @@ __all__ = ["Part", "View"]
 class Part:
     """A piece of a view that shows source image number `source`.
 
-    `affine` maps source points to view points (pixel centres); `clip` is the area of the view where this piece
-    can be seen (edge coordinates). `seconds` is the time of a video frame.
+    `affine` maps source points to view points (pixel centres); `clip` is the area of the view where
+    this piece can be seen (edge coordinates). `seconds` is the time of a video frame.
     """
 
     source: int
@@ -27,7 +27,8 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A picture with the map back to the sample's images; later parts lie on top of earlier ones."""
+    """A picture with the map back to the sample's images; later parts lie on top of earlier
+    ones."""
 
     picture: Picture
     parts: tuple[Part, ...] = ()
@@ -58,10 +59,12 @@ class View:
         return replace(self, picture=Picture(pixels))
 
     def transform(self, picture: Picture, affine: Affine) -> View:
-        """The view behind an affine change of frame: `affine` maps points of this view to points of `picture`."""
+        """The view behind an affine change of frame: `affine` maps points of this view to points of
+        `picture`."""
         frame = rectangle(0, 0, *picture.size)
         moved = (
-            replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame)) for p in self.parts
+            replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame))
+            for p in self.parts
         )
         return View(picture, tuple(part for part in moved if part.clip))
 
@@ -80,7 +83,8 @@ class View:
         return tuple(places)
 
     def to_source(self, x: float, y: float) -> tuple[int, float, float] | None:
-        """The source image number and the point in it of view point (x, y), from the topmost part; or None."""
+        """The source image number and the point in it of view point (x, y), from the topmost part;
+        or None."""
         for part in reversed(self.parts):
             if contains(part.clip, x + 0.5, y + 0.5):
                 sx, sy = part.affine.inverse((x, y))
@@ -91,6 +95,8 @@ class View:
         """Whether a later part lies over the whole place (over a mask: over its centre)."""
         above = [part.clip for part in self.parts[number + 1 :]]
         if isinstance(place, Box):
-            return any(contains(clip, *zip(*rectangle(*place.xyxy), strict=True)).all() for clip in above)
+            return any(
+                contains(clip, *zip(*rectangle(*place.xyxy), strict=True)).all() for clip in above
+            )
         x, y = place.center
         return any(bool(contains(clip, x + 0.5, y + 0.5)) for clip in above)

@@ -1,4 +1,5 @@
-"""Maps coordinates that a model gives for an image, as it was sent, to pixels of the view before it was resized."""
+"""Maps coordinates that a model gives for an image, as it was sent, to pixels of the view before it
+was resized."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import source_box
 
-__all__ = ["UNITS", "Frame", "ShownImage", "ToolError", "find_new_regions", "map_to_sources", "state_of_view"]
+__all__ = [
+    "UNITS",
+    "Frame",
+    "ShownImage",
+    "ToolError",
+    "find_new_regions",
+    "map_to_sources",
+    "state_of_view",
+]
 
 Frame = Literal["pixels", "0-1", "0-1000"]
 UNITS: dict[Frame, str] = {
@@ -31,7 +40,8 @@ class ToolError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class ShownImage:
-    """An image as it was sent to the model (`sent`), and as tools use it (`view`), which may be larger.
+    """An image as it was sent to the model (`sent`), and as tools use it (`view`), which may be
+    larger.
 
     `affine` maps points of `view` to points of `sent`, in pixel centres.
     """
@@ -48,21 +58,26 @@ class ShownImage:
         views = fit(state_of_view(state, view), NO_MODEL).views
         if len(views) != 1 or len(views[0].parts) != 1:
             raise ValueError(
-                f"fit: {type(fit).__name__} made {len(views)} views of one; use a stage that only resizes a view, "
-                "such as prompting.views.LongestSide"
+                f"fit: {type(fit).__name__} made {len(views)} views of one; use a stage that only"
+                " resizes a view, such as prompting.views.LongestSide"
             )
         if views[0].picture is view.picture:
             return cls(view, view)
         return cls(view, map_to_sources(view, views[0]), views[0].parts[0].affine)
 
     def place(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
-        """A point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of `view`.
+        """A point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of
+        `view`.
 
-        Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError for places outside
-        the image, and for boxes without an area or with swapped corners.
+        Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError
+        for places outside the image, and for boxes without an area or with swapped corners.
         """
         width, height = self.sent.size
-        across, down = {"pixels": (1.0, 1.0), "0-1": (width, height), "0-1000": (width / 1000, height / 1000)}[frame]
+        across, down = {
+            "pixels": (1.0, 1.0),
+            "0-1": (width, height),
+            "0-1000": (width / 1000, height / 1000),
+        }[frame]
         scaled = [number * (down if k % 2 else across) for k, number in enumerate(numbers)]
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
         if max(map(abs, scaled)) > FARTHEST:
@@ -71,7 +86,8 @@ class ShownImage:
             return self._point(scaled, 0.0 if frame == "pixels" else 0.5, numbers, where)
         if not (scaled[0] < scaled[2] and scaled[1] < scaled[3]):
             raise ToolError(
-                f"the box {_format_numbers(numbers)} has no area; give left, top, right, bottom, in this order"
+                f"the box {_format_numbers(numbers)} has no area; give left, top, right, bottom, in"
+                " this order"
             )
         seen = intersect(rectangle(*scaled), rectangle(0, 0, width, height))
         if not seen:
@@ -81,8 +97,11 @@ class ShownImage:
             raise ToolError(f"the box {_format_numbers(numbers)} has no area within {where}")
         return bounds(full)
 
-    def _point(self, xy: Sequence[float], half: float, numbers: Sequence[float], where: str) -> tuple[float, ...]:
-        """`half` is 0.5 for frames measured from the image's edge; pixel numbers are those of pixel centres."""
+    def _point(
+        self, xy: Sequence[float], half: float, numbers: Sequence[float], where: str
+    ) -> tuple[float, ...]:
+        """`half` is 0.5 for frames measured from the image's edge; pixel numbers are those of pixel
+        centres."""
         x, y = xy[0] - half, xy[1] - half
         width, height = self.sent.size
         if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
@@ -91,15 +110,21 @@ class ShownImage:
 
 
 def state_of_view(state: State, view: View, *marks: Mark) -> State:
-    """A state whose sample has this view as its only image, and these marks in the view's pixels."""
+    """A state whose sample has this view as its only image, and these marks in the view's
+    pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
     return State.start(sample, state.seed, state.draw)
 
 
 def map_to_sources(view: View, new: View) -> View:
-    """The view `new`, which was made of `view` as if that were a source image, mapped to the sample's own images."""
+    """The view `new`, which was made of `view` as if that were a source image, mapped to the
+    sample's own images."""
     parts = [
-        replace(old, affine=part.affine @ old.affine, clip=intersect(part.affine.polygon(old.clip), part.clip))
+        replace(
+            old,
+            affine=part.affine @ old.affine,
+            clip=intersect(part.affine.polygon(old.clip), part.clip),
+        )
         for part in new.parts
         for old in view.parts
     ]
@@ -107,10 +132,11 @@ def map_to_sources(view: View, new: View) -> View:
 
 
 def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
-    """The region of a source image that each view from index `first` shows: (image, left, top, right, bottom).
+    """The region of a source image that each view from index `first` shows: (image, left, top,
+    right, bottom).
 
-    Empty for a view that shows no source image, or the same region as an earlier view. For a view of several images
-    it is the region of the one that fills most of it.
+    Empty for a view that shows no source image, or the same region as an earlier view. For a view
+    of several images it is the region of the one that fills most of it.
     """
     found = [_source_region(view) for view in views]
     return tuple(

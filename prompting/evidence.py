@@ -18,7 +18,8 @@ from looktwice.specialists.protocols import NoEvidence
 __all__ = ["Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
 
 Missing = Literal["keep", "fail", "abstain"]
-"""What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain from an answer."""
+"""What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
+from an answer."""
 
 KEPT = "; kept as it is"
 """How a note ends that says why a stage found nothing to do, and left the views as they were."""
@@ -29,9 +30,11 @@ Found = TypeVar("Found")
 def collect(
     state: State, images: Sequence[int] | None, look: Callable[[int], Found]
 ) -> tuple[dict[int, Found], list[str]]:
-    """What `look` finds in each source image that a view shows, by image number, and the reasons for finding nothing.
+    """What `look` finds in each source image that a view shows, by image number, and the reasons
+    for finding nothing.
 
-    `images` restricts it to these numbers, counted from 0. Raises ValueError for a number that the sample lacks.
+    `images` restricts it to these numbers, counted from 0. Raises ValueError for a number that the
+    sample lacks.
     """
     found, lacking = {}, []
     for number in shown_sources(state, images):
@@ -43,7 +46,8 @@ def collect(
 
 
 def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
-    """The numbers of the source images that views show, from 0; of `images` alone where these are given.
+    """The numbers of the source images that views show, from 0; of `images` alone where these are
+    given.
 
     Raises ValueError for a number that the sample does not have.
     """
@@ -51,7 +55,8 @@ def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     for number in images or ():
         if not 0 <= number < count:
             raise ValueError(
-                f"sample {state.sample.id}: images names {number}, but there are {count} images, counted from 0"
+                f"sample {state.sample.id}: images names {number}, but there are {count} images,"
+                " counted from 0"
             )
     shown = {part.source for view in state.views for part in view.parts}
     return sorted(shown if images is None else shown & set(images))
@@ -61,29 +66,37 @@ def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> St
     """Apply `missing` to the state: add notes, or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
-            f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on without"
+            f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on"
+            " without"
         )
     if missing == "abstain":
         return state.abstain("; ".join(reasons))
     return state.with_notes(*(f"{reason}{KEPT}" for reason in reasons))
 
 
-def with_views(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:
-    """The state with these views, and a note for each reason in `lacking` why an image was kept as it is.
+def with_views(
+    state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()
+) -> State:
+    """The state with these views, and a note for each reason in `lacking` why an image was kept as
+    it is.
 
     If any view is new, `words` become the last line of the prompt.
     """
     state = handle_missing(state, "keep", lacking)
-    if len(views) == len(state.views) and all(a is b for a, b in zip(views, state.views, strict=True)):
+    if len(views) == len(state.views) and all(
+        a is b for a, b in zip(views, state.views, strict=True)
+    ):
         return state
     prompt = "\n".join(line for line in (state.prompt, words) if line)
     return state.replace(views=tuple(views), prompt=prompt)
 
 
 def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Maps of source images, each (height, width) of its image, projected into one map of the view (height, width).
+    """Maps of source images, each (height, width) of its image, projected into one map of the view
+    (height, width).
 
-    NaN where the topmost part has no map or its map has no value. Resampled linearly between known pixels.
+    NaN where the topmost part has no map or its map has no value. Resampled linearly between known
+    pixels.
     """
     width, height = view.size
     field = np.full((height, width), np.nan)
@@ -98,7 +111,8 @@ def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.f
 
 
 def _visible_pixels(part: Part, width: int, height: int) -> tuple[int, int, NDArray[np.bool_]]:
-    """(top, left) of the box around a part's clip in a view of this size, and which of its pixels lie in the clip."""
+    """(top, left) of the box around a part's clip in a view of this size, and which of its pixels
+    lie in the clip."""
     x0, y0, x1, y1 = bounds(part.clip)
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
@@ -106,7 +120,9 @@ def _visible_pixels(part: Part, width: int, height: int) -> tuple[int, int, NDAr
     return top, left, contains(part.clip, xs + 0.5, ys + 0.5)
 
 
-def _warp(values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _warp(
+    values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
     matrix = part.affine.matrix - [[0, 0, left], [0, 0, top]]
     known = ~np.isnan(values)
     size = (shape[1], shape[0])

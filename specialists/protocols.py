@@ -1,19 +1,20 @@
 """Protocols of specialists: what a detector, matcher, depth estimator ... takes and returns.
 
-To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these protocols and returns
-its class of `results`. Without weights, inherit nothing. A network inherits `networks.HubNetwork` where Hugging Face
-transformers opens it (`maps/depth_anything.py` shows all of it), else `networks.Network`, for which you write
-`open_network` and `forward`; both bring devices, batches over threads, and stored results. An ONNX file that OpenCV
-reads needs neither: `open_onnx` of `networks/onnx.py` does it (`segmentation/u2net.py` shows all of it). A stage
-calls any of them through `look_once` of `sharing`, so that a run looks at the same pixels once. Put it in a file of
-the room named for what it computes (`detection`, `segmentation`, `matching`, `features`, `maps` for depth,
-`drawings`) and add `from .file import Name as Name` to that room's `__init__.pyi`. It can then be named in YAML as
-`specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers questions is a
-stage, in `answers`.
+To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these
+protocols and returns its class of `results`. Without weights, inherit nothing. A network inherits
+`networks.HubNetwork` where Hugging Face transformers opens it (`maps/depth_anything.py` shows all
+of it), else `networks.Network`, for which you write `open_network` and `forward`; both bring
+devices, batches over threads, and stored results. An ONNX file that OpenCV reads needs neither:
+`open_onnx` of `networks/onnx.py` does it (`segmentation/u2net.py` shows all of it). A stage calls
+any of them through `look_once` of `sharing`, so that a run looks at the same pixels once. Put it in
+a file of the room named for what it computes (`detection`, `segmentation`, `matching`, `features`,
+`maps` for depth, `drawings`) and add `from .file import Name as Name` to that room's
+`__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every stage that
+takes the protocol accepts it. A rule that answers questions is a stage, in `answers`.
 
-All images are HxWx3 RGB uint8, or PIL images in mode RGB as the same pixels; anything else is refused. Points are in
-pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges: (0, 0) is the upper left corner of that
-pixel.
+All images are HxWx3 RGB uint8, or PIL images in mode RGB as the same pixels; anything else is
+refused. Points are in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges:
+(0, 0) is the upper left corner of that pixel.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ __all__ = [
 
 
 class NoEvidence(Exception):
-    """A specialist or rule lacks what it needs to decide; the stage abstains with the message as its reason."""
+    """A specialist or rule lacks what it needs to decide; the stage abstains with the message as
+    its reason."""
 
 
 class DepthEstimator(Protocol):
     """Depth of the first image, at its size.
 
-    A monocular method ignores the other images; a stereo method takes the right view as the second one and raises
-    NoEvidence where that is missing or of another size.
+    A monocular method ignores the other images; a stereo method takes the right view as the second
+    one and raises NoEvidence where that is missing or of another size.
     """
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap: ...
@@ -65,7 +67,8 @@ class Matcher(Protocol):
 
 
 class Segmenter(Protocol):
-    """Masks of regions at the size of the image; they may overlap, and without a region the result is empty.
+    """Masks of regions at the size of the image; they may overlap, and without a region the result
+    is empty.
 
     Raises NoEvidence for an image that it cannot process.
     """
@@ -82,8 +85,8 @@ class ScalarMap(Protocol):
 class Detector(Protocol):
     """Boxes of objects in the image's pixels; without a detection the result is empty.
 
-    `words` are the classes to detect, a text alone one of them; a detector of a fixed class takes None. Raises
-    NoEvidence for words or an image that it cannot process.
+    `words` are the classes to detect, a text alone one of them; a detector of a fixed class takes
+    None. Raises NoEvidence for words or an image that it cannot process.
     """
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...
@@ -98,7 +101,8 @@ class BoxSegmenter(Protocol):
 class FeatureExtractor(Protocol):
     """A feature vector for each cell of a grid over the image.
 
-    `prompt` is a word for the image's content, for networks that take one. Raises NoEvidence for too small an image.
+    `prompt` is a word for the image's content, for networks that take one. Raises NoEvidence for
+    too small an image.
     """
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid: ...
@@ -114,7 +118,8 @@ class FaceDetector(Protocol):
 
 
 class ReflectanceEstimator(Protocol):
-    """The reflectance of each pixel's surface: linear RGB (height, width, 3), up to an unknown scale."""
+    """The reflectance of each pixel's surface: linear RGB (height, width, 3), up to an unknown
+    scale."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
 
@@ -132,7 +137,8 @@ class ImageSimilarity(Protocol):
 
 
 class IdentityEmbedder(Protocol):
-    """Identity vectors (n, d) of the persons or objects in an image; those of one person or object are close.
+    """Identity vectors (n, d) of the persons or objects in an image; those of one person or object
+    are close.
 
     `words` name the object; "" where the question does not. Raises NoEvidence where none is found.
     """

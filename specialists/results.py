@@ -23,12 +23,14 @@ class _Rows:
         return len(getattr(self, fields(self)[0].name))
 
     def __getitem__(self, pick: Pick) -> Self:
-        """The rows under a boolean mask, indices, a slice or one index, as the same kind of result."""
+        """The rows under a boolean mask, indices, a slice or one index, as the same kind of
+        result."""
         rows = np.atleast_1d(np.arange(len(self))[pick])
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def _keep(self, **rows: tuple[ArrayLike, type, tuple[int | None, ...]]) -> None:
-        """Store each array under its name, read-only, after checking its shape; None stands for any size."""
+        """Store each array under its name, read-only, after checking its shape; None stands for any
+        size."""
         kind, count = type(self).__name__, None
         for name, (values, dtype, shape) in rows.items():
             array: NDArray[Any] = np.array(values, dtype)
@@ -39,17 +41,24 @@ class _Rows:
                 options in (None, got) for options, got in zip(shape, array.shape[1:], strict=True)
             )
             if not fits or len(array) != count:
-                wanted = ", ".join(str(size) if size is not None else "any" for size in (count, *shape))
-                raise ValueError(f"{kind}.{name} must have the shape ({wanted}), found {array.shape}")
+                wanted = ", ".join(
+                    str(size) if size is not None else "any" for size in (count, *shape)
+                )
+                raise ValueError(
+                    f"{kind}.{name} must have the shape ({wanted}), found {array.shape}"
+                )
             if dtype is np.float64 and not np.isfinite(array).all():
-                raise ValueError(f"{kind}.{name} holds numbers that are not finite; drop these rows first")
+                raise ValueError(
+                    f"{kind}.{name} holds numbers that are not finite; drop these rows first"
+                )
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes(_Rows):
-    """n upright boxes: `xyxy` (n, 4) edges left, top, right, bottom in pixels; `scores` (n,); `labels` (n,) texts."""
+    """n upright boxes: `xyxy` (n, 4) edges left, top, right, bottom in pixels; `scores` (n,);
+    `labels` (n,) texts."""
 
     xyxy: Floats
     scores: Floats
@@ -57,34 +66,45 @@ class Boxes(_Rows):
 
     def __post_init__(self) -> None:
         self._keep(
-            xyxy=(self.xyxy, np.float64, (4,)), scores=(self.scores, np.float64, ()), labels=(self.labels, str, ())
+            xyxy=(self.xyxy, np.float64, (4,)),
+            scores=(self.scores, np.float64, ()),
+            labels=(self.labels, str, ()),
         )
-        turned = np.flatnonzero((self.xyxy[:, 2] < self.xyxy[:, 0]) | (self.xyxy[:, 3] < self.xyxy[:, 1]))
+        turned = np.flatnonzero(
+            (self.xyxy[:, 2] < self.xyxy[:, 0]) | (self.xyxy[:, 3] < self.xyxy[:, 1])
+        )
         if len(turned):
             raise ValueError(
-                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right before its left edge or its "
-                "bottom above its top; give left, top, right, bottom"
+                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right before"
+                " its left edge or its bottom above its top; give left, top, right, bottom"
             )
 
     def to_supervision(self) -> Any:
-        """As `supervision.Detections`, labels in `data["class_name"]`. Raises ImportError with what to type."""
+        """As `supervision.Detections`, labels in `data["class_name"]`. Raises ImportError with what
+        to type."""
         names, ids = np.unique(self.labels, return_inverse=True)
         xyxy, scores = np.array(self.xyxy, np.float32), np.array(self.scores, np.float32)
         data = {"class_name": names[ids]} if len(self) else {"class_name": np.array([], str)}
-        return _supervision().Detections(xyxy=xyxy, confidence=scores, class_id=ids.astype(int), data=data)
+        return _supervision().Detections(
+            xyxy=xyxy, confidence=scores, class_id=ids.astype(int), data=data
+        )
 
     @classmethod
     def from_supervision(cls, detections: Any) -> Boxes:
-        """From `supervision.Detections`: missing confidences are 1, labels the class names, else the class numbers."""
+        """From `supervision.Detections`: missing confidences are 1, labels the class names, else
+        the class numbers."""
         count, ids = len(detections.xyxy), detections.class_id
         scores = np.ones(count) if detections.confidence is None else detections.confidence
         numbers = [""] * count if ids is None else [str(number) for number in ids]
-        return cls(detections.xyxy, scores, np.array(detections.data.get("class_name", numbers), str))
+        return cls(
+            detections.xyxy, scores, np.array(detections.data.get("class_name", numbers), str)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Masks(_Rows):
-    """n regions: `masks` (n, height, width) bool in the image's pixels; `scores` (n,); `labels` (n,) texts."""
+    """n regions: `masks` (n, height, width) bool in the image's pixels; `scores` (n,); `labels`
+    (n,) texts."""
 
     masks: NDArray[np.bool_]
     scores: Floats
@@ -92,13 +112,16 @@ class Masks(_Rows):
 
     def __post_init__(self) -> None:
         self._keep(
-            masks=(self.masks, bool, (None, None)), scores=(self.scores, np.float64, ()), labels=(self.labels, str, ())
+            masks=(self.masks, bool, (None, None)),
+            scores=(self.scores, np.float64, ()),
+            labels=(self.labels, str, ()),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Matches(_Rows):
-    """n matched points: `xy0`, `xy1` (n, 2) pixel centres of image 0 and 1; `confidence` (n,) in 0..1."""
+    """n matched points: `xy0`, `xy1` (n, 2) pixel centres of image 0 and 1; `confidence` (n,) in
+    0..1."""
 
     xy0: Floats
     xy1: Floats
@@ -132,7 +155,8 @@ class Features(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, d 0 where there are none."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, d 0 where
+    there are none."""
 
     xyxy: Floats
     scores: Floats
@@ -145,7 +169,8 @@ class Faces(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class FeatureGrid:
-    """One feature vector for each cell of an image: `values` (rows, columns, d) of `width` x `height` pixels.
+    """One feature vector for each cell of an image: `values` (rows, columns, d) of `width` x
+    `height` pixels.
 
     The cells tile the image evenly: the centre of cell (row, column) lies at pixel
     ((column + 0.5) * width / columns - 0.5, (row + 0.5) * height / rows - 0.5).
@@ -158,17 +183,23 @@ class FeatureGrid:
     def __post_init__(self) -> None:
         values = np.array(self.values, np.float64)
         if values.ndim != 3 or 0 in values.shape:
-            raise ValueError(f"FeatureGrid.values must have the shape (rows, columns, d), found {values.shape}")
+            raise ValueError(
+                f"FeatureGrid.values must have the shape (rows, columns, d), found {values.shape}"
+            )
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
 
     def at(self, xy: ArrayLike) -> Floats:
-        """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between cells; outer cells are extended."""
+        """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between cells; outer cells
+        are extended."""
         points = np.reshape(np.asarray(xy, np.float64), (-1, 2))
         rows, columns = self.values.shape[:2]
         x = np.clip((points[:, 0] + 0.5) * columns / self.width - 0.5, 0, columns - 1)
         y = np.clip((points[:, 1] + 0.5) * rows / self.height - 0.5, 0, rows - 1)
-        left, top = np.minimum(x.astype(int), max(0, columns - 2)), np.minimum(y.astype(int), max(0, rows - 2))
+        left, top = (
+            np.minimum(x.astype(int), max(0, columns - 2)),
+            np.minimum(y.astype(int), max(0, rows - 2)),
+        )
         right, bottom = np.minimum(left + 1, columns - 1), np.minimum(top + 1, rows - 1)
         across, down = (x - left)[:, None], (y - top)[:, None]
         upper = self.values[top, left] * (1 - across) + self.values[top, right] * across
@@ -188,7 +219,8 @@ class FeatureGrid:
 class DepthMap:
     """Depth or disparity for every pixel: `values` (height, width), NaN where unknown.
 
-    `larger_is_nearer` is true of disparity and inverse depth, false of distance. Units are the method's own.
+    `larger_is_nearer` is true of disparity and inverse depth, false of distance. Units are the
+    method's own.
     """
 
     values: Floats
@@ -197,7 +229,9 @@ class DepthMap:
     def __post_init__(self) -> None:
         values = np.array(self.values, np.float64)
         if values.ndim != 2 or 0 in values.shape:
-            raise ValueError(f"DepthMap.values must have the shape (height, width), found {values.shape}")
+            raise ValueError(
+                f"DepthMap.values must have the shape (height, width), found {values.shape}"
+            )
         values[~np.isfinite(values)] = np.nan
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
@@ -208,9 +242,12 @@ class DepthMap:
         return self.values if self.larger_is_nearer else -self.values
 
     def around(self, x: float, y: float, window: int) -> Floats:
-        """The known values (k,) in the window x window pixels around a point in pixel centres; k may be 0."""
+        """The known values (k,) in the window x window pixels around a point in pixel centres; k
+        may be 0."""
         column, row, half = round(x), round(y), window // 2
-        patch = self.nearness[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+        patch = self.nearness[
+            max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1
+        ]
         known: Floats = patch[~np.isnan(patch)]
         return known
 
@@ -219,5 +256,7 @@ def _supervision() -> Any:
     try:
         import supervision
     except ImportError as exc:
-        raise ImportError("supervision is not installed; type: pip install 'looktwice[sv]'") from exc
+        raise ImportError(
+            "supervision is not installed; type: pip install 'looktwice[sv]'"
+        ) from exc
     return supervision

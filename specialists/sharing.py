@@ -42,12 +42,14 @@ KINDS = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     """What a specialist gives for pixels and words; stages call it through this.
 
-    Within a run the first thread that asks runs it, and all others with the same pixels, words and settings get what
-    it found. What is dear, more than 20 ms and more than writing it takes, is stored in the run's cache folder by
-    pixels, settings, the specialist's code and the files that it reads: a later command finds it there. These are the
-    paths among its settings, or what its method `files()` says. A class whose helpers change needs a higher `version`.
-    A network stores what it finds itself, and what is made of other specialists only calls them. Outside of
-    `use_result_store`, and where results are neither arrays nor numbers, nothing is shared. Raises what it raises.
+    Within a run the first thread that asks runs it, and all others with the same pixels, words and
+    settings get what it found. What is dear, more than 20 ms and more than writing it takes, is
+    stored in the run's cache folder by pixels, settings, the specialist's code and the files that
+    it reads: a later command finds it there. These are the paths among its settings, or what its
+    method `files()` says. A class whose helpers change needs a higher `version`. A network stores
+    what it finds itself, and what is made of other specialists only calls them. Outside of
+    `use_result_store`, and where results are neither arrays nor numbers, nothing is shared. Raises
+    what it raises.
     """
     store = current_store()
     if store is None or not all(isinstance(given, INPUTS) for given in inputs):
@@ -93,13 +95,17 @@ def _count_bytes(whole: Any) -> int:
 
 
 def _stored_name(specialist: Any) -> str:
-    """What results on the disk depend on; empty for what stores them itself or is made of other specialists."""
+    """What results on the disk depend on; empty for what stores them itself or is made of other
+    specialists."""
     parts = list(_parts(specialist))
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""
     if not parts:
         raise TypeError(f"{specialist!r} is no dataclass")
-    files = [Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "") for part in parts]
+    files = [
+        Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "")
+        for part in parts
+    ]
     if not all(file.is_file() for file in files):  # a class of a notebook
         return ""
     paths = filter(Path.exists, find_settings(specialist, Path))

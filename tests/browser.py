@@ -1,5 +1,5 @@
-"""Drives headless Chromium over its DevTools protocol: opens pages, runs scripts in them, presses keys, and notes what
-the page fetched and complained of."""
+"""Drives headless Chromium over its DevTools protocol: opens pages, runs scripts in them, presses
+keys, and notes what the page fetched and complained of."""
 
 from __future__ import annotations
 
@@ -16,12 +16,21 @@ from typing import Any
 
 import aiohttp
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--remote-debugging-port=0",
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-port=0",
     "--window-size=1400,1000",
-)  # fmt: skip
+)
 
 
 class Browser:
@@ -39,7 +48,9 @@ class Browser:
         self._session = aiohttp.ClientSession()
         async with self._session.get(f"http://127.0.0.1:{port}/json") as found:
             pages = [each for each in await found.json() if each["type"] == "page"]
-        self._socket = await self._session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0)
+        self._socket = await self._session.ws_connect(
+            pages[0]["webSocketDebuggerUrl"], max_msg_size=0
+        )
 
     def close(self) -> None:
         self._runner.run(self._session.close())
@@ -64,12 +75,18 @@ class Browser:
             self.requests.append(params["request"]["url"])
         elif event == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(params["exceptionDetails"])[:2000])
-        elif event == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+        elif event == "Runtime.consoleAPICalled" and params["type"] in (
+            "error",
+            "warning",
+            "assert",
+        ):
             self.complaints.append(json.dumps(params["args"])[:2000])
         elif event == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(params["entry"]["text"])
 
-    def open(self, address: str | Path, ready: str = "document.documentElement.dataset.ready === '1'") -> float:
+    def open(
+        self, address: str | Path, ready: str = "document.documentElement.dataset.ready === '1'"
+    ) -> float:
         """Open a page and wait until it is ready; gives the seconds that this took."""
         url = address.resolve().as_uri() if isinstance(address, Path) else address
         self.send("Page.navigate", url="about:blank")
@@ -82,7 +99,9 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; a promise is awaited."""
-        found = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        found = self.send(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
@@ -93,7 +112,9 @@ class Browser:
             with suppress(AssertionError):
                 if self.run(condition):
                     return
-            assert time.monotonic() < end, f"{condition} was not true in {seconds} s: {self.complaints}"
+            assert time.monotonic() < end, (
+                f"{condition} was not true in {seconds} s: {self.complaints}"
+            )
             time.sleep(0.02)
 
     def press(self, key: str) -> None:
@@ -106,7 +127,9 @@ class Browser:
         """Click the middle of the first element that a selector finds."""
         place = f"document.querySelector({json.dumps(selector)})"
         self.run(f"{place}.scrollIntoView({{block: 'center'}})")
-        x, y = self.run(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({place}.getBoundingClientRect())")
+        x, y = self.run(
+            f"(r => [r.x + r.width / 2, r.y + r.height / 2])({place}.getBoundingClientRect())"
+        )
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
@@ -121,7 +144,10 @@ def open_browser(profile: Path) -> Iterator[Browser]:
     assert CHROMIUM
     command = [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(profile)}
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(profile)},
     )
     try:
         port, end = profile / "DevToolsActivePort", time.monotonic() + 30

@@ -1,4 +1,5 @@
-"""Real photographs with markers burnt into their pixels by several hands and codecs, and where the markers are."""
+"""Real photographs with markers burnt into their pixels by several hands and codecs, and where the
+markers are."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
 
 @dataclass(frozen=True, eq=False)
 class BurntIn:
-    """Pixels as a reader gets them, decoded; the true points, and in words how they were drawn and stored."""
+    """Pixels as a reader gets them, decoded; the true points, and in words how they were drawn and
+    stored."""
 
     pixels: Pixels
     points: tuple[Point, ...]
@@ -40,7 +42,8 @@ class BurntIn:
 
 
 def made(seed: int, marked: bool = True) -> BurntIn:
-    """The picture of one seed; the same at every call. Without markers it has been stored in the same ways."""
+    """The picture of one seed; the same at every call. Without markers it has been stored in the
+    same ways."""
     rng = np.random.default_rng([2024, seed])
     name, ground = _ground(rng)
     words = ["REF"] if rng.random() < 0.1 else list("ABCD"[: int(rng.integers(2, 5))])
@@ -61,10 +64,15 @@ def _ground(rng: Generator) -> tuple[str, Pixels]:
     pixels = _photograph(name)
     share = rng.uniform(0.6, 1)
     height, width = (int(share * side) for side in pixels.shape[:2])
-    top, left = int(rng.integers(pixels.shape[0] - height + 1)), int(rng.integers(pixels.shape[1] - width + 1))
+    top, left = (
+        int(rng.integers(pixels.shape[0] - height + 1)),
+        int(rng.integers(pixels.shape[1] - width + 1)),
+    )
     scale = rng.uniform(320, 720) / max(height, width)
     pixels = pixels[top : top + height, left : left + width]
-    small = cv2.resize(pixels, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(
+        pixels, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_AREA
+    )
     return name, np.asarray(small, np.uint8)
 
 
@@ -78,14 +86,19 @@ def _points(rng: Generator, words: Sequence[str], width: int, height: int) -> tu
 
 
 def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[str, Pixels]:
-    """The markers drawn by our own stage in all sizes, as BLINK released them, or by OpenCV's own pen."""
+    """The markers drawn by our own stage in all sizes, as BLINK released them, or by OpenCV's own
+    pen."""
     color = str(rng.choice(list(COLORS)))
     radius = float(rng.uniform(5, 15))
-    hand = str(rng.choice(["circles", "paper", "released", "cut", "pen"], p=[0.5, 0.1, 0.1, 0.1, 0.2]))
+    hand = str(
+        rng.choice(["circles", "paper", "released", "cut", "pen"], p=[0.5, 0.1, 0.1, 0.1, 0.2])
+    )
     if hand == "paper" and ground.shape[0] < 512:  # its circles would have a radius below 5
         hand = "circles"
     if hand == "pen":
-        return f"pen, {color}, radius {radius:.0f}", _with_pen(rng, ground, points, COLORS[color], round(radius))
+        return f"pen, {color}, radius {radius:.0f}", _with_pen(
+            rng, ground, points, COLORS[color], round(radius)
+        )
     label = Label(font_size=float(rng.uniform(12, 20)))
     circles = Circles(color=color, radius=radius, thickness=float(rng.uniform(2, 4)), label=label)
     stages: dict[str, Circles] = {
@@ -96,14 +109,21 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
     try:
         stage = stages[hand]
         state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
-    except (KeyError, ValueError):  # labels that have no room inside the picture: BLINK's own are cut off there
+    except (
+        KeyError,
+        ValueError,
+    ):  # labels that have no room inside the picture: BLINK's own are cut off there
         return f"as released, {color}", as_released(ground, points, COLORS[color])
-    sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}, font {stage.lettering.font_size:.0f}"
+    sizes = (
+        f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}, font"
+        f" {stage.lettering.font_size:.0f}"
+    )
     return f"{hand}, {stage.color}, {sizes}", state.views[0].pixels
 
 
 def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]) -> Pixels:
-    """Rings of outer radius 6 and stroke 3; a 14 x 15 plate from 31 to 17 px above the point, cut off at the rim."""
+    """Rings of outer radius 6 and stroke 3; a 14 x 15 plate from 31 to 17 px above the point, cut
+    off at the rim."""
     canvas = np.pad(ground, ((40, 40), (40, 40), (0, 0)))
     for point in points:
         x, y = round(point.x) + 40, round(point.y) + 40
@@ -117,9 +137,14 @@ def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, 
 
 
 def _with_pen(
-    rng: Generator, ground: Pixels, points: Sequence[Point], color: tuple[int, int, int], radius: int
+    rng: Generator,
+    ground: Pixels,
+    points: Sequence[Point],
+    color: tuple[int, int, int],
+    radius: int,
 ) -> Pixels:
-    """cv2's circle and text, the label on its plate above the ring, or below it near the upper rim."""
+    """cv2's circle and text, the label on its plate above the ring, or below it near the upper
+    rim."""
     pixels = ground.copy()
     size = float(rng.uniform(0.4, 0.7))
     for point in points:
@@ -151,4 +176,6 @@ def _stored(rng: Generator, pixels: Pixels) -> tuple[str, Pixels]:
     settings = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factor]
     _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], settings)
     decoded = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
-    return f"JPEG {quality} {'4:4:4' if whole else '4:2:0'}", np.ascontiguousarray(decoded[:, :, ::-1])
+    return f"JPEG {quality} {'4:4:4' if whole else '4:2:0'}", np.ascontiguousarray(
+        decoded[:, :, ::-1]
+    )

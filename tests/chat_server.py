@@ -1,9 +1,11 @@
-"""A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails when told to.
+"""A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails
+when told to.
 
-`python chat_server.py --log FILE` prints `port N` and its process; `--many` starts one for each line of flags that it
-reads. Every answer follows from a hash of the request. Words in the last user's text ask for a behaviour (see
-BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail, `--first 429,500` the first requests. GET /stats
-gives the counts and the Authorization headers seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
+`python chat_server.py --log FILE` prints `port N` and its process; `--many` starts one for each
+line of flags that it reads. Every answer follows from a hash of the request. Words in the last
+user's text ask for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first
+attempts fail, `--first 429,500` the first requests. GET /stats gives the counts and the
+Authorization headers seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
 """
 
 import argparse
@@ -48,7 +50,9 @@ def text_of(body: Json) -> str:
 
 def number_of(body: Json, salt: str = "") -> int:
     """A number that follows from the request."""
-    return int(hashlib.sha256((salt + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:12], 16)
+    return int(
+        hashlib.sha256((salt + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:12], 16
+    )
 
 
 def completion(body: Json) -> Json:
@@ -58,7 +62,12 @@ def completion(body: Json) -> Json:
     choice: Json = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     if body.get("logprobs"):
         top = [{"token": t, "logprob": -1.0 - i, "bytes": None} for i, t in enumerate(("(B", "(C"))]
-        token = {"token": "(A", "logprob": -0.5, "bytes": None, "top_logprobs": top[: body.get("top_logprobs", 0)]}
+        token = {
+            "token": "(A",
+            "logprob": -0.5,
+            "bytes": None,
+            "top_logprobs": top[: body.get("top_logprobs", 0)],
+        }
         choice["logprobs"] = {"content": [token], "refusal": None}
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
     return {
@@ -72,7 +81,9 @@ def completion(body: Json) -> Json:
     }
 
 
-def edited(body: Json, finish: str = "stop", usage: Json | None = None, **message: Any) -> web.Response:
+def edited(
+    body: Json, finish: str = "stop", usage: Json | None = None, **message: Any
+) -> web.Response:
     """The completion with other fields in its message."""
     whole = completion(body)
     whole["choices"][0]["message"].update(message)
@@ -95,7 +106,10 @@ def refused(status: int, message: str, code: str | None = None, **headers: str) 
 
 
 CALL = {"id": "call_7", "type": "function", "function": {"name": "zoom", "arguments": '{"x": 1}'}}
-THOUGHT = {"completion_tokens_details": {"reasoning_tokens": 5}, "prompt_tokens_details": {"cached_tokens": 64}}
+THOUGHT = {
+    "completion_tokens_details": {"reasoning_tokens": 5},
+    "prompt_tokens_details": {"cached_tokens": 64},
+}
 BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     "#filter": lambda b: edited(b, "content_filter", content=None),
     "#400filter": lambda b: refused(400, "The response was filtered", "content_filter"),
@@ -106,30 +120,48 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     "#openrouter": lambda b: edited(b, reasoning="Let me see."),
     "#think": lambda b: edited(b, content="<think>hm</think>(A)"),
     "#parts": lambda b: edited(
-        b, content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "(D)"}]
+        b,
+        content=[
+            {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+            {"type": "text", "text": "(D)"},
+        ],
     ),
     "#tool": lambda b: edited(b, "tool_calls", content=None, tool_calls=[CALL]),
-    "#stoptool": lambda b: edited(b, "stop", content=None, tool_calls=[{"function": CALL["function"]}]),
+    "#stoptool": lambda b: edited(
+        b, "stop", content=None, tool_calls=[{"function": CALL["function"]}]
+    ),
     "#hidden": lambda b: edited(b, usage={"completion_tokens": 7, "total_tokens": 150}),
     "#half": lambda b: edited(b, content="half \ud83d"),
-    "#null": lambda b: with_logprobs(b, {"token": "(A", "logprob": None, "top_logprobs": [None]}, None),
+    "#null": lambda b: with_logprobs(
+        b, {"token": "(A", "logprob": None, "top_logprobs": [None]}, None
+    ),
     "#torn": lambda b: with_logprobs(b, {"token": "(A", "logprob": "likely"}),
     "#network": lambda b: edited(b, "network_error", content="It is either (A) or"),
     "#novel": lambda b: edited(b, "ran_dry"),
     "#large": lambda b: edited(b, content="(A)" + "x" * (17 << 20)),
     "#other": lambda b: refused(
-        400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+        400,
+        "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'"
+        " instead.",
     ),
     "#aborted": lambda b: edited(b, "abort", content="It is"),
     "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
     "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),
     "#404": lambda b: web.json_response({"detail": "Not Found"}, status=404),
-    "#ollama": lambda b: web.json_response({"error": "model 'm' not found, try pulling it first"}, status=404),
-    "#gemini": lambda b: web.json_response([{"error": {"code": 400, "message": "API key not valid"}}], status=400),
+    "#ollama": lambda b: web.json_response(
+        {"error": "model 'm' not found, try pulling it first"}, status=404
+    ),
+    "#gemini": lambda b: web.json_response(
+        [{"error": {"code": 400, "message": "API key not valid"}}], status=400
+    ),
     "#quota": lambda b: refused(429, "You exceeded your current quota", "insufficient_quota"),
     "#late": lambda b: refused(429, "Come back tomorrow", **{"Retry-After": "86400"}),
-    "#inside": lambda b: web.json_response({"error": {"code": 502, "message": "Provider returned error"}}),
-    "#redirect": lambda b: web.Response(status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}),
+    "#inside": lambda b: web.json_response(
+        {"error": {"code": 502, "message": "Provider returned error"}}
+    ),
+    "#redirect": lambda b: web.Response(
+        status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}
+    ),
 }
 
 
@@ -145,7 +177,9 @@ class Server:
         ]
         self.attempts: Counter[int] = Counter()
         self.authorizations: set[str | None] = set()
-        self.batches = BatchEndpoints(self.reply, args.batch_seconds, args.batch_expires, args.batch_refused)
+        self.batches = BatchEndpoints(
+            self.reply, args.batch_seconds, args.batch_expires, args.batch_refused
+        )
         self.native = NativeEndpoints(self.reply, args.batch_seconds, args.batch_expires)
         self.requests = self.replies = self.in_flight = self.most = self.probes = 0
         self.tokens, self.filled = args.rate, time.monotonic()
@@ -181,12 +215,15 @@ class Server:
         return web.json_response(whole)
 
     def due(self, body: Json) -> str | None:
-        """How this attempt fails, if it does: by the script, by the text (`fail:429`), or by its share."""
+        """How this attempt fails, if it does: by the script, by the text (`fail:429`), or by its
+        share."""
         if self.first:
             return self.first.pop(0) or None
         if self.args.rate and not self.takes_a_token():
             return "429"
-        word = next((w.removeprefix("fail:") for w in text_of(body).split() if w.startswith("fail:")), None)
+        word = next(
+            (w.removeprefix("fail:") for w in text_of(body).split() if w.startswith("fail:")), None
+        )
         if word in FAILURES:
             return word
         number = number_of(body)
@@ -198,7 +235,8 @@ class Server:
         return None
 
     def takes_a_token(self) -> bool:
-        """Whether a bucket of `rate` tokens, which is filled with as many a second, has one left."""
+        """Whether a bucket of `rate` tokens, which is filled with as many a second, has one
+        left."""
         now = time.monotonic()
         self.tokens = min(self.args.rate, self.tokens + self.args.rate * (now - self.filled))
         self.filled = now
@@ -214,13 +252,19 @@ class Server:
             return web.Response(text="<html>Welcome</html>", content_type="text/html")
         if kind in ("reset", "drop"):
             if kind == "drop":
-                half = web.StreamResponse(headers={"Content-Length": "500", "Content-Type": "application/json"})
+                half = web.StreamResponse(
+                    headers={"Content-Length": "500", "Content-Type": "application/json"}
+                )
                 await half.prepare(request)
                 await half.write(b'{"choices": [')
             if request.transport is not None:
                 request.transport.abort()
             return web.Response()
-        named = {"Retry-After": self.args.retry_after} if self.args.retry_after and kind in ("429", "503") else {}
+        named = (
+            {"Retry-After": self.args.retry_after}
+            if self.args.retry_after and kind in ("429", "503")
+            else {}
+        )
         return refused(int(kind), "busy", **named)
 
     async def stranger(self, request: web.Request) -> web.Response:
@@ -278,7 +322,8 @@ class ChatServer:
 
     @property
     def stats(self) -> Json:
-        """requests, replies, most_in_flight, probes, batches, batched, native_keys, authorizations."""
+        """requests, replies, most_in_flight, probes, batches, batched, native_keys,
+        authorizations."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))
@@ -312,7 +357,8 @@ STARTING = threading.Lock()
 
 @functools.cache
 def _starter() -> subprocess.Popen[str]:
-    """The process that all servers are forked from: what they import is read once. It ends with this one."""
+    """The process that all servers are forked from: what they import is read once. It ends with
+    this one."""
     command = [sys.executable, str(Path(__file__).resolve()), "--many"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.__exit__, None, None, None)
@@ -350,19 +396,42 @@ def serve(flags: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     env = os.environ.get
     parser.add_argument("--port", type=int, default=int(env("CHAT_PORT", "0")))
-    parser.add_argument("--log", default=env("CHAT_LOG", ""), help="file to which every request body is appended")
-    parser.add_argument("--delay", type=float, default=float(env("CHAT_DELAY", "0")), help="seconds before an answer")
-    parser.add_argument("--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE")
-    parser.add_argument("--first", default=env("CHAT_FIRST", ""), help="kinds of the first requests, `ok` among them")
+    parser.add_argument(
+        "--log", default=env("CHAT_LOG", ""), help="file to which every request body is appended"
+    )
+    parser.add_argument(
+        "--delay",
+        type=float,
+        default=float(env("CHAT_DELAY", "0")),
+        help="seconds before an answer",
+    )
+    parser.add_argument(
+        "--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE"
+    )
+    parser.add_argument(
+        "--first",
+        default=env("CHAT_FIRST", ""),
+        help="kinds of the first requests, `ok` among them",
+    )
     parser.add_argument("--models-delay", type=float, default=0, help="seconds before that answer")
     parser.add_argument("--batch-seconds", type=float, default=0.1, help="how long a batch takes")
-    parser.add_argument("--batch-expires", action="store_true", help="the first batch leaves out every third request")
+    parser.add_argument(
+        "--batch-expires",
+        action="store_true",
+        help="the first batch leaves out every third request",
+    )
     parser.add_argument("--batch-refused", default="", help="why no batch is taken")
-    parser.add_argument("--no-batches", action="store_true", help="refuse the key of whoever asks for a batch")
+    parser.add_argument(
+        "--no-batches", action="store_true", help="refuse the key of whoever asks for a batch"
+    )
     parser.add_argument("--no-usage", action="store_true", help="count no tokens")
-    parser.add_argument("--rate", type=float, default=0.0, help="answers a second, beyond which it refuses (429)")
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="answers a second, beyond which it refuses (429)"
+    )
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")
-    parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")
+    parser.add_argument(
+        "--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503"
+    )
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(Server(parser.parse_args(flags)).serve())
 

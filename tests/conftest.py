@@ -1,4 +1,5 @@
-"""Closes the network except loopback, finds the optional data folder, and skips GPU tests where there is no GPU."""
+"""Closes the network except loopback, finds the optional data folder, and skips GPU tests where
+there is no GPU."""
 
 import functools
 import gc
@@ -21,7 +22,8 @@ gc.disable()  # until all tests are collected, see `pytest_collection_finish`
 
 
 class NetworkClosed(RuntimeError):
-    """Not an OSError on purpose: code that retries or forgives connection errors must not hide it."""
+    """Not an OSError on purpose: code that retries or forgives connection errors must not hide
+    it."""
 
 
 def is_loopback(host: object) -> bool:
@@ -40,7 +42,9 @@ def is_loopback(host: object) -> bool:
 def _guarded_connect(original: Callable[..., Any]) -> Callable[..., Any]:
     def connect(self: socket.socket, address: Any) -> Any:
         if self.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
-            raise NetworkClosed(f"a test tried to connect to {address!r}; serve it on 127.0.0.1 instead")
+            raise NetworkClosed(
+                f"a test tried to connect to {address!r}; serve it on 127.0.0.1 instead"
+            )
         return original(self, address)
 
     return connect
@@ -57,7 +61,8 @@ def _guarded_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What `looktwice allow` remembers on this machine is none of the tests' business, nor theirs its own."""
+    """What `looktwice allow` remembers on this machine is none of the tests' business, nor theirs
+    its own."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
 
 
@@ -74,7 +79,8 @@ def closed_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
-    """A command line that a test types is parsed by the commands of the one before: building them takes 30 ms."""
+    """A command line that a test types is parsed by the commands of the one before: building them
+    takes 30 ms."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(get_command))
         yield
@@ -82,7 +88,8 @@ def commands_built_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real benchmark files: `LOOKTWICE_DATA`, or `shared/data` beside the checkout."""
+    """The folder of real benchmark files: `LOOKTWICE_DATA`, or `shared/data` beside the
+    checkout."""
     if not DATA.is_dir():
         pytest.skip(f"no data folder at {DATA}; name one in LOOKTWICE_DATA")
     return DATA
@@ -97,7 +104,8 @@ def _has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is marked `gpu` where CUDA is missing; torch is imported only if something is so marked."""
+    """Skips what is marked `gpu` where CUDA is missing; torch is imported only if something is so
+    marked."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:
@@ -105,6 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay until the end: a collection of garbage need not look at them, which takes 0.3 s each."""
+    """Modules and tests stay until the end: a collection of garbage need not look at them, which
+    takes 0.3 s each."""
     gc.freeze()
     gc.enable()

@@ -1,4 +1,5 @@
-"""Recomputes Do You See Me's published keys from the dumps that came with them: a check of files and of our reading."""
+"""Recomputes Do You See Me's published keys from the dumps that came with them: a check of files
+and of our reading."""
 
 from __future__ import annotations
 
@@ -14,13 +15,17 @@ Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column) from 0 -> (shape, fill)."""
 STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
 _SPATIAL = re.compile(
-    r"In grid (\d+), starting from the (\w+) (\w+) at position \(row (\d+), column (\d+)\), how many (.+?) are there "
+    r"In grid (\d+), starting from the (\w+) (\w+) at position \(row (\d+), column (\d+)\), how"
+    r" many (.+?) are there "
     r"(left|right|up|down) of it in the same (row|column)\?"
 )
 
 
-def shape_rows(dump: Sequence[tuple[str, Mapping[str, int]]], seed: int = 0) -> list[tuple[str, str, int]]:
-    """(file name, shape asked, answer) for each image of the dump: one of its shapes, drawn as the authors drew it."""
+def shape_rows(
+    dump: Sequence[tuple[str, Mapping[str, int]]], seed: int = 0
+) -> list[tuple[str, str, int]]:
+    """(file name, shape asked, answer) for each image of the dump: one of its shapes, drawn as the
+    authors drew it."""
     rng = random.Random(seed)
     rows = []
     for filename, counts in dump:
@@ -32,7 +37,8 @@ def shape_rows(dump: Sequence[tuple[str, Mapping[str, int]]], seed: int = 0) -> 
 def color_rows(
     dump: Sequence[tuple[str, Mapping[tuple[str, str], int]]], seed: int = 0
 ) -> list[tuple[str, str, str, int]]:
-    """(file name, shape, colour, answer): of each image half of its (shape, colour) pairs, rounded up."""
+    """(file name, shape, colour, answer): of each image half of its (shape, colour) pairs, rounded
+    up."""
     rng = random.Random(seed)
     rows = []
     for filename, counts in dump:
@@ -42,7 +48,8 @@ def color_rows(
 
 
 def spatial_answer(question: str, grids: Sequence[Grid]) -> int:
-    """How many there are, by the question's own words and the true grids. Raises ValueError for another question.
+    """How many there are, by the question's own words and the true grids. Raises ValueError for
+    another question.
 
     The question counts grids, rows and columns from 1; down is towards larger rows.
     """

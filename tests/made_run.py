@@ -32,7 +32,8 @@ class MadeRun:
         return Blobs(self.path / "blobs")
 
     def task(self, name: str, keys: Sequence[str | None], choices: int = 2, **more: Any) -> str:
-        """Samples s0, s1 ... with these keys; `meta` is a list of meta fields. Gives the task id."""
+        """Samples s0, s1 ... with these keys; `meta` is a list of meta fields. Gives the task
+        id."""
         metas: Sequence[Mapping[str, Any]] = more.get("meta") or [{}] * len(keys)
         for number, (key, meta) in enumerate(zip(keys, metas, strict=True)):
             sample = {
@@ -51,12 +52,15 @@ class MadeRun:
         number = len(self.points)
         read = more.pop("read", ROBUST)
         self.points.append(
-            PointRow(f"p{number}", contestant, task, more.pop("task_id", f"id-{task}"), read=read, **more)
+            PointRow(
+                f"p{number}", contestant, task, more.pop("task_id", f"id-{task}"), read=read, **more
+            )
         )
         return f"p{number}"
 
     def answers(self, point: str, answers: Sequence[str | None], draw: int = 0) -> None:
-        """Answers given by a stage, one for each sample of the point's task; None leaves the sample out."""
+        """Answers given by a stage, one for each sample of the point's task; None leaves the sample
+        out."""
         for sample, answer in zip(self._samples(point), answers, strict=False):
             if answer is not None:
                 self.record(point, sample.id, answer=answer, draw=draw)

@@ -1,4 +1,5 @@
-"""Small made files in the layouts in which the four benchmarks are published, every task of each."""
+"""Small made files in the layouts in which the four benchmarks are published, every task of
+each."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def json_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 class BlinkTask(NamedTuple):
-    """Its pictures and choices of each question; `rows` questions are made, and (A) is the key of the first alone."""
+    """Its pictures and choices of each question; `rows` questions are made, and (A) is the key of
+    the first alone."""
 
     images: int
     choices: int
@@ -64,31 +66,52 @@ def blink(root: Path) -> None:
     """The parquet files of all fourteen tasks."""
     picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     names = ("idx", "question", "sub_task", "answer", "prompt", "explanation")
-    fields = [(name, pa.string()) for name in names] + [(f"image_{number}", picture) for number in (1, 2, 3, 4)]
+    fields = [(name, pa.string()) for name in names] + [
+        (f"image_{number}", picture) for number in (1, 2, 3, 4)
+    ]
     schema = pa.schema([*fields, ("choices", pa.list_(pa.string()))])
     for name, task in BLINK.items():
         choices = [f"choice {number}" for number in range(task.choices)]
-        lines = "".join(f"\n({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False))
+        lines = "".join(
+            f"\n({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False)
+        )
         rows = [
-            {"idx": f"val_{name}_{n}", "question": "Which?", "sub_task": name.replace("_", " "), "choices": choices,
-             "answer": "(B)" if n > 1 else "(A)", "prompt": f"Which of {n}?{lines}", "explanation": "",
-             **{f"image_{i}": {"bytes": image(i + n, ".jpg"), "path": "x.jpg"} for i in range(1, task.images + 1)}}
+            {
+                "idx": f"val_{name}_{n}",
+                "question": "Which?",
+                "sub_task": name.replace("_", " "),
+                "choices": choices,
+                "answer": "(B)" if n > 1 else "(A)",
+                "prompt": f"Which of {n}?{lines}",
+                "explanation": "",
+                **{
+                    f"image_{i}": {"bytes": image(i + n, ".jpg"), "path": "x.jpg"}
+                    for i in range(1, task.images + 1)
+                },
+            }
             for n in range(1, task.rows + 1)
-        ]  # fmt: skip
+        ]
         (root / name).mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema), root / name / "val-00000-of-00001.parquet")
+        pq.write_table(
+            pa.Table.from_pylist(rows, schema), root / name / "val-00000-of-00001.parquet"
+        )
 
 
 # ---- BLINK-Twice and the joint questions
 
 
 def twice(root: Path) -> Path:
-    """Two groups of two pictures with two questions each; Yes is the key of all eight but the first."""
+    """Two groups of two pictures with two questions each; Yes is the key of all eight but the
+    first."""
     rows = [
-        {"question": f"Is it so {number}?", "image": f"{number // 2}.png", "group_id": number // 4,
-         "answer": "A) Yes" if number else "B) No"}
+        {
+            "question": f"Is it so {number}?",
+            "image": f"{number // 2}.png",
+            "group_id": number // 4,
+            "answer": "A) Yes" if number else "B) No",
+        }
         for number in range(8)
-    ]  # fmt: skip
+    ]
     json_lines(root / "twice.jsonl", rows)
     for number in range(4):
         write(root / f"{number}.png", image(number))
@@ -96,15 +119,22 @@ def twice(root: Path) -> Path:
 
 
 def joint(root: Path) -> Path:
-    """Five pictures: (A) is right of two questions that show choices, and of the reasoning of three."""
+    """Five pictures: (A) is right of two questions that show choices, and of the reasoning of
+    three."""
     keys = (("(A)", "(A)"), ("3", "(A)"), ("3", "(B)"), ("(A)", "(B)"), ("3", "(A)"))
     rows = [
-        {"id": str(number), "image": f"{number}.png", "perception_question": "How many circles?",
-         "perception_answer": seen, "perception_choices": ["three", "four"] if "A" in seen else [],
-         "reasoning_question": "What comes next?", "reasoning_answer": thought,
-         "reasoning_choices": ["circle", "square"]}
+        {
+            "id": str(number),
+            "image": f"{number}.png",
+            "perception_question": "How many circles?",
+            "perception_answer": seen,
+            "perception_choices": ["three", "four"] if "A" in seen else [],
+            "reasoning_question": "What comes next?",
+            "reasoning_answer": thought,
+            "reasoning_choices": ["circle", "square"],
+        }
         for number, (seen, thought) in enumerate(keys)
-    ]  # fmt: skip
+    ]
     json_lines(root / "joint.jsonl", rows)
     for number in range(len(keys)):
         write(root / f"{number}.png", image(number))
@@ -115,7 +145,8 @@ def joint(root: Path) -> Path:
 
 
 class DysmTask(NamedTuple):
-    """A subtask's folder, two of its settings, its keys, and how many pictures the second setting has."""
+    """A subtask's folder, two of its settings, its keys, and how many pictures the second setting
+    has."""
 
     folder: str
     settings: tuple[str, str]
@@ -126,24 +157,46 @@ class DysmTask(NamedTuple):
 
 DYSM = (
     DysmTask("2D_DoYouSeeMe/geometric_dataset", ("(3, 3, 10)", "(7, 3, 10)"), ("1", "2"), 2),
-    DysmTask("2D_DoYouSeeMe/color_and_shape_disambiguation", ("(2, 2)", "(4, 2)"), ("1", "2"), 1, 2),
-    DysmTask("2D_DoYouSeeMe/letter_disambiguation", ("(1, 1, 0.04)", "(5, 1, 0.04)"), ("T", "ABCDE"), 1),
-    DysmTask("2D_DoYouSeeMe/visual_form_constancy", ("(5, 0.8, 0.8, 0)", "(25, 0.8, 0.8, 0)"), ("1", "2"), 3),
+    DysmTask(
+        "2D_DoYouSeeMe/color_and_shape_disambiguation", ("(2, 2)", "(4, 2)"), ("1", "2"), 1, 2
+    ),
+    DysmTask(
+        "2D_DoYouSeeMe/letter_disambiguation", ("(1, 1, 0.04)", "(5, 1, 0.04)"), ("T", "ABCDE"), 1
+    ),
+    DysmTask(
+        "2D_DoYouSeeMe/visual_form_constancy",
+        ("(5, 0.8, 0.8, 0)", "(25, 0.8, 0.8, 0)"),
+        ("1", "2"),
+        3,
+    ),
     DysmTask("2D_DoYouSeeMe/visual_spatial", ("(3, 3, 1)", "(6, 3, 1)"), ("1", "2"), 2, 2),
     DysmTask("2D_DoYouSeeMe/visual_figure_ground", ("(2, 0.1)", "(6, 0.1)"), ("1", "2"), 1),
     DysmTask("2D_DoYouSeeMe/visual_closure", ("[0.1, 1, 1, 1]", "[0.1, 1, 1, 3]"), ("1", "2"), 4),
-    DysmTask("3D_DoYouSeeMe/3D_shape_discrimination", ("[3, 3, 0.8]", "[3, 2, 0.7]"), ("1", "2"), 1),
-    DysmTask("3D_DoYouSeeMe/3D_color_and_shape_disambiguation", ("[3, 3, 0.8]", "[3, 2, 0.7]"), ("1", "2"), 2),
-    DysmTask("3D_DoYouSeeMe/3D_letter_disambiguation", ("['cube', 1, 0.4, 2]", "['cone', 1, 0.4, 1]"), ("B", "H"), 1),
+    DysmTask(
+        "3D_DoYouSeeMe/3D_shape_discrimination", ("[3, 3, 0.8]", "[3, 2, 0.7]"), ("1", "2"), 1
+    ),
+    DysmTask(
+        "3D_DoYouSeeMe/3D_color_and_shape_disambiguation",
+        ("[3, 3, 0.8]", "[3, 2, 0.7]"),
+        ("1", "2"),
+        2,
+    ),
+    DysmTask(
+        "3D_DoYouSeeMe/3D_letter_disambiguation",
+        ("['cube', 1, 0.4, 2]", "['cone', 1, 0.4, 1]"),
+        ("B", "H"),
+        1,
+    ),
     DysmTask("3D_DoYouSeeMe/3D_visual_form_constancy", ("[2, 10]", "[3, 5]"), ("No", "No"), 1),
     DysmTask("3D_DoYouSeeMe/3D_visual_spatial", ("[3, 3]", "[2, 3]"), ("1", "2"), 3),
-)  # fmt: skip
+)
 
 
 def dysm(root: Path) -> None:
     """All twelve subtasks: three pictures of the first setting, `second` of the other.
 
-    The key of the first setting is the first of its keys, but where a picture has two questions its second has "2".
+    The key of the first setting is the first of its keys, but where a picture has two questions its
+    second has "2".
     """
     for task in DYSM:
         flat, drawn = task.folder.startswith("2D"), "closure" not in task.folder
@@ -164,35 +217,58 @@ def dysm(root: Path) -> None:
 
 
 def vlm2(root: Path, few: bool = False) -> dict[str, str]:
-    """All nine subtasks; gives a reply for each id, some of them wrong, some wrong to the official readers alone.
+    """All nine subtasks; gives a reply for each id, some of them wrong, some wrong to the official
+    readers alone.
 
     `few` asks one pair, two counts or one choice of each, and no video.
     """
     said: dict[str, str] = {}
     pairs, choices = (1, 1) if few else (3, 4)
     truths = {"oc": [(key, length) for length in (2, 3, 4) for key in range(1, length + 1)]}
-    truths["pc"] = [(1 + n % length, length) for length, times in ((2, 6), (3, 5), (4, 13)) for n in range(times)]
+    truths["pc"] = [
+        (1 + n % length, length)
+        for length, times in ((2, 6), (3, 5), (4, 13))
+        for n in range(times)
+    ]
     for name in ("gc_mat", "gc_trk", "oc_cpr", "pc_cpr"):
         tag, ends = (
-            ("tf_", ("_p", "_n")) if name == "pc_cpr" else (name, ("_p", "_n") if name == "oc_cpr" else ("", ""))
+            ("tf_", ("_p", "_n"))
+            if name == "pc_cpr"
+            else (name, ("_p", "_n") if name == "oc_cpr" else ("", ""))
         )
         rows = [_asked(f"{tag}{n}{ends[key == 'F']}", key) for n in range(pairs) for key in "TF"]
         json_lines(root / f"jsonl/{name[:2]}/vanilla/{name}.jsonl", rows)
-        replies = ("T", "F", "T", "T", "F", "T")  # one pair right, one of which only the T is, and one that is wrong
+        replies = (
+            "T",
+            "F",
+            "T",
+            "T",
+            "F",
+            "T",
+        )  # one pair right, one of which only the T is, and one that is wrong
         if name == "gc_trk":
             replies = ("T.", "F.") * 3  # right, but the official code compares whole strings
-        said |= {f"{tag}{n}_{side}": replies[2 * n + (side == "n")] for n in range(pairs) for side in "pn"}
+        said |= {
+            f"{tag}{n}_{side}": replies[2 * n + (side == "n")]
+            for n in range(pairs)
+            for side in "pn"
+        }
     for cue in ("oc", "pc"):
         asked = list(enumerate(truths[cue]))[: 2 if few else None]
         counts = [_asked(f"{cue}cnt{n}", key, long, image_seq_len=long) for n, (key, long) in asked]
         json_lines(root / f"jsonl/{cue}/vanilla/{cue}_cnt.jsonl", counts)
         said |= {f"{cue}cnt{n}": f"There are {key}" for n, (key, _) in asked}
         words = "Which? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
-        groups = [_asked(f"{cue}grp{n}", "D) 1 and 2") | {"question": words} for n in range(choices)]
+        groups = [
+            _asked(f"{cue}grp{n}", "D) 1 and 2") | {"question": words} for n in range(choices)
+        ]
         json_lines(root / f"jsonl/{cue}/vanilla/{cue}_grp.jsonl", groups)
         chosen = ("D) 1 and 2", "D", "(D) 1 and 2", "A) 1 and 3")
         said |= {f"{cue}grp{n}": chosen[n] for n in range(choices)}
-    said |= {"occnt0": "no idea", "occnt5": "There are 2"}  # of the keys 1 (of two images) and 1 (of four)
+    said |= {
+        "occnt0": "no idea",
+        "occnt5": "There are 2",
+    }  # of the keys 1 (of two images) and 1 (of four)
     for media in ("gc/processed", "oc/original_obj", "pc/image/picks_face"):
         for number in range(4):
             write(root / f"data/{media}/{number}.png", image(number))
@@ -210,7 +286,14 @@ def _videos(root: Path) -> dict[str, str]:
 
 def _asked(q_id: str, key: Any, images: int = 2, **more: Any) -> dict[str, Any]:
     names = [f"{number}.png" for number in range(images)]
-    return {"q_id": q_id, "type": "bag", "question": f"Q {q_id}? T or F", "gt_answer": key, "images": names, **more}
+    return {
+        "q_id": q_id,
+        "type": "bag",
+        "question": f"Q {q_id}? T or F",
+        "gt_answer": key,
+        "images": names,
+        **more,
+    }
 
 
 def film(path: Path) -> None:

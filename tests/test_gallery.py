@@ -1,4 +1,5 @@
-"""The gallery: its table runs, holds every stage that changes what a model sees, and names only files that exist."""
+"""The gallery: its table runs, holds every stage that changes what a model sees, and names only
+files that exist."""
 
 import dataclasses
 import importlib
@@ -72,9 +73,13 @@ def stages() -> Iterator[str]:
 
 
 def is_stage(cls: type) -> bool:
-    """Whether it is called with a state and the model; `asks` would not tell, since it may be left out."""
+    """Whether it is called with a state and the model; `asks` would not tell, since it may be left
+    out."""
     call: Any = getattr(cls, "__call__")  # noqa: B004, B009  # of its instances, or how the class itself is called
-    return dataclasses.is_dataclass(cls) and list(inspect.signature(call).parameters)[1:] == ["state", "model"]
+    return dataclasses.is_dataclass(cls) and list(inspect.signature(call).parameters)[1:] == [
+        "state",
+        "model",
+    ]
 
 
 def used(entries: Mapping[str, Any]) -> set[str]:
@@ -86,7 +91,9 @@ def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -
     assert len(known) > 40
     assert known >= WORDS
     missing = known - WORDS - used(entries)
-    assert not missing, f"add these to docs/gallery.yaml and run `python docs/gallery.py`: {sorted(missing)}"
+    assert not missing, (
+        f"add these to docs/gallery.yaml and run `python docs/gallery.py`: {sorted(missing)}"
+    )
 
 
 def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
@@ -94,7 +101,9 @@ def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
     assert set(QUICK) <= set(entries)
 
 
-def test_entries_run_and_say_what_ran(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
+def test_entries_run_and_say_what_ran(
+    gallery: Any, entries: dict[str, Any], tmp_path: Path
+) -> None:
     group = gallery.Group("Some", "A few.", tuple(entries[name] for name in QUICK))
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "of-a-stage-that-is-gone.webp").touch()
@@ -119,9 +128,13 @@ def test_entries_give_the_same_pixels_at_every_run(entries: dict[str, Any]) -> N
 def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert links(page) == {f"gallery/{path.name}" for path in (DOCS / "gallery").iterdir()}
-    stale = [name for name, entry in entries.items() if f"**{entry.title}.** {entry.says}" not in page]
+    stale = [
+        name for name, entry in entries.items() if f"**{entry.title}.** {entry.says}" not in page
+    ]
     stale += [name for name, entry in entries.items() if entry.stages not in page]
-    assert not stale, f"docs/gallery.md is older than its table ({stale}); run `python docs/gallery.py`"
+    assert not stale, (
+        f"docs/gallery.md is older than its table ({stale}); run `python docs/gallery.py`"
+    )
     assert sum(path.stat().st_size for path in (DOCS / "gallery").iterdir()) < 1_500_000
 
 

@@ -1,4 +1,5 @@
-"""The guide tells the truth: its blocks run from top to bottom, and the output that it shows is what they print."""
+"""The guide tells the truth: its blocks run from top to bottom, and the output that it shows is
+what they print."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE
 
 
 class Block(NamedTuple):
-    """A block of the guide: its language, the file that it is, if it is one, its text, and its line in the guide."""
+    """A block of the guide: its language, the file that it is, if it is one, its text, and its line
+    in the guide."""
 
     language: str
     file: str
@@ -43,11 +45,15 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     page = (DOCS / "guide.md").read_text(encoding="utf-8")
-    return [Block(m[1], m[2] or "", m[3], page[: m.start()].count("\n") + 1) for m in BLOCK.finditer(page)]
+    return [
+        Block(m[1], m[2] or "", m[3], page[: m.start()].count("\n") + 1)
+        for m in BLOCK.finditer(page)
+    ]
 
 
 class Reader:
-    """Follows the guide in the working folder: writes its files, types its commands, runs its Python."""
+    """Follows the guide in the working folder: writes its files, types its commands, runs its
+    Python."""
 
     def __init__(self, server: ChatServer, patch: pytest.MonkeyPatch) -> None:
         self.server, self.patch, self.said = server, patch, ""
@@ -56,7 +62,9 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         text = block.text.replace(URL, self.server.url)
-        if block.language == "text" and self.said:  # what stands before the first command is a folder, no output
+        if (
+            block.language == "text" and self.said
+        ):  # what stands before the first command is a folder, no output
             assert missing(block.text, self.said) == [], self.said
         elif block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
@@ -92,11 +100,16 @@ def shape(line: str) -> str:
 def missing(shown: str, said: str) -> list[str]:
     """The lines of an excerpt that were not printed; `...` stands for what the guide leaves out."""
     printed = {shape(line) for line in said.splitlines()}
-    return [line for line in shown.splitlines() if line.strip() not in ("", "...") and shape(line) not in printed]
+    return [
+        line
+        for line in shown.splitlines()
+        if line.strip() not in ("", "...") and shape(line) not in printed
+    ]
 
 
 def make_no_twice(patch: pytest.MonkeyPatch) -> None:
-    """Eleven reports show the same pictures, and no end of an interval is compared: made once, and roughly."""
+    """Eleven reports show the same pictures, and no end of an interval is compared: made once, and
+    roughly."""
     made: dict[str, str] = {}
 
     def once(picture: Picture, *look: int) -> str:
@@ -134,23 +147,35 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
     assert reader.asked["looktwice run study.yaml --limit 5"] == 15
     assert reader.asked["looktwice run study.yaml"] == 45
     assert reader.asked["looktwice run paid.yaml"] == 0
-    assert {name: len(RunFolder(Path("runs", name)).points) for name in ("sweep", "each")} == {"sweep": 12, "each": 5}
+    assert {name: len(RunFolder(Path("runs", name)).points) for name in ("sweep", "each")} == {
+        "sweep": 12,
+        "each": 5,
+    }
     check_frames(reader.names)
 
 
 def check_frames(names: dict[str, Any]) -> None:
     """A column for each contestant, one line for each in LaTeX, and a cell for each setting."""
     asked = {"plain", "unmarked", "words", "chance"}
-    printed = [line.split("&")[0].strip() for line in names["results"].to_latex().splitlines() if "&" in line]
+    printed = [
+        line.split("&")[0].strip()
+        for line in names["results"].to_latex().splitlines()
+        if "&" in line
+    ]
     assert len(printed) == len(set(printed)) and asked <= set(printed)
     assert {*names["records"].contestant} == asked and len(names["records"]) == 80
     assert len(names["shown"]) == 6
     assert names["by_radius"].shape == (3, 2) and names["by_radius"].notna().all(axis=None)
     assert len(names["accuracy"]) == 12
     assert names["effects"].factor.tolist() == [
-        "mark.radius", "mark.radius", "mark.color", "think", *["mark.radius x mark.color"] * 2,
-        *["mark.radius x think"] * 2, "mark.color x think",
-    ]  # fmt: skip
+        "mark.radius",
+        "mark.radius",
+        "mark.color",
+        "think",
+        *["mark.radius x mark.color"] * 2,
+        *["mark.radius x think"] * 2,
+        "mark.color x think",
+    ]
 
 
 def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
@@ -165,18 +190,31 @@ def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
 
 def test_the_table_of_fields_has_every_field() -> None:
     page = (DOCS / "guide.md").read_text(encoding="utf-8")
-    assert [key for key in KEYS if f"| `{key}` |" not in page and f"`{key}` is a list" not in page] == []
+    assert [
+        key for key in KEYS if f"| `{key}` |" not in page and f"`{key}` is a list" not in page
+    ] == []
 
 
 def test_a_line_that_is_not_printed_is_noticed() -> None:
     said = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
     assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", said) == []
-    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", said) == ["plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"]
+    assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", said) == [
+        "plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"
+    ]
 
 
 def test_the_table_of_papers_names_every_configuration_that_has_published_rows() -> None:
-    section = (DOCS / "guide.md").read_text(encoding="utf-8").split("## The papers' tables")[1].split("\n## ")[0]
+    section = (
+        (DOCS / "guide.md")
+        .read_text(encoding="utf-8")
+        .split("## The papers' tables")[1]
+        .split("\n## ")[0]
+    )
     first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     named = {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
     shipped = {path.stem: load(path) for path in CONFIGS.glob("*.yaml")}
-    assert {name for name, config in shipped.items() if config.get("published")} <= named <= shipped.keys()
+    assert (
+        {name for name, config in shipped.items() if config.get("published")}
+        <= named
+        <= shipped.keys()
+    )

@@ -1,4 +1,5 @@
-"""What a wheel and an sdist hold is what the tree holds, once; and a tree without symbolic links is as good."""
+"""What a wheel and an sdist hold is what the tree holds, once; and a tree without symbolic links is
+as good."""
 
 import subprocess
 import sys
@@ -12,7 +13,16 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
-from tests.source_tree import FOLDERS, GENERATED, LINKS, copy_source, nothing, source_files, symbolic_link, text_file
+from tests.source_tree import (
+    FOLDERS,
+    GENERATED,
+    LINKS,
+    copy_source,
+    nothing,
+    source_files,
+    symbolic_link,
+    text_file,
+)
 
 OWN = {"typings/looktwice/__init__.py", "typings/looktwice/py.typed"}
 SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -35,8 +45,13 @@ print(sys.modules["looktwice.pipelines"].__file__, locate("prompting.markers.Cir
 @pytest.fixture(scope="module", params=[symbolic_link, text_file])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel and an sdist, built offline."""
-    copy, out = copy_source(tmp_path_factory.mktemp("source"), request.param), tmp_path_factory.mktemp("dist")
-    done = subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=copy, capture_output=True, text=True)
+    copy, out = (
+        copy_source(tmp_path_factory.mktemp("source"), request.param),
+        tmp_path_factory.mktemp("dist"),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, str(out)], cwd=copy, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -59,7 +74,9 @@ def test_the_wheel_holds_the_command_and_the_licence(built: Path) -> None:
 
 def test_the_sdist_holds_the_source_without_the_links(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
-        names = [member.name.partition("/")[2] for member in archive.getmembers() if not member.isdir()]
+        names = [
+            member.name.partition("/")[2] for member in archive.getmembers() if not member.isdir()
+        ]
     made = {name for name in names if name in GENERATED or ".egg-info/" in name}
     assert sorted(set(names) - made) == sorted(SOURCE - LINKS)
     assert len(names) == len(set(names))
@@ -76,9 +93,17 @@ def test_a_tree_without_links_is_imported(tmp_path: Path, link: Callable[[Path],
 
 def test_the_list_of_packages_names_every_room() -> None:
     named = SETTINGS["tool"]["setuptools"]
-    assert named["package-dir"] == {"looktwice": "typings/looktwice", **{f"looktwice.{f}": f for f in FOLDERS}}
-    packages = {path.parent.relative_to(ROOT) for f in FOLDERS for path in (ROOT / f).rglob("__init__.py")}
-    assert named["packages"] == ["looktwice", *sorted(f"looktwice.{'.'.join(p.parts)}" for p in packages)]
+    assert named["package-dir"] == {
+        "looktwice": "typings/looktwice",
+        **{f"looktwice.{f}": f for f in FOLDERS},
+    }
+    packages = {
+        path.parent.relative_to(ROOT) for f in FOLDERS for path in (ROOT / f).rglob("__init__.py")
+    }
+    assert named["packages"] == [
+        "looktwice",
+        *sorted(f"looktwice.{'.'.join(p.parts)}" for p in packages),
+    ]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -29,7 +29,9 @@ def rooms() -> list[str]:
     found = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).iterdir()):
-            if (path / "__init__.py").is_file() or (path.suffix == ".py" and path.stem not in ("__init__", "cli")):
+            if (path / "__init__.py").is_file() or (
+                path.suffix == ".py" and path.stem not in ("__init__", "cli")
+            ):
                 found.append(f"{folder}.{path.stem}")
     return found
 
@@ -39,7 +41,11 @@ def public(room: str) -> list[str]:
 
 
 PATHS = [f"{room}.{name}" for room in rooms() for name in public(room)]
-CLASSES = [path for path in PATHS if path.rpartition(".")[2][0].isupper() and not path.rpartition(".")[2].isupper()]
+CLASSES = [
+    path
+    for path in PATHS
+    if path.rpartition(".")[2][0].isupper() and not path.rpartition(".")[2].isupper()
+]
 
 
 def named(path: str) -> Any:
@@ -48,7 +54,8 @@ def named(path: str) -> Any:
 
 
 def test_public_paths_are_kept() -> None:
-    """Adding one is a line in the list; a path that leaves it needs an alias that reads old configurations."""
+    """Adding one is a line in the list; a path that leaves it needs an alias that reads old
+    configurations."""
     assert LIST.read_text().split() == PATHS
 
 
@@ -67,7 +74,9 @@ def test_no_class_name_stands_twice() -> None:
 def test_what_a_folder_names_is_public_in_a_room(folder: str) -> None:
     face = importlib.import_module(f"looktwice.{folder}")
     paths = {path for path in PATHS if path.startswith(f"{folder}.")}
-    assert [name for name in face.__all__ if not any(path.endswith(f".{name}") for path in paths)] == []
+    assert [
+        name for name in face.__all__ if not any(path.endswith(f".{name}") for path in paths)
+    ] == []
     assert [name for name in face.__all__ if not hasattr(face, name)] == []
 
 
@@ -95,7 +104,9 @@ def written(thing: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", OBJECTS)
-def test_the_file_that_holds_a_class_is_no_part_of_its_identity(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_that_holds_a_class_is_no_part_of_its_identity(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cls, before = named(path), written(OBJECTS[path])
     monkeypatch.setattr(cls, "__module__", f"looktwice.{path.rpartition('.')[0]}.elsewhere")
     assert written(OBJECTS[path]) == before
@@ -110,18 +121,29 @@ stages:
   choose: {use: prompting.wording.MultipleChoice}
   ask: {use: prompting.turns.Ask}
 """
-MOVED = ("prompting.markers.Circles", "prompting.turns.Ask", "pipelines.models.ChatAPI", "eval.readers.Robust")
+MOVED = (
+    "prompting.markers.Circles",
+    "prompting.turns.Ask",
+    "pipelines.models.ChatAPI",
+    "eval.readers.Robust",
+)
 
 
 def move_file(tree: Path, path: str) -> None:
-    """Renames the file that defines a class, and mends the imports of it: another file of the same room holds it."""
-    room, file = path.rpartition(".")[0], Path(*named(path).__module__.split(".")[1:]).with_suffix(".py")
+    """Renames the file that defines a class, and mends the imports of it: another file of the same
+    room holds it."""
+    room, file = (
+        path.rpartition(".")[0],
+        Path(*named(path).__module__.split(".")[1:]).with_suffix(".py"),
+    )
     (tree / file).rename(tree / file.with_stem(f"{file.stem}_moved"))
     door = tree / Path(*room.split(".")) / "__init__.pyi"
     door.write_text(door.read_text().replace(f"from .{file.stem} ", f"from .{file.stem}_moved "))
     for other in tree.rglob("*.py"):
         text = other.read_text(encoding="utf-8")
-        moved = text.replace(f"looktwice.{room}.{file.stem} ", f"looktwice.{room}.{file.stem}_moved ")
+        moved = text.replace(
+            f"looktwice.{room}.{file.stem} ", f"looktwice.{room}.{file.stem}_moved "
+        )
         if moved != text:  # the others keep their bytecode
             other.write_text(moved)
 
@@ -146,18 +168,24 @@ def run(tree: Path, *words: str) -> None:
 def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_path: Path) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
-        shutil.copytree(cache, tree / cache.relative_to(ROOT))  # to compile all files takes as long as the rest
+        shutil.copytree(
+            cache, tree / cache.relative_to(ROOT)
+        )  # to compile all files takes as long as the rest
     run_it = "run study.yaml --out out"
     with chat_server() as server:
         (tree / "study.yaml").write_text(STUDY % server.url)
         run(tree, run_it)
         assert server.stats["requests"] == 4
-        points, records = ((tree / "out" / "study" / name).read_text() for name in ("points.yaml", "records.jsonl"))
+        points, records = (
+            (tree / "out" / "study" / name).read_text() for name in ("points.yaml", "records.jsonl")
+        )
         for path in MOVED:
             move_file(tree, path)
         run(tree, run_it, f"{run_it} --fresh")
         assert server.stats["requests"] == 4
-    earlier, fresh = sorted((tree / "out").glob("study*"), key=lambda folder: folder.name == "study")
+    earlier, fresh = sorted(
+        (tree / "out").glob("study*"), key=lambda folder: folder.name == "study"
+    )
     assert (earlier / "points.yaml").read_text() == (fresh / "points.yaml").read_text() == points
     assert (earlier / "records.jsonl").read_text() == records
 
@@ -176,11 +204,15 @@ def uses(node: Any) -> Iterator[str]:
     """Every `use` of a configuration."""
     if isinstance(node, dict) and isinstance(node.get("use"), str):
         yield node["use"]
-    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+    for inner in (
+        node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    ):
         yield from uses(inner)
 
 
-@pytest.mark.parametrize("text", [path for path in TEXTS if path.suffix == ".yaml"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "text", [path for path in TEXTS if path.suffix == ".yaml"], ids=lambda path: path.name
+)
 def test_every_use_is_found(text: Path) -> None:
     for use in uses(yaml.safe_load(text.read_text(encoding="utf-8"))):
         assert locate(use, plugins=["edge_strength"] if use in PLUGIN else [])

@@ -1,4 +1,5 @@
-"""The first study: every part of it answers, its effects are told, and the same table comes again, on any workers."""
+"""The first study: every part of it answers, its effects are told, and the same table comes again,
+on any workers."""
 
 from __future__ import annotations
 
@@ -39,11 +40,21 @@ def test_every_contestant_answers_and_none_fails(folder: Path) -> None:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "accuracy" and row["point"]]
     asked = Counter(row["contestant"].partition(" [")[0] for row in rows)
     assert asked == {
-        "marked": 12, "zoomed": 1, "zoomed elsewhere": 1, "reworded": 1, "grid": 1, "unmarked": 1, "ringed": 1,
-        "color at mark": 1, "sift": 1, "chance": 3,
-    }  # fmt: skip
+        "marked": 12,
+        "zoomed": 1,
+        "zoomed elsewhere": 1,
+        "reworded": 1,
+        "grid": 1,
+        "unmarked": 1,
+        "ringed": 1,
+        "color at mark": 1,
+        "sift": 1,
+        "chance": 3,
+    }
     assert not any(int(row["failed"]) for row in rows)
-    assert sum(int(row["right"]) + int(row["wrong"]) for row in rows) >= 0.95 * sum(int(row["n"]) for row in rows)
+    assert sum(int(row["right"]) + int(row["wrong"]) for row in rows) >= 0.95 * sum(
+        int(row["n"]) for row in rows
+    )
     (whole,) = [row for row in rows if row["contestant"] == "zoomed"]
     assert float(whole["value"]) >= 4 / 6, "it sees"
 
@@ -52,13 +63,19 @@ def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
     with (folder / "quickstart/effects.csv").open(newline="") as file:
         factors = Counter(row["factor"] for row in csv.DictReader(file))
     assert factors == {
-        "mark.radius": 2, "mark.color": 1, "mark.use": 1,
-        "mark.radius x mark.color": 2, "mark.radius x mark.use": 2, "mark.color x mark.use": 1,
-    }  # fmt: skip
+        "mark.radius": 2,
+        "mark.color": 1,
+        "mark.use": 1,
+        "mark.radius x mark.color": 2,
+        "mark.radius x mark.use": 2,
+        "mark.color x mark.use": 1,
+    }
 
 
 def test_the_same_comes_again_on_one_worker_in_place_of_many(folder: Path, tmp_path: Path) -> None:
     run(tmp_path, "--workers", 1)
     assert records(tmp_path) == records(folder)
     for name in ("report.csv", "effects.csv"):
-        assert (tmp_path / "quickstart" / name).read_bytes() == (folder / "quickstart" / name).read_bytes()
+        assert (tmp_path / "quickstart" / name).read_bytes() == (
+            folder / "quickstart" / name
+        ).read_bytes()

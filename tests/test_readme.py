@@ -1,4 +1,5 @@
-"""README and the page of specialists tell the truth: their Python runs, their YAML has no faults, names exist."""
+"""README and the page of specialists tell the truth: their Python runs, their YAML has no faults,
+names exist."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def test_the_python_runs_as_it_stands_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_runs_as_it_stands_and_gives_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("python")
     *setup, shown, table = code.strip().splitlines()
@@ -37,7 +40,9 @@ def test_the_python_runs_as_it_stands_and_gives_a_table(tmp_path: Path, monkeypa
     state = eval(shown, names)
     assert state.reply in tuple("ABCD")
     assert "data:image/" in state._repr_html_()
-    rows = {row.contestant: row for row in eval(table, names).where(metric="accuracy", task="color")}
+    rows = {
+        row.contestant: row for row in eval(table, names).where(metric="accuracy", task="color")
+    }
     assert (rows["marked"].n, rows["classical"].n, rows["chance"].n) == (60, 60, 60)
     assert min(rows["marked"].value, rows["classical"].value) > rows["chance"].value + 0.3
 
@@ -46,7 +51,9 @@ def test_the_arms_of_sweep_and_each_are_counted_right(tmp_path: Path) -> None:
     (text,) = blocks("yaml")
     (tmp_path / "study.yaml").write_text(text)
     arms = [
-        arm for arm in Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path)).arms() if arm.contestant == "plain"
+        arm
+        for arm in Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path)).arms()
+        if arm.contestant == "plain"
     ]
     assert len(arms) == 4 * 2
 
@@ -67,8 +74,15 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
 
 
 def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
-    named = set(re.findall(r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Specialists by protocol")[2]))
-    apart = {"AttentionShare", "VisionAttention"}  # they tell where a model looks, and answer nothing
+    named = set(
+        re.findall(
+            r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Specialists by protocol")[2]
+        )
+    )
+    apart = {
+        "AttentionShare",
+        "VisionAttention",
+    }  # they tell where a model looks, and answer nothing
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
     assert public - apart <= named
     assert named - public <= set(protocols.__all__)
@@ -79,11 +93,22 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     *setup, table = blocks("python", SPECIALISTS)[0].strip().splitlines()
     names: dict[str, object] = {}
     exec("\n".join(setup), names)
-    rows = [row for row in eval(table, names).rows if row.metric == "accuracy" and row.contestant == "sift"]
+    rows = [
+        row
+        for row in eval(table, names).rows
+        if row.metric == "accuracy" and row.contestant == "sift"
+    ]
     assert rows[0].n == 8 and rows[0].value > 0.5
-    for folder in ("dlib", "PP-OCRv5_mobile_det", "PP-OCRv6_small_rec"):  # which are looked for when they are bound
+    for folder in (
+        "dlib",
+        "PP-OCRv5_mobile_det",
+        "PP-OCRv6_small_rec",
+    ):  # which are looked for when they are bound
         (tmp_path / "models" / folder).mkdir(parents=True)
-    stages = "stages: {ask: {use: prompting.turns.Ask}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
+    stages = (
+        "stages: {ask: {use: prompting.turns.Ask}}\ntask: {use: eval.tasks.Photos, kind: depth, n:"
+        " 2}\n"
+    )
     for text in blocks("yaml", SPECIALISTS):
         nodes = list(yaml.safe_load(text).items())  # specialists by name, or a part of a study
         if "contestants" in text:
@@ -97,7 +122,11 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_commands_exist() -> None:
     named = set(re.findall(r"^    looktwice (\w+)", README.read_text(), re.MULTILINE))
-    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    known = {
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
+    }
     assert named == known
 
 
@@ -110,4 +139,6 @@ def test_the_readme_lists_every_room_in_the_words_of_the_room() -> None:
 def test_contributing_names_files_that_are_there() -> None:
     named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 12
-    assert {name for name in named if not (ROOT / name).exists()} <= {"shared/data"}  # beside the checkout, if at all
+    assert {name for name in named if not (ROOT / name).exists()} <= {
+        "shared/data"
+    }  # beside the checkout, if at all

@@ -1,4 +1,5 @@
-"""The reference is what signatures and docstrings say today, leaves no class and no key out, and explains settings."""
+"""The reference is what signatures and docstrings say today, leaves no class and no key out, and
+explains settings."""
 
 from __future__ import annotations
 
@@ -40,9 +41,16 @@ NOT_NAMED = {  # they make or wrap what a run needs, and no configuration has a 
 
 
 def test_the_pages_are_current() -> None:
-    written = {"reference.md", *(f"reference/{path.name}" for path in (DOCS / "reference").iterdir())}
-    assert written == set(PAGES), "run `python docs/reference.py`, and remove pages that it no longer writes"
-    stale = [name for name, text in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    written = {
+        "reference.md",
+        *(f"reference/{path.name}" for path in (DOCS / "reference").iterdir()),
+    }
+    assert written == set(PAGES), (
+        "run `python docs/reference.py`, and remove pages that it no longer writes"
+    )
+    stale = [
+        name for name, text in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != text
+    ]
     assert not stale, "run `python docs/reference.py`"
 
 
@@ -52,11 +60,18 @@ def digest(texts: dict[str, str]) -> str:
 
 def test_they_are_the_same_on_every_machine_and_need_no_torch() -> None:
     code = (
-        "import hashlib, sys, reference\n"
-        "print(hashlib.sha256(''.join(reference.pages().values()).encode()).hexdigest(), 'torch' in sys.modules)"
+        "import hashlib, sys,"
+        " \
+reference\nprint(hashlib.sha256(''.join(reference.pages().values()).encode()).hexdigest(),"
+        " 'torch' in sys.modules)"
     )
-    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": f"{ROOT / 'typings'}{os.pathsep}{DOCS}"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    environment = os.environ | {
+        "PYTHONHASHSEED": "7",
+        "PYTHONPATH": f"{ROOT / 'typings'}{os.pathsep}{DOCS}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == [digest(PAGES), "False"]
 
 
@@ -75,7 +90,9 @@ def test_every_class_that_a_configuration_may_name_is_there() -> None:
     assert usable - NOT_NAMED - CLASSES.keys() == set()
     text = "".join(PAGES.values())
     assert [path for path in CLASSES if text.count(f"### {path}\n") != 1] == []
-    assert [path for path, cls in CLASSES.items() if f"[{cls.__name__}](" not in PAGES["reference.md"]] == []
+    assert [
+        path for path, cls in CLASSES.items() if f"[{cls.__name__}](" not in PAGES["reference.md"]
+    ] == []
 
 
 def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
@@ -85,11 +102,18 @@ def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
     page = PAGES["reference/python.md"]
     state = page.partition("### pipelines.state.State\n")[2].partition("###")[0]
     shown = set(re.findall(r"^- `(\w+)", state, re.MULTILINE))
-    assert shown == {f.name for f in dataclasses.fields(State)} | {n for n in dir(State) if not n.startswith("_")}
+    assert shown == {f.name for f in dataclasses.fields(State)} | {
+        n for n in dir(State) if not n.startswith("_")
+    }
     assert "- `n: int = 0`: units behind the value, see `unit`\n" in page
 
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *DOCS.glob("*.md"),
+    *(DOCS / "reference").glob("*.md"),
+]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -126,21 +150,30 @@ def test_a_block_of_settings_builds_what_the_defaults_build(path: str) -> None:
 
 
 def own_words(cls: type) -> str:
-    """What its page prints: the docstrings of a class and of what its settings come from, and a tool's description."""
+    """What its page prints: the docstrings of a class and of what its settings come from, and a
+    tool's description."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
-    return " ".join([cls.__doc__ or "", *(base.__doc__ or "" for base in reference.bases_of(cls)), tool])
+    return " ".join(
+        [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.bases_of(cls)), tool]
+    )
 
 
 def is_told_by_type(hint: Any) -> bool:
     """Whether the type of a setting is a class with a docstring of its own."""
-    return dataclass_in(hint) is not None or any(getattr(each, "_is_protocol", False) for each in members(hint))
+    return dataclass_in(hint) is not None or any(
+        getattr(each, "_is_protocol", False) for each in members(hint)
+    )
 
 
 def unsaid(cls: type) -> Iterator[str]:
     """The settings that neither a docstring names nor their type explains."""
     words, hints = own_words(cls), get_type_hints(cls)
     for name in (f.name for f in dataclasses.fields(cls) if f.init):
-        if not is_told_by_type(hints[name]) and f"`{name}`" not in words and f"`{name}: " not in words:
+        if (
+            not is_told_by_type(hints[name])
+            and f"`{name}`" not in words
+            and f"`{name}: " not in words
+        ):
             yield name
 
 

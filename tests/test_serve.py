@@ -1,4 +1,5 @@
-"""`looktwice serve pocket` as other programs meet it: openai's client, our own, and the model in this process agree."""
+"""`looktwice serve pocket` as other programs meet it: openai's client, our own, and the model in
+this process agree."""
 
 from __future__ import annotations
 
@@ -24,8 +25,20 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    command = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", "serve", "pocket", "--port", "0"]
-    env = os.environ | {"PYTHONPATH": str(ROOT / "typings"), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    command = [
+        sys.executable,
+        "-c",
+        "from looktwice.eval.cli import main; main()",
+        "serve",
+        "pocket",
+        "--port",
+        "0",
+    ]
+    env = os.environ | {
+        "PYTHONPATH": str(ROOT / "typings"),
+        "PYTHONUNBUFFERED": "1",
+        "COLUMNS": "200",
+    }
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             assert process.stdout is not None
@@ -39,7 +52,11 @@ def url() -> Iterator[str]:
 def prompts() -> list[tuple[View, str]]:
     """Marked images with the words of the question."""
     shown = Pipeline({"mark": Circles(radius=28), "choose": MultipleChoice()})
-    states = [shown(State.start(item.sample)) for kind in ("shape", "larger") for item in MarkedScenes(kind, n=4)]
+    states = [
+        shown(State.start(item.sample))
+        for kind in ("shape", "larger")
+        for item in MarkedScenes(kind, n=4)
+    ]
     return [(state.views[0], state.prompt) for state in states]
 
 
@@ -50,12 +67,18 @@ def test_openais_client_gets_the_same_answers(url: str) -> None:
         image = {"type": "image_url", "image_url": {"url": view.picture.payload.data_url}}
         content = [image, {"type": "text", "text": words}]
         said = client.chat.completions.create(
-            model="pocket", messages=[{"role": "user", "content": content}], n=2, logprobs=True, top_logprobs=3
+            model="pocket",
+            messages=[{"role": "user", "content": content}],
+            n=2,
+            logprobs=True,
+            top_logprobs=3,
         )
         here = Pocket()([Message("user", (view, words))], options=CallOptions(logprobs=3))
         assert [choice.message.content for choice in said.choices] == [here.text, here.text]
         tokens = said.choices[0].logprobs.content
-        assert [{each.token: each.logprob for each in token.top_logprobs} for token in tokens] == list(here.logprobs)
+        assert [
+            {each.token: each.logprob for each in token.top_logprobs} for token in tokens
+        ] == list(here.logprobs)
         assert said.usage.prompt_tokens == here.usage.tokens_in
 
 
@@ -67,14 +90,19 @@ def test_our_client_gets_the_same_answers_and_likelihoods(url: str) -> None:
         assert (one.text, one.finish, one.usage) == (other.text, other.finish, other.usage)
         options = CallOptions(choices=("A", "B"), logprobs=2)
         one, other = served(asked, options=options), here(asked, options=options)
-        assert (one.text, list(one.logprobs[0].items())) == (other.text, list(other.logprobs[0].items()))
+        assert (one.text, list(one.logprobs[0].items())) == (
+            other.text,
+            list(other.logprobs[0].items()),
+        )
 
 
 def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:
     client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
     with pytest.raises(openai.BadRequestError, match="nothing is fetched"):
         image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}
-        client.chat.completions.create(model="pocket", messages=[{"role": "user", "content": [image]}])
+        client.chat.completions.create(
+            model="pocket", messages=[{"role": "user", "content": [image]}]
+        )
     with pytest.raises(openai.BadRequestError, match="is text here"):
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
         client.chat.completions.create(
@@ -84,7 +112,10 @@ def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:
 
 def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
     body = b'{"messages": [{"role": "user", "content": "Which?"}]}'
-    for headers in ({"Content-Type": "text/plain"}, {"Content-Type": "application/json", "Host": "evil.example"}):
+    for headers in (
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/json", "Host": "evil.example"},
+    ):
         request = urllib.request.Request(f"{url}/chat/completions", body, headers)
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10)
@@ -92,7 +123,14 @@ def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
 
 def test_another_model_and_a_taken_port_are_said(url: str) -> None:
     result = looktwice("serve", "gpt")
-    assert result.exit_code == 2 and "serve gpt: no such model is here; there is pocket" in result.output
+    assert (
+        result.exit_code == 2
+        and "serve gpt: no such model is here; there is pocket" in result.output
+    )
     port = url.split(":")[2].split("/")[0]
     result = looktwice("serve", "pocket", "--port", port)
-    assert result.exit_code == 2 and f"port {port} cannot be used" in result.output and "--port" in result.output
+    assert (
+        result.exit_code == 2
+        and f"port {port} cannot be used" in result.output
+        and "--port" in result.output
+    )

@@ -1,4 +1,5 @@
-"""Vision backbones of transformers with a handful of weights, each with a processor that tells mean and deviation."""
+"""Vision backbones of transformers with a handful of weights, each with a processor that tells mean
+and deviation."""
 
 from __future__ import annotations
 
@@ -6,10 +7,23 @@ from pathlib import Path
 
 from tests.tiny_networks import seeded
 
-SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 64,
-         "patch_size": 16}  # fmt: skip
-TEXT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 99, "bos_token_id": 1,
-        "eos_token_id": 2, "pad_token_id": 0}  # fmt: skip
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 64,
+    "patch_size": 16,
+}
+TEXT = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 99,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
 
 
 def vit(folder: Path) -> Path:
@@ -27,7 +41,9 @@ def clip(folder: Path) -> Path:
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel
 
     seeded()
-    CLIPModel(CLIPConfig(vision_config=SMALL, text_config=TEXT, projection_dim=16)).save_pretrained(folder)
+    CLIPModel(CLIPConfig(vision_config=SMALL, text_config=TEXT, projection_dim=16)).save_pretrained(
+        folder
+    )
     CLIPImageProcessorPil().save_pretrained(folder)
     return folder
 
@@ -47,7 +63,9 @@ def resnet(folder: Path) -> Path:
     from transformers import ConvNextImageProcessorPil, ResNetConfig, ResNetModel
 
     seeded()
-    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 8, 16, 32], depths=[1, 1, 1, 1], layer_type="basic")
+    config = ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 8, 16, 32], depths=[1, 1, 1, 1], layer_type="basic"
+    )
     ResNetModel(config).save_pretrained(folder)
     ConvNextImageProcessorPil().save_pretrained(folder)
     return folder

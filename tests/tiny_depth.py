@@ -8,22 +8,41 @@ from tests.tiny_networks import seeded
 
 
 def zoedepth(folder: Path) -> Path:
-    """ZoeDepth over a four-layer BEiT; its processor pads images, and takes the padding off again."""
-    from transformers import BeitConfig, ZoeDepthConfig, ZoeDepthForDepthEstimation, ZoeDepthImageProcessorPil
+    """ZoeDepth over a four-layer BEiT; its processor pads images, and takes the padding off
+    again."""
+    from transformers import (
+        BeitConfig,
+        ZoeDepthConfig,
+        ZoeDepthForDepthEstimation,
+        ZoeDepthImageProcessorPil,
+    )
 
     seeded()
     backbone = BeitConfig(
-        image_size=64, patch_size=16, num_hidden_layers=4, hidden_size=32, intermediate_size=37, num_attention_heads=2,
-        out_features=["stage1", "stage2", "stage3", "stage4"], reshape_hidden_states=False,
-    )  # fmt: skip
+        image_size=64,
+        patch_size=16,
+        num_hidden_layers=4,
+        hidden_size=32,
+        intermediate_size=37,
+        num_attention_heads=2,
+        out_features=["stage1", "stage2", "stage3", "stage4"],
+        reshape_hidden_states=False,
+    )
     config = ZoeDepthConfig(
-        backbone_config=backbone, num_relative_features=8, neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=16,
-        bottleneck_features=16, num_attractors=[4, 2, 1, 1], bin_embedding_dim=8,
+        backbone_config=backbone,
+        num_relative_features=8,
+        neck_hidden_sizes=[8, 8, 16, 16],
+        fusion_hidden_size=16,
+        bottleneck_features=16,
+        num_attractors=[4, 2, 1, 1],
+        bin_embedding_dim=8,
         bin_configurations=[{"n_bins": 8, "min_depth": 0.001, "max_depth": 10.0, "name": "nyu"}],
-    )  # fmt: skip
+    )
     ZoeDepthForDepthEstimation(config).save_pretrained(folder)
     size = {"height": 64, "width": 64}
-    ZoeDepthImageProcessorPil(size=size, ensure_multiple_of=32, keep_aspect_ratio=True).save_pretrained(folder)
+    ZoeDepthImageProcessorPil(
+        size=size, ensure_multiple_of=32, keep_aspect_ratio=True
+    ).save_pretrained(folder)
     return folder
 
 
@@ -33,14 +52,27 @@ def depth_pro(folder: Path) -> Path:
 
     seeded()
     model = {
-        "model_type": "dinov2", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 1,
-        "patch_size": 4, "image_size": 32, "intermediate_size": 32,
-    }  # fmt: skip
+        "model_type": "dinov2",
+        "num_hidden_layers": 2,
+        "hidden_size": 16,
+        "num_attention_heads": 1,
+        "patch_size": 4,
+        "image_size": 32,
+        "intermediate_size": 32,
+    }
     config = DepthProConfig(
-        patch_size=32, fusion_hidden_size=16, intermediate_feature_dims=[16, 16], intermediate_hook_ids=[1, 0],
-        scaled_images_ratios=[0.5, 1.0], scaled_images_overlap_ratios=[0.0, 0.2], scaled_images_feature_dims=[16, 16],
-        image_model_config=model, patch_model_config=model, fov_model_config=model, use_fov_model=True,
-    )  # fmt: skip
+        patch_size=32,
+        fusion_hidden_size=16,
+        intermediate_feature_dims=[16, 16],
+        intermediate_hook_ids=[1, 0],
+        scaled_images_ratios=[0.5, 1.0],
+        scaled_images_overlap_ratios=[0.0, 0.2],
+        scaled_images_feature_dims=[16, 16],
+        image_model_config=model,
+        patch_model_config=model,
+        fov_model_config=model,
+        use_fov_model=True,
+    )
     DepthProForDepthEstimation(config).save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(
         '{"image_processor_type": "DepthProImageProcessor", "size": {"height": 64, "width": 64}}'
@@ -54,13 +86,18 @@ def dinov3(folder: Path) -> Path:
 
     seeded()
     config = DINOv3ViTConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, patch_size=16,
-        num_register_tokens=4, image_size=64,
-    )  # fmt: skip
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        patch_size=16,
+        num_register_tokens=4,
+        image_size=64,
+    )
     DINOv3ViTModel(config).save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(
-        '{"image_processor_type": "DINOv3ViTImageProcessorFast", "image_mean": [0.485, 0.456, 0.406], '
-        '"image_std": [0.229, 0.224, 0.225], "size": {"height": 64, "width": 64}}'
+        '{"image_processor_type": "DINOv3ViTImageProcessorFast", "image_mean": [0.485, 0.456,'
+        ' 0.406], "image_std": [0.229, 0.224, 0.225], "size": {"height": 64, "width": 64}}'
     )
     return folder
 
@@ -71,7 +108,12 @@ def siglip2_naflex(folder: Path) -> Path:
 
     seeded()
     config = Siglip2VisionConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, patch_size=16, num_patches=16
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        patch_size=16,
+        num_patches=16,
     )
     Siglip2VisionModel(config).save_pretrained(folder)
     Siglip2ImageProcessorPil(patch_size=16, max_num_patches=64).save_pretrained(folder)

@@ -1,4 +1,5 @@
-"""Matchers and feature networks with few or random weights, built from their configurations and saved to files."""
+"""Matchers and feature networks with few or random weights, built from their configurations and
+saved to files."""
 
 from __future__ import annotations
 
@@ -20,10 +21,16 @@ def efficient_loftr(folder: Path) -> Path:
 
     seeded()
     config = EfficientLoFTRConfig(
-        stage_num_blocks=[1, 1, 1, 1], out_features=[8, 8, 16, 32], hidden_size=32, num_attention_heads=8,
-        num_attention_layers=1, fine_matching_slice_dim=4, coarse_matching_threshold=0.0,
-        coarse_matching_border_removal=1, initializer_range=0.5,
-    )  # fmt: skip
+        stage_num_blocks=[1, 1, 1, 1],
+        out_features=[8, 8, 16, 32],
+        hidden_size=32,
+        num_attention_heads=8,
+        num_attention_layers=1,
+        fine_matching_slice_dim=4,
+        coarse_matching_threshold=0.0,
+        coarse_matching_border_removal=1,
+        initializer_range=0.5,
+    )
     EfficientLoFTRForKeypointMatching(config).eval().save_pretrained(folder)
     EfficientLoFTRImageProcessorPil(size=SIZE).save_pretrained(folder)
     return folder
@@ -33,20 +40,31 @@ def _super_point() -> Any:
     from transformers import SuperPointConfig
 
     return SuperPointConfig(
-        encoder_hidden_sizes=[8, 8, 16, 16], decoder_hidden_size=16, descriptor_decoder_dim=16, max_keypoints=40,
-        keypoint_threshold=0.0, border_removal_distance=2,
-    )  # fmt: skip
+        encoder_hidden_sizes=[8, 8, 16, 16],
+        decoder_hidden_size=16,
+        descriptor_decoder_dim=16,
+        max_keypoints=40,
+        keypoint_threshold=0.0,
+        border_removal_distance=2,
+    )
 
 
 def light_glue(folder: Path) -> Path:
     """SuperPoint with a LightGlue of two layers, which keeps every mutual match."""
-    from transformers import LightGlueConfig, LightGlueForKeypointMatching, LightGlueImageProcessorPil
+    from transformers import (
+        LightGlueConfig,
+        LightGlueForKeypointMatching,
+        LightGlueImageProcessorPil,
+    )
 
     seeded()
     config = LightGlueConfig(
-        keypoint_detector_config=_super_point(), descriptor_dim=16, num_hidden_layers=2, num_attention_heads=2,
+        keypoint_detector_config=_super_point(),
+        descriptor_dim=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
         filter_threshold=0.0,
-    )  # fmt: skip
+    )
     LightGlueForKeypointMatching(config).eval().save_pretrained(folder)
     LightGlueImageProcessorPil(size=SIZE).save_pretrained(folder)
     return folder
@@ -54,13 +72,22 @@ def light_glue(folder: Path) -> Path:
 
 def super_glue(folder: Path) -> Path:
     """SuperPoint with a SuperGlue of two layers, which keeps every mutual match."""
-    from transformers import SuperGlueConfig, SuperGlueForKeypointMatching, SuperGlueImageProcessorPil
+    from transformers import (
+        SuperGlueConfig,
+        SuperGlueForKeypointMatching,
+        SuperGlueImageProcessorPil,
+    )
 
     seeded()
     config = SuperGlueConfig(
-        keypoint_detector_config=_super_point(), hidden_size=16, keypoint_encoder_sizes=[8, 16],
-        gnn_layers_types=["self", "cross"], num_attention_heads=2, sinkhorn_iterations=5, matching_threshold=0.0,
-    )  # fmt: skip
+        keypoint_detector_config=_super_point(),
+        hidden_size=16,
+        keypoint_encoder_sizes=[8, 16],
+        gnn_layers_types=["self", "cross"],
+        num_attention_heads=2,
+        sinkhorn_iterations=5,
+        matching_threshold=0.0,
+    )
     SuperGlueForKeypointMatching(config).eval().save_pretrained(folder)
     SuperGlueImageProcessorPil(size=SIZE).save_pretrained(folder)
     return folder
@@ -71,7 +98,9 @@ def dinov2(folder: Path) -> Path:
     from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
 
     seeded()
-    config = Dinov2Config(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=70, patch_size=14)
+    config = Dinov2Config(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=70, patch_size=14
+    )
     Dinov2Model(config).save_pretrained(folder)
     BitImageProcessorPil().save_pretrained(folder)
     return folder
@@ -82,7 +111,9 @@ def convnext(folder: Path) -> Path:
     from transformers import ConvNextConfig, ConvNextImageProcessorPil, ConvNextModel
 
     seeded()
-    ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])).save_pretrained(folder)
+    ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])).save_pretrained(
+        folder
+    )
     ConvNextImageProcessorPil().save_pretrained(folder)
     return folder
 
@@ -94,20 +125,44 @@ def stable_diffusion(folder: Path) -> Path:
 
     seeded()
     UNet2DConditionModel(
-        block_out_channels=(8, 8, 16, 16), layers_per_block=1, sample_size=16, cross_attention_dim=16,
-        down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
-        attention_head_dim=4, norm_num_groups=4,
-    ).save_pretrained(folder / "unet")  # fmt: skip
+        block_out_channels=(8, 8, 16, 16),
+        layers_per_block=1,
+        sample_size=16,
+        cross_attention_dim=16,
+        down_block_types=(
+            "CrossAttnDownBlock2D",
+            "CrossAttnDownBlock2D",
+            "CrossAttnDownBlock2D",
+            "DownBlock2D",
+        ),
+        up_block_types=(
+            "UpBlock2D",
+            "CrossAttnUpBlock2D",
+            "CrossAttnUpBlock2D",
+            "CrossAttnUpBlock2D",
+        ),
+        attention_head_dim=4,
+        norm_num_groups=4,
+    ).save_pretrained(folder / "unet")
     AutoencoderKL(
-        block_out_channels=(4, 4, 8, 8), norm_num_groups=2, latent_channels=4, sample_size=128,
-        down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
-    ).save_pretrained(folder / "vae")  # fmt: skip
+        block_out_channels=(4, 4, 8, 8),
+        norm_num_groups=2,
+        latent_channels=4,
+        sample_size=128,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+    ).save_pretrained(folder / "vae")
     DDIMScheduler().save_pretrained(folder / "scheduler")
     text = CLIPTextConfig(
-        vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
-        max_position_embeddings=16, bos_token_id=0, eos_token_id=1,
-    )  # fmt: skip
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=16,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
     CLIPTextModel(text).save_pretrained(folder / "text_encoder")
     _clip_words().save_pretrained(folder / "tokenizer")
     return folder
@@ -119,7 +174,9 @@ def _clip_words() -> Any:
 
     ends = [f"{letter}</w>" for letter in "abcdefghijklmnopqrstuvwxyz"]
     tokens = ["<|startoftext|>", "<|endoftext|>", *"abcdefghijklmnopqrstuvwxyz", *ends]
-    return CLIPTokenizer(vocab={token: number for number, token in enumerate(tokens)}, merges=[], model_max_length=16)
+    return CLIPTokenizer(
+        vocab={token: number for number, token in enumerate(tokens)}, merges=[], model_max_length=16
+    )
 
 
 def loftr(file: Path) -> Path:
@@ -128,7 +185,9 @@ def loftr(file: Path) -> Path:
     from kornia.feature import LoFTR
 
     seeded()
-    torch.save({"state_dict": {f"matcher.{k}": v for k, v in LoFTR(None).state_dict().items()}}, file)
+    torch.save(
+        {"state_dict": {f"matcher.{k}": v for k, v in LoFTR(None).state_dict().items()}}, file
+    )
     return file
 
 
@@ -153,7 +212,8 @@ def aliked(file: Path) -> Path:
 
 
 def head(file: Path, features: str) -> Path:
-    """LightGlue's head for these features with random weights, its layers named as in the published files."""
+    """LightGlue's head for these features with random weights, its layers named as in the published
+    files."""
     import torch
     from kornia.feature import LightGlue
 

@@ -1,4 +1,5 @@
-"""Networks of transformers with a handful of weights, built from their configurations and saved to a folder."""
+"""Networks of transformers with a handful of weights, built from their configurations and saved to
+a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ def words(folder: Path, vocabulary: str = "a cat dog red box mug . the") -> Any:
     from transformers import BertTokenizer
 
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", *vocabulary.split()]
-    return BertTokenizer(vocab={token: number for number, token in enumerate(dict.fromkeys(tokens))})
+    return BertTokenizer(
+        vocab={token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    )
 
 
 def seeded() -> None:
@@ -22,23 +25,43 @@ def seeded() -> None:
 
 
 def depth_anything(folder: Path, kind: str = "relative", layers: int = 8) -> Path:
-    """Depth Anything over a DINOv2 of 8 layers, of which it reads every second, as version 2; 4 are version 1's."""
-    from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, Dinov2Config, DPTImageProcessorPil
+    """Depth Anything over a DINOv2 of 8 layers, of which it reads every second, as version 2; 4 are
+    version 1's."""
+    from transformers import (
+        DepthAnythingConfig,
+        DepthAnythingForDepthEstimation,
+        Dinov2Config,
+        DPTImageProcessorPil,
+    )
 
     seeded()
     backbone = Dinov2Config(
-        hidden_size=32, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=64, image_size=70,
-        patch_size=14, out_features=[f"stage{n * layers // 4}" for n in (1, 2, 3, 4)], reshape_hidden_states=False,
-        apply_layernorm=True, initializer_range=0.2,
-    )  # fmt: skip
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=64,
+        image_size=70,
+        patch_size=14,
+        out_features=[f"stage{n * layers // 4}" for n in (1, 2, 3, 4)],
+        reshape_hidden_states=False,
+        apply_layernorm=True,
+        initializer_range=0.2,
+    )
     config = DepthAnythingConfig(
-        backbone_config=backbone, reassemble_hidden_size=32, patch_size=14, neck_hidden_sizes=[8, 8, 16, 16],
-        fusion_hidden_size=16, head_hidden_size=8, depth_estimation_type=kind,
+        backbone_config=backbone,
+        reassemble_hidden_size=32,
+        patch_size=14,
+        neck_hidden_sizes=[8, 8, 16, 16],
+        fusion_hidden_size=16,
+        head_hidden_size=8,
+        depth_estimation_type=kind,
         initializer_range=0.1,
-    )  # fmt: skip
+    )
     DepthAnythingForDepthEstimation(config).save_pretrained(folder)
     size = {"height": 70, "width": 70}
-    DPTImageProcessorPil(size=size, keep_aspect_ratio=True, ensure_multiple_of=14, do_pad=False).save_pretrained(folder)
+    DPTImageProcessorPil(
+        size=size, keep_aspect_ratio=True, ensure_multiple_of=14, do_pad=False
+    ).save_pretrained(folder)
     return folder
 
 
@@ -58,9 +81,17 @@ def dpt(folder: Path) -> Path:
 
     seeded()
     config = DPTConfig(
-        hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32, image_size=64, patch_size=16,
-        backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=16, is_hybrid=False,
-    )  # fmt: skip
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=64,
+        patch_size=16,
+        backbone_out_indices=[0, 1, 2, 3],
+        neck_hidden_sizes=[8, 8, 16, 16],
+        fusion_hidden_size=16,
+        is_hybrid=False,
+    )
     DPTForDepthEstimation(config).eval().save_pretrained(folder)
     DPTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(folder)
     return folder
@@ -69,23 +100,44 @@ def dpt(folder: Path) -> Path:
 def grounding_dino(folder: Path, kind: str = "GroundingDino") -> Path:
     """Grounding DINO over a small Swin and a two-layer BERT."""
     import transformers
-    from transformers import BertConfig, GroundingDinoImageProcessorPil, GroundingDinoProcessor, SwinConfig
+    from transformers import (
+        BertConfig,
+        GroundingDinoImageProcessorPil,
+        GroundingDinoProcessor,
+        SwinConfig,
+    )
 
     seeded()
     tokenizer = words(folder)
     backbone = SwinConfig(
-        image_size=64, embed_dim=16, depths=[1, 1, 1, 1], num_heads=[2, 2, 2, 2], window_size=4,
+        image_size=64,
+        embed_dim=16,
+        depths=[1, 1, 1, 1],
+        num_heads=[2, 2, 2, 2],
+        window_size=4,
         out_features=["stage2", "stage3", "stage4"],
-    )  # fmt: skip
+    )
     text = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
         max_position_embeddings=64,
-    )  # fmt: skip
+    )
     config = getattr(transformers, f"{kind}Config")(
-        backbone_config=backbone, text_config=text, d_model=64, encoder_layers=1, decoder_layers=2,
-        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=12,
+        backbone_config=backbone,
+        text_config=text,
+        d_model=64,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        num_queries=12,
         max_text_len=32,
-    )  # fmt: skip
+    )
     getattr(transformers, f"{kind}ForObjectDetection")(config).eval().save_pretrained(folder)
     images = GroundingDinoImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 96})
     GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
@@ -98,31 +150,45 @@ def mm_grounding_dino(folder: Path) -> Path:
 
 
 TEMPLATE = (
-    "{% for message in messages %}{{ message['role'] }} : {% for part in message['content'] %}"
-    "{% if part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %} {% endfor %}<end> {% endfor %}"
-    "{% if add_generation_prompt %}assistant : {% endif %}"
+    "{% for message in messages %}{{ message['role'] }} : {% for part in message['content'] %}{% if"
+    " part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %} {% endfor %}<end> {%"
+    " endfor %}{% if add_generation_prompt %}assistant : {% endif %}"
 )
-SPECIAL = ["<pad>", "<end>", "<unk>", "<image>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+SPECIAL = [
+    "<pad>",
+    "<end>",
+    "<unk>",
+    "<image>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+]
 SPECIAL += ["<fake_token_around_image>", "<global-img>"]
 
 
 def chat_words(image: str) -> Any:
-    """A tokenizer of letters, digits and some words, with a chat template in which `image` stands for a picture."""
+    """A tokenizer of letters, digits and some words, with a chat template in which `image` stands
+    for a picture."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     letters = [chr(code) for code in range(33, 127)]
     grid = [f"<row_{row}_col_{column}>" for row in range(1, 4) for column in range(1, 4)]
     vocabulary = {
-        token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *grid, *letters, "▁", "yes", "no"]))
+        token: number
+        for number, token in enumerate(dict.fromkeys([*SPECIAL, *grid, *letters, "▁", "yes", "no"]))
     }
     inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     inner.decoder = decoders.Metaspace(prepend_scheme="never")
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token="<end>", unk_token="<unk>",
+        tokenizer_object=inner,
+        pad_token="<pad>",
+        eos_token="<end>",
+        unk_token="<unk>",
         additional_special_tokens=SPECIAL[3:] + grid,
-    )  # fmt: skip
+    )
     tokenizer.chat_template = TEMPLATE.replace("IMAGE", image)
     return tokenizer
 
@@ -130,10 +196,18 @@ def chat_words(image: str) -> Any:
 def _text(size: int, **more: Any) -> dict[str, Any]:
     """The settings of a two-layer language model."""
     return {
-        "vocab_size": size, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 2048, "pad_token_id": 0,
-        "eos_token_id": 1, "bos_token_id": 1, "initializer_range": 0.5,
-    } | more  # fmt: skip
+        "vocab_size": size,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 2048,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": 1,
+        "initializer_range": 0.5,
+    } | more
 
 
 def llava(folder: Path) -> Path:
@@ -150,19 +224,35 @@ def llava(folder: Path) -> Path:
     seeded()
     tokenizer = chat_words("<image>")
     vision = CLIPVisionConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
         projection_dim=32,
-    )  # fmt: skip
+    )
     config = LlavaConfig(
-        vision_config=vision, text_config=LlamaConfig(**_text(len(tokenizer))), image_token_index=3,
-        vision_feature_layer=-1, image_seq_length=4, pad_token_id=0,
-    )  # fmt: skip
+        vision_config=vision,
+        text_config=LlamaConfig(**_text(len(tokenizer))),
+        image_token_index=3,
+        vision_feature_layer=-1,
+        image_seq_length=4,
+        pad_token_id=0,
+    )
     LlavaForConditionalGeneration(config).save_pretrained(folder)
-    images = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    images = CLIPImageProcessorPil(
+        size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}
+    )
     LlavaProcessor(
-        images, tokenizer, patch_size=14, vision_feature_select_strategy="default", image_token="<image>",
-        num_additional_image_tokens=1, chat_template=tokenizer.chat_template,
-    ).save_pretrained(folder)  # fmt: skip
+        images,
+        tokenizer,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        image_token="<image>",
+        num_additional_image_tokens=1,
+        chat_template=tokenizer.chat_template,
+    ).save_pretrained(folder)
     return folder
 
 
@@ -180,22 +270,39 @@ def llava_next(folder: Path) -> Path:
     seeded()
     tokenizer = chat_words("<image>")
     vision = CLIPVisionConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=28,
+        patch_size=14,
         projection_dim=32,
-    )  # fmt: skip
+    )
     pinpoints = [[28, 56], [56, 28], [56, 56]]
     config = LlavaNextConfig(
-        vision_config=vision, text_config=LlamaConfig(**_text(len(tokenizer))), image_token_index=3,
-        vision_feature_layer=-1, image_grid_pinpoints=pinpoints, image_seq_length=4, pad_token_id=0,
-    )  # fmt: skip
+        vision_config=vision,
+        text_config=LlamaConfig(**_text(len(tokenizer))),
+        image_token_index=3,
+        vision_feature_layer=-1,
+        image_grid_pinpoints=pinpoints,
+        image_seq_length=4,
+        pad_token_id=0,
+    )
     LlavaNextForConditionalGeneration(config).save_pretrained(folder)
     images = LlavaNextImageProcessorPil(
-        size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}, image_grid_pinpoints=pinpoints
+        size={"shortest_edge": 28},
+        crop_size={"height": 28, "width": 28},
+        image_grid_pinpoints=pinpoints,
     )
     LlavaNextProcessor(
-        images, tokenizer, patch_size=14, vision_feature_select_strategy="default", image_token="<image>",
-        num_additional_image_tokens=1, chat_template=tokenizer.chat_template,
-    ).save_pretrained(folder)  # fmt: skip
+        images,
+        tokenizer,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        image_token="<image>",
+        num_additional_image_tokens=1,
+        chat_template=tokenizer.chat_template,
+    ).save_pretrained(folder)
     return folder
 
 
@@ -211,28 +318,47 @@ def idefics3(folder: Path) -> Path:
     seeded()
     tokenizer = chat_words("<image>")
     vision = {
-        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 28,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 28,
         "patch_size": 14,
-    }  # fmt: skip
+    }
     config = Idefics3Config(
-        vision_config=vision, text_config={"model_type": "llama", **_text(len(tokenizer))}, image_token_id=3,
-        scale_factor=2, pad_token_id=0, tie_word_embeddings=False,
-    )  # fmt: skip
+        vision_config=vision,
+        text_config={"model_type": "llama", **_text(len(tokenizer))},
+        image_token_id=3,
+        scale_factor=2,
+        pad_token_id=0,
+        tie_word_embeddings=False,
+    )
     Idefics3ForConditionalGeneration(config).save_pretrained(folder)
-    images = Idefics3ImageProcessorPil(size={"longest_edge": 56}, max_image_size={"longest_edge": 28})
-    processor = Idefics3Processor(images, tokenizer, image_seq_len=1, chat_template=tokenizer.chat_template)
+    images = Idefics3ImageProcessorPil(
+        size={"longest_edge": 56}, max_image_size={"longest_edge": 28}
+    )
+    processor = Idefics3Processor(
+        images, tokenizer, image_seq_len=1, chat_template=tokenizer.chat_template
+    )
     processor.save_pretrained(folder)
     return folder
 
 
 def qwen2_5_vl(folder: Path) -> Path:
-    """Qwen2.5-VL over a two-layer vision transformer; saved as its own releases are, without a processor class."""
+    """Qwen2.5-VL over a two-layer vision transformer; saved as its own releases are, without a
+    processor class."""
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
     vision = {
-        "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14,
-        "fullatt_block_indexes": [1], "window_size": 56,
-    }  # fmt: skip
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_heads": 2,
+        "out_hidden_size": 32,
+        "patch_size": 14,
+        "fullatt_block_indexes": [1],
+        "window_size": 56,
+    }
     return _qwen(folder, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, vision)
 
 
@@ -240,7 +366,14 @@ def qwen2_vl(folder: Path) -> Path:
     """Qwen2-VL over a two-layer vision transformer."""
     from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 
-    vision = {"depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 14}
+    vision = {
+        "depth": 2,
+        "embed_dim": 32,
+        "hidden_size": 32,
+        "num_heads": 2,
+        "mlp_ratio": 2,
+        "patch_size": 14,
+    }
     return _qwen(folder, Qwen2VLConfig, Qwen2VLForConditionalGeneration, vision)
 
 
@@ -249,9 +382,15 @@ def qwen3_vl(folder: Path) -> Path:
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
     vision = {
-        "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14,
-        "deepstack_visual_indexes": [0], "num_position_embeddings": 16,
-    }  # fmt: skip
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_heads": 2,
+        "out_hidden_size": 32,
+        "patch_size": 14,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 16,
+    }
     return _qwen(folder, Qwen3VLConfig, Qwen3VLForConditionalGeneration, vision)
 
 
@@ -264,11 +403,17 @@ def _qwen(folder: Path, config_class: Any, model_class: Any, vision: dict[str, A
         "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
     }
     config = config_class(
-        text_config=text, vision_config=vision, image_token_id=6, video_token_id=7, vision_start_token_id=4,
+        text_config=text,
+        vision_config=vision,
+        image_token_id=6,
+        video_token_id=7,
+        vision_start_token_id=4,
         vision_end_token_id=5,
-    )  # fmt: skip
+    )
     model_class(config).save_pretrained(folder)
-    Qwen2VLImageProcessorPil(size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}).save_pretrained(folder)
+    Qwen2VLImageProcessorPil(
+        size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}
+    ).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -279,9 +424,12 @@ def glpn(folder: Path) -> Path:
 
     seeded()
     config = GLPNConfig(
-        depths=[1, 1, 1, 1], sr_ratios=[8, 4, 2, 1], hidden_sizes=[8, 16, 24, 32], num_attention_heads=[1, 1, 2, 2],
+        depths=[1, 1, 1, 1],
+        sr_ratios=[8, 4, 2, 1],
+        hidden_sizes=[8, 16, 24, 32],
+        num_attention_heads=[1, 1, 2, 2],
         decoder_hidden_size=16,
-    )  # fmt: skip
+    )
     GLPNForDepthEstimation(config).eval().save_pretrained(folder)
     GLPNImageProcessorPil().save_pretrained(folder)
     return folder
@@ -289,16 +437,28 @@ def glpn(folder: Path) -> Path:
 
 def owlv2(folder: Path) -> Path:
     """OWLv2 over a CLIP of two layers."""
-    from transformers import Owlv2Config, Owlv2ForObjectDetection, Owlv2ImageProcessorPil, Owlv2Processor
+    from transformers import (
+        Owlv2Config,
+        Owlv2ForObjectDetection,
+        Owlv2ImageProcessorPil,
+        Owlv2Processor,
+    )
 
     seeded()
-    inner = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    inner = {
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
     tokenizer = words(folder)
     text = {**inner, "vocab_size": len(tokenizer), "max_position_embeddings": 16}
     vision = {**inner, "image_size": 96, "patch_size": 16}
     config = Owlv2Config(text_config=text, vision_config=vision, projection_dim=32)
     Owlv2ForObjectDetection(config).eval().save_pretrained(folder)
-    Owlv2Processor(Owlv2ImageProcessorPil(size={"height": 96, "width": 96}), tokenizer).save_pretrained(folder)
+    Owlv2Processor(
+        Owlv2ImageProcessorPil(size={"height": 96, "width": 96}), tokenizer
+    ).save_pretrained(folder)
     return folder
 
 
@@ -308,13 +468,18 @@ def resnet() -> Any:
     from transformers import ResNetConfig, ResNetForImageClassification
 
     seeded()
-    config = ResNetConfig(embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[3, 4, 6, 3], num_labels=1)
+    config = ResNetConfig(
+        embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[3, 4, 6, 3], num_labels=1
+    )
     network = ResNetForImageClassification(config).eval()
     with torch.no_grad():
         for name, tensor in network.named_buffers():  # statistics that a trained network would have
             if "running" in name:
                 tensor.uniform_(*((-0.2, 0.2) if "mean" in name else (0.5, 1.5)))
-        for name, tensor in network.named_parameters():  # or sixteen blocks would add up to numbers of thousands
+        for (
+            name,
+            tensor,
+        ) in network.named_parameters():  # or sixteen blocks would add up to numbers of thousands
             if name.endswith("layer.2.normalization.weight"):
                 tensor.mul_(0.2)
         network.classifier[1].weight.mul_(2)
@@ -330,7 +495,9 @@ def dire(file: Path) -> Path:
     held = {}
     for name, tensor in resnet().state_dict().items():
         name = name.replace("resnet.embedder.embedder.convolution", "conv1")
-        name = name.replace("resnet.embedder.embedder.normalization", "bn1").replace("classifier.1", "fc")
+        name = name.replace("resnet.embedder.embedder.normalization", "bn1").replace(
+            "classifier.1", "fc"
+        )
         stage = re.match(r"resnet\.encoder\.stages\.(\d)\.layers\.(\d)\.(.*)", name)
         if stage:
             rest = re.sub(r"layer\.(\d)\.convolution", lambda m: f"conv{int(m[1]) + 1}", stage[3])

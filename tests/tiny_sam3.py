@@ -8,15 +8,30 @@ from typing import Any
 from tests.tiny_networks import seeded, words
 
 DECODER = {"hidden_size": 32, "mlp_dim": 48, "num_attention_heads": 8, "iou_head_hidden_dim": 24}
-INNER = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_layers": 1, "dropout": 0.0}
+INNER = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_layers": 1,
+    "dropout": 0.0,
+}
 VISION = {
-    "model_type": "sam3_vision_model", "fpn_hidden_size": 32, "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+    "model_type": "sam3_vision_model",
+    "fpn_hidden_size": 32,
+    "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
     "backbone_config": {
-        "model_type": "sam3_vit_model", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "image_size": 56, "patch_size": 14, "window_size": 2, "global_attn_indexes": [1],
+        "model_type": "sam3_vit_model",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 56,
+        "patch_size": 14,
+        "window_size": 2,
+        "global_attn_indexes": [1],
         "pretrain_image_size": 28,
     },
-}  # fmt: skip
+}
 PROMPTS = {"hidden_size": 32, "image_size": 56, "patch_size": 14, "mask_input_channels": 8}
 
 
@@ -36,7 +51,9 @@ def tracker(folder: Path) -> Path:
     from transformers import Sam3TrackerConfig, Sam3TrackerModel
 
     seeded()
-    config = Sam3TrackerConfig(vision_config=VISION, prompt_encoder_config=PROMPTS, mask_decoder_config=DECODER)
+    config = Sam3TrackerConfig(
+        vision_config=VISION, prompt_encoder_config=PROMPTS, mask_decoder_config=DECODER
+    )
     _lively(Sam3TrackerModel(config)).save_pretrained(folder)
     return folder
 
@@ -49,18 +66,31 @@ def video(folder: Path) -> Path:
     seeded()
     tokenizer = words(folder)
     memory = {
-        "memory_attention_hidden_size": 32, "memory_attention_num_layers": 1, "memory_encoder_hidden_size": 32,
-        "memory_attention_feed_forward_hidden_size": 32, "memory_attention_rope_feat_sizes": [4, 4], "image_size": 56,
-        "memory_encoder_output_channels": 8, "mask_downsampler_embed_dim": 32, "memory_fuser_embed_dim": 32,
-        "memory_fuser_intermediate_dim": 32, "memory_attention_num_attention_heads": 1,
-    }  # fmt: skip
-    track = {"model_type": "sam3_tracker_video", "vision_config": VISION, "prompt_encoder_config": PROMPTS}
+        "memory_attention_hidden_size": 32,
+        "memory_attention_num_layers": 1,
+        "memory_encoder_hidden_size": 32,
+        "memory_attention_feed_forward_hidden_size": 32,
+        "memory_attention_rope_feat_sizes": [4, 4],
+        "image_size": 56,
+        "memory_encoder_output_channels": 8,
+        "mask_downsampler_embed_dim": 32,
+        "memory_fuser_embed_dim": 32,
+        "memory_fuser_intermediate_dim": 32,
+        "memory_attention_num_attention_heads": 1,
+    }
+    track = {
+        "model_type": "sam3_tracker_video",
+        "vision_config": VISION,
+        "prompt_encoder_config": PROMPTS,
+    }
     config = Sam3VideoConfig(
         detector_config={"model_type": "sam3", **_detector(len(tokenizer))},
         tracker_config={**track, "mask_decoder_config": DECODER, **memory},
     )
     network = _lively(Sam3VideoModel(config))
-    network.config.save_pretrained(folder)  # its own way of saving would give the tracker other names than the release
+    network.config.save_pretrained(
+        folder
+    )  # its own way of saving would give the tracker other names than the release
     held = {name: each.clone() for name, each in network.state_dict().items()}
     save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
@@ -69,15 +99,29 @@ def video(folder: Path) -> Path:
 
 def _detector(size: int) -> dict[str, Any]:
     text = {
-        "model_type": "clip_text_model", "vocab_size": size, "hidden_size": 32, "intermediate_size": 48,
-        "projection_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "max_position_embeddings": 32,
-        "bos_token_id": 2, "eos_token_id": 3,
-    }  # fmt: skip
+        "model_type": "clip_text_model",
+        "vocab_size": size,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "projection_dim": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 32,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
     return {
-        "vision_config": VISION, "text_config": text, "geometry_encoder_config": {**INNER, "roi_size": 3},
-        "detr_encoder_config": INNER, "detr_decoder_config": {**INNER, "num_queries": 12},
-        "mask_decoder_config": {"hidden_size": 32, "num_attention_heads": 4, "num_upsampling_stages": 2},
-    }  # fmt: skip
+        "vision_config": VISION,
+        "text_config": text,
+        "geometry_encoder_config": {**INNER, "roi_size": 3},
+        "detr_encoder_config": INNER,
+        "detr_decoder_config": {**INNER, "num_queries": 12},
+        "mask_decoder_config": {
+            "hidden_size": 32,
+            "num_attention_heads": 4,
+            "num_upsampling_stages": 2,
+        },
+    }
 
 
 def _lively(network: Any) -> Any:
@@ -86,7 +130,9 @@ def _lively(network: Any) -> Any:
 
     with torch.no_grad():
         for name, each in network.named_parameters():
-            if each.dim() > 1 or (name.endswith("bias") and "mask_decoder" not in name):  # else masks are whole images
+            if each.dim() > 1 or (
+                name.endswith("bias") and "mask_decoder" not in name
+            ):  # else masks are whole images
                 each.normal_(std=0.25)
     return network.eval()
 
@@ -98,17 +144,22 @@ def edgetam(folder: Path) -> Path:
     seeded()
     _register_pyramid()
     vision = {
-        "backbone_config": {"model_type": "tiny_pyramid"}, "backbone_channel_list": [64, 32, 16, 8],
-        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]], "fpn_hidden_size": 32,
-    }  # fmt: skip
+        "backbone_config": {"model_type": "tiny_pyramid"},
+        "backbone_channel_list": [64, 32, 16, 8],
+        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+        "fpn_hidden_size": 32,
+    }
     prompts = {**PROMPTS, "image_size": 64, "patch_size": 16}
-    config = EdgeTamConfig(vision_config=vision, prompt_encoder_config=prompts, mask_decoder_config=DECODER)
+    config = EdgeTamConfig(
+        vision_config=vision, prompt_encoder_config=prompts, mask_decoder_config=DECODER
+    )
     _lively(EdgeTamModel(config)).save_pretrained(folder)
     return folder
 
 
 def _register_pyramid() -> None:
-    """Tells transformers of a backbone that gives maps of a half to a sixteenth of the size, as timm's do."""
+    """Tells transformers of a backbone that gives maps of a half to a sixteenth of the size, as
+    timm's do."""
     from torch import nn
     from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
     from transformers.modeling_outputs import BaseModelOutput

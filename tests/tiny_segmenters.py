@@ -1,4 +1,5 @@
-"""Segment Anything with a handful of weights: both versions, a video network, and an original checkpoint."""
+"""Segment Anything with a handful of weights: both versions, a video network, and an original
+checkpoint."""
 
 from __future__ import annotations
 
@@ -10,9 +11,17 @@ from tests.tiny_networks import seeded
 DECODER = {"hidden_size": 32, "mlp_dim": 48, "num_attention_heads": 8, "iou_head_hidden_dim": 24}
 PROMPTS = {"hidden_size": 32, "image_size": 64, "patch_size": 8, "mask_input_channels": 8}
 VISION = {
-    "hidden_size": 32, "output_channels": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 64,
-    "patch_size": 8, "num_pos_feats": 16, "window_size": 5, "global_attn_indexes": [1], "mlp_dim": 40,
-}  # fmt: skip
+    "hidden_size": 32,
+    "output_channels": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "image_size": 64,
+    "patch_size": 8,
+    "num_pos_feats": 16,
+    "window_size": 5,
+    "global_attn_indexes": [1],
+    "mlp_dim": 40,
+}
 TO_ORIGINAL = (  # pieces of transformers' names -> of segment_anything's
     ("shared_embedding.positional_embedding", "pe_layer.positional_encoding_gaussian_matrix"),
     ("patch_embed.projection", "patch_embed.proj"),
@@ -34,7 +43,8 @@ TO_ORIGINAL = (  # pieces of transformers' names -> of segment_anything's
 
 
 def sam(folder: Path) -> Path:
-    """SAM over a three-layer vision transformer, the second of whose layers looks at the whole image."""
+    """SAM over a three-layer vision transformer, the second of whose layers looks at the whole
+    image."""
     _sam().save_pretrained(folder)
     return folder
 
@@ -58,15 +68,22 @@ def sam2(folder: Path) -> Path:
 
 
 def sam2_video(folder: Path) -> Path:
-    """The same as the networks of SAM 2 are published: with a memory for video, which images do not need."""
+    """The same as the networks of SAM 2 are published: with a memory for video, which images do not
+    need."""
     from transformers import Sam2VideoConfig, Sam2VideoModel
 
     memory = {
-        "memory_attention_hidden_size": 32, "memory_attention_num_layers": 1, "memory_encoder_hidden_size": 32,
-        "memory_attention_feed_forward_hidden_size": 32, "memory_attention_rope_feat_sizes": [4, 4], "image_size": 64,
-        "memory_encoder_output_channels": 8, "mask_downsampler_embed_dim": 32, "memory_fuser_embed_dim": 32,
+        "memory_attention_hidden_size": 32,
+        "memory_attention_num_layers": 1,
+        "memory_encoder_hidden_size": 32,
+        "memory_attention_feed_forward_hidden_size": 32,
+        "memory_attention_rope_feat_sizes": [4, 4],
+        "image_size": 64,
+        "memory_encoder_output_channels": 8,
+        "mask_downsampler_embed_dim": 32,
+        "memory_fuser_embed_dim": 32,
         "memory_fuser_intermediate_dim": 32,
-    }  # fmt: skip
+    }
     _save(Sam2VideoModel, Sam2VideoConfig, folder, **memory)
     return folder
 
@@ -75,7 +92,11 @@ def original(path: Path) -> Path:
     """The tiny SAM as a checkpoint of segment_anything, under its own names."""
     import torch
 
-    held = {_theirs(name): each for name, each in _sam().state_dict().items() if "shared_image" not in name}
+    held = {
+        _theirs(name): each
+        for name, each in _sam().state_dict().items()
+        if "shared_image" not in name
+    }
     held |= {"pixel_mean": torch.zeros(3, 1, 1), "pixel_std": torch.ones(3, 1, 1)}
     torch.save(held, path)
     return path
@@ -97,24 +118,38 @@ def _sam() -> Any:
     seeded()
     prompts = PROMPTS | {"image_embedding_size": 8}
     decoder = DECODER | {"layer_norm_eps": 1e-5}  # as the authors have it
-    network = SamModel(SamConfig(vision_config=VISION, prompt_encoder_config=prompts, mask_decoder_config=decoder))
+    network = SamModel(
+        SamConfig(vision_config=VISION, prompt_encoder_config=prompts, mask_decoder_config=decoder)
+    )
     return _lively(network)
 
 
 def _save(network: Any, config: Any, folder: Path, **more: Any) -> None:
     seeded()
     backbone = {
-        "model_type": "sam2_hiera_det_model", "hidden_size": 8, "num_attention_heads": 1, "image_size": [64, 64],
-        "blocks_per_stage": [1, 2, 2, 1], "embed_dim_per_stage": [8, 16, 32, 64],
-        "num_attention_heads_per_stage": [1, 1, 2, 2], "window_size_per_stage": [4, 2, 2, 2],
+        "model_type": "sam2_hiera_det_model",
+        "hidden_size": 8,
+        "num_attention_heads": 1,
+        "image_size": [64, 64],
+        "blocks_per_stage": [1, 2, 2, 1],
+        "embed_dim_per_stage": [8, 16, 32, 64],
+        "num_attention_heads_per_stage": [1, 1, 2, 2],
+        "window_size_per_stage": [4, 2, 2, 2],
         "global_attention_blocks": [4],
-    }  # fmt: skip
+    }
     vision = {
-        "model_type": "sam2_vision_model", "backbone_config": backbone, "backbone_channel_list": [64, 32, 16, 8],
-        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]], "fpn_hidden_size": 32,
-    }  # fmt: skip
+        "model_type": "sam2_vision_model",
+        "backbone_config": backbone,
+        "backbone_channel_list": [64, 32, 16, 8],
+        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+        "fpn_hidden_size": 32,
+    }
     prompts = PROMPTS | {"patch_size": 16}
-    settings = {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": DECODER}
+    settings = {
+        "vision_config": vision,
+        "prompt_encoder_config": prompts,
+        "mask_decoder_config": DECODER,
+    }
     _lively(network(config(**settings, **more))).save_pretrained(folder)
 
 

@@ -1,4 +1,5 @@
-"""A YuNet of one layer, written as an ONNX file by hand: a face is a bright square of 8 pixels on a black ground."""
+"""A YuNet of one layer, written as an ONNX file by hand: a face is a bright square of 8 pixels on a
+black ground."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ FLOAT, INT64 = 1, 7  # of ONNX's element types
 
 
 def yunet(path: Path) -> Path:
-    """Its score of a cell of 8 x 8 pixels is the sigmoid of the mean level less 127.5; boxes have 16 pixels."""
+    """Its score of a cell of 8 x 8 pixels is the sigmoid of the mean level less 127.5; boxes have
+    16 pixels."""
     nodes, weights, outputs = [], [], []
     for kind, channels in CHANNELS.items():
         for stride in STRIDES:
@@ -23,18 +25,32 @@ def yunet(path: Path) -> Path:
                 kernel[:] = 1 / kernel[0].size if stride == 8 else 0
                 bias[:] = -127.5
             if kind == "bbox":
-                bias[:] = (0.5, 0.5, np.log(2), np.log(2))  # of the stride: its centre, and the logarithm of its size
+                bias[:] = (
+                    0.5,
+                    0.5,
+                    np.log(2),
+                    np.log(2),
+                )  # of the stride: its centre, and the logarithm of its size
             weights += [_tensor(f"{name}_w", kernel), _tensor(f"{name}_b", bias)]
             weights.append(_tensor(f"{name}_s", np.array([1, -1, channels], np.int64)))
             nodes += [
-                _node("Conv", ["input", f"{name}_w", f"{name}_b"], f"{name}_c", _ints("strides", [stride, stride])),
-                _node("Sigmoid" if kind in ("cls", "obj") else "Identity", [f"{name}_c"], f"{name}_v"),
+                _node(
+                    "Conv",
+                    ["input", f"{name}_w", f"{name}_b"],
+                    f"{name}_c",
+                    _ints("strides", [stride, stride]),
+                ),
+                _node(
+                    "Sigmoid" if kind in ("cls", "obj") else "Identity", [f"{name}_c"], f"{name}_v"
+                ),
                 _node("Transpose", [f"{name}_v"], f"{name}_t", _ints("perm", [0, 2, 3, 1])),
                 _node("Reshape", [f"{name}_t", f"{name}_s"], name),
             ]
             outputs.append(_value(name, [1, "cells", channels]))
     graph = b"".join(_part(1, node) for node in nodes) + _part(2, b"tiny")
-    graph += b"".join(_part(5, each) for each in weights) + _part(11, _value("input", [1, 3, "height", "width"]))
+    graph += b"".join(_part(5, each) for each in weights) + _part(
+        11, _value("input", [1, 3, "height", "width"])
+    )
     graph += b"".join(_part(12, each) for each in outputs)
     path.write_bytes(_number(1, 8) + _part(7, graph) + _part(8, _part(1, b"") + _number(2, 13)))
     return path
@@ -64,14 +80,24 @@ def _tensor(name: str, values: np.ndarray) -> bytes:
 
 
 def _ints(name: str, values: list[int]) -> bytes:
-    return _part(1, name.encode()) + b"".join(_number(8, value) for value in values) + _number(20, 7)
+    return (
+        _part(1, name.encode()) + b"".join(_number(8, value) for value in values) + _number(20, 7)
+    )
 
 
 def _node(kind: str, inputs: list[str], output: str, *attributes: bytes) -> bytes:
     names = b"".join(_part(1, name.encode()) for name in inputs) + _part(2, output.encode())
-    return names + _part(3, output.encode()) + _part(4, kind.encode()) + b"".join(_part(5, a) for a in attributes)
+    return (
+        names
+        + _part(3, output.encode())
+        + _part(4, kind.encode())
+        + b"".join(_part(5, a) for a in attributes)
+    )
 
 
 def _value(name: str, sizes: list[int | str]) -> bytes:
-    shape = b"".join(_part(1, _number(1, size) if isinstance(size, int) else _part(2, size.encode())) for size in sizes)
+    shape = b"".join(
+        _part(1, _number(1, size) if isinstance(size, int) else _part(2, size.encode()))
+        for size in sizes
+    )
     return _part(1, name.encode()) + _part(2, _part(1, _number(1, FLOAT) + _part(2, shape)))

@@ -1,1 +1,2 @@
-"""The training of Pocket: its scenes and questions, its network in torch, and the export of the weights."""
+"""The training of Pocket: its scenes and questions, its network in torch, and the export of the
+weights."""

@@ -1,4 +1,5 @@
-"""Writes the trained weights in the form that numpy runs: `python -m bench.pocket.export FOLDER [FILE]`.
+"""Writes the trained weights in the form that numpy runs: `python -m bench.pocket.export FOLDER
+[FILE]`.
 
 Half precision, normalisation folded into the convolutions, linear layers as (inside, outside).
 """
@@ -21,7 +22,11 @@ def arrays_of(network: Network) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     blocks = [block for block in network.encoder.layers if not isinstance(block, nn.ReLU)]
     for number, block in enumerate(blocks):
-        pairs = {"": block} if isinstance(block, nn.Sequential) else {".one": block.one, ".two": block.two}
+        pairs = (
+            {"": block}
+            if isinstance(block, nn.Sequential)
+            else {".one": block.one, ".two": block.two}
+        )
         for name, pair in pairs.items():
             found |= _folded(f"encoder.{number}{name}", *pair)
     for name, part in network.named_modules():
@@ -41,13 +46,18 @@ def _folded(name: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> dict[str
 
 def export(network: Network, file: Path) -> None:
     """Write the weights."""
-    held = {name: value.detach().cpu().numpy().astype(np.float16) for name, value in arrays_of(network).items()}
+    held = {
+        name: value.detach().cpu().numpy().astype(np.float16)
+        for name, value in arrays_of(network).items()
+    }
     np.savez_compressed(file, **held)
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    file = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(shipped.__file__).with_name(shipped.FILE)
+    file = (
+        Path(sys.argv[2]) if len(sys.argv) > 2 else Path(shipped.__file__).with_name(shipped.FILE)
+    )
     network = Network()
     network.load_state_dict(torch.load(folder / "state.pt", weights_only=True)["network"])
     export(network.eval(), file)

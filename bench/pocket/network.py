@@ -1,4 +1,5 @@
-"""Pocket's network in torch, for training: a small convolutional encoder, and a transformer that reads."""
+"""Pocket's network in torch, for training: a small convolutional encoder, and a transformer that
+reads."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ SPREAD = 0.1  # of the first weights of words, places and their order
 
 
 def _conv(inside: int, outside: int, stride: int = 1) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.BatchNorm2d(outside))
+    return nn.Sequential(
+        nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.BatchNorm2d(outside)
+    )
 
 
 class Residual(nn.Module):  # type: ignore[misc]  # torch is not followed
@@ -43,9 +46,16 @@ class Encoder(nn.Module):  # type: ignore[misc]  # torch is not followed
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            _conv(3, 24, 2), nn.ReLU(), _conv(24, 48, 2), nn.ReLU(), Residual(48), _conv(48, WIDTH, 2), nn.ReLU(),
-            Residual(WIDTH), Residual(WIDTH),
-        )  # fmt: skip
+            _conv(3, 24, 2),
+            nn.ReLU(),
+            _conv(24, 48, 2),
+            nn.ReLU(),
+            Residual(48),
+            _conv(48, WIDTH, 2),
+            nn.ReLU(),
+            Residual(WIDTH),
+            Residual(WIDTH),
+        )
 
     def forward(self, pixels: Tensor) -> Tensor:
         return self.layers(pixels).flatten(2).transpose(1, 2)
@@ -57,10 +67,17 @@ class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
     def __init__(self) -> None:
         super().__init__()
         self.before = nn.LayerNorm(WIDTH)
-        self.ask, self.places, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.ask, self.places, self.out = (
+            nn.Linear(WIDTH, WIDTH),
+            nn.Linear(WIDTH, 2 * WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        )
 
-    def forward(self, x: Tensor, places: Tensor, hidden: Tensor | None, questions: int) -> tuple[Tensor, Tensor]:
-        """The words with what they saw, and how they looked (scenes, HEADS, questions * long, places)."""
+    def forward(
+        self, x: Tensor, places: Tensor, hidden: Tensor | None, questions: int
+    ) -> tuple[Tensor, Tensor]:
+        """The words with what they saw, and how they looked (scenes, HEADS, questions * long,
+        places)."""
         n, long, _ = x.shape
         asked = self.ask(self.before(x)).view(n // questions, questions * long, WIDTH)
         key, value = _split(self.places(places), 2)
@@ -69,7 +86,8 @@ class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
 
 
 class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Words look at words, then, where the layer does, at the places of the views, then think for themselves."""
+    """Words look at words, then, where the layer does, at the places of the views, then think for
+    themselves."""
 
     def __init__(self, looks: bool) -> None:
         super().__init__()
@@ -79,7 +97,13 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
         self.mix, self.mix_out = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
 
     def forward(
-        self, x: Tensor, places: Tensor, mask: Tensor, hidden: Tensor | None, questions: int, looks: list[Tensor]
+        self,
+        x: Tensor,
+        places: Tensor,
+        mask: Tensor,
+        hidden: Tensor | None,
+        questions: int,
+        looks: list[Tensor],
     ) -> Tensor:
         """The words after this layer; how they looked is appended to `looks`."""
         query, key, value = _split(self.words(self.before_words(x)), 3)
@@ -91,7 +115,8 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
 
 
 def _attention(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    """Shares of attention with a mask to be added; on a CPU this is faster than torch's own for heads so narrow."""
+    """Shares of attention with a mask to be added; on a CPU this is faster than torch's own for
+    heads so narrow."""
     scores = (query * (WIDTH // HEADS) ** -0.5) @ key.transpose(-1, -2)
     return (scores if mask is None else scores + mask).softmax(-1)
 
@@ -111,9 +136,10 @@ def _join(x: Tensor) -> Tensor:
 class Words:
     """Tokens (n, questions, long) of texts with their replies, of which the first `read` are text.
 
-    `targets`, of the same shape, are the tokens that follow, -1 where nothing is learnt; `right`, too, is 1 at the
-    words of the right choice, 0 at those of the others and -1 elsewhere. At each (scene, token of all its questions,
-    head) of `at` (m, 3), `shares` (m, places) says where to look.
+    `targets`, of the same shape, are the tokens that follow, -1 where nothing is learnt; `right`,
+    too, is 1 at the words of the right choice, 0 at those of the others and -1 elsewhere. At each
+    (scene, token of all its questions, head) of `at` (m, 3), `shares` (m, places) says where to
+    look.
     """
 
     tokens: Tensor
@@ -126,7 +152,8 @@ class Words:
 
 @dataclass(frozen=True)
 class Batch:
-    """Views (n, v, SIDE, SIDE, 3) uint8, which are `shown` (n, v), `grids` (n, v, CELLS, CELLS, parts), and words."""
+    """Views (n, v, SIDE, SIDE, 3) uint8, which are `shown` (n, v), `grids` (n, v, CELLS, CELLS,
+    parts), and words."""
 
     views: Tensor
     shown: Tensor
@@ -136,10 +163,16 @@ class Batch:
     def to(self, device: str) -> Batch:
         """The same on a device."""
         words = (
-            Words(w.tokens.to(device), w.read, *(part.to(device) for part in (w.targets, w.right, w.at, w.shares)))
+            Words(
+                w.tokens.to(device),
+                w.read,
+                *(part.to(device) for part in (w.targets, w.right, w.at, w.shares)),
+            )
             for w in self.words
         )
-        return Batch(self.views.to(device), self.shown.to(device), self.grids.to(device), tuple(words))
+        return Batch(
+            self.views.to(device), self.shown.to(device), self.grids.to(device), tuple(words)
+        )
 
 
 class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
@@ -157,7 +190,9 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         nn.init.normal_(self.embed.weight, std=SPREAD)
         numbers = [NUMBER_OF[str(number)] for number in range(101)]
         with torch.no_grad():
-            self.embed.weight[numbers] = 0.5 * self.embed.weight[numbers] + _waves(torch.arange(101) / 100)
+            self.embed.weight[numbers] = 0.5 * self.embed.weight[numbers] + _waves(
+                torch.arange(101) / 100
+            )
         self.order, self.line = _drawn(LONGEST + REPLY), _drawn(LINES)
         self.layers = nn.ModuleList(Layer(looks) for looks in LOOKS)
         self.before_end = nn.LayerNorm(WIDTH)
@@ -167,12 +202,16 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         self.other_classes = _drawn(sum(CLASSES))
 
     def meanings(self) -> Tensor:
-        """What each class that a place can have adds to it (classes, WIDTH): the word for it, where there is one."""
+        """What each class that a place can have adds to it (classes, WIDTH): the word for it, where
+        there is one."""
         known = (self.class_words >= 0)[:, None]
         return torch.where(known, self.embed(self.class_words.clamp(min=0)), self.other_classes)
 
-    def places(self, views: Tensor, shown: Tensor, learn_to_look: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """The places of all views (n, places, WIDTH), which of them there are, and the classes (.., sum(CLASSES))."""
+    def places(
+        self, views: Tensor, shown: Tensor, learn_to_look: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The places of all views (n, places, WIDTH), which of them there are, and the classes (..,
+        sum(CLASSES))."""
         n, count = shown.shape
         with torch.set_grad_enabled(learn_to_look and torch.is_grad_enabled()):
             pixels = views.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1
@@ -180,14 +219,17 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
             classes = self.look(seen)
         shares = torch.cat([part.softmax(-1) for part in classes.split(CLASSES, -1)], -1)
         where = (self.rows[:, None] + self.columns[None]).view(1, CELLS * CELLS, WIDTH)
-        named = (self.before_seen(seen) + shares @ self.meanings()).view(n, count, CELLS * CELLS, WIDTH)
+        named = (self.before_seen(seen) + shares @ self.meanings()).view(
+            n, count, CELLS * CELLS, WIDTH
+        )
         x = named + where + self.view[:count, None]
         x = torch.cat([x.flatten(1, 2), self.sinks.expand(n, -1, -1)], 1)
         there = torch.cat([shown.repeat_interleave(CELLS * CELLS, 1), shown.new_ones(n, SINKS)], 1)
         return self.before_views(x), there, classes
 
     def forward(self, batch: Batch, learn_to_look: bool = True) -> tuple[Tensor, Tensor]:
-        """The loss of replies, and that of what is at each place; of a batch without words the second alone."""
+        """The loss of replies, and that of what is at each place; of a batch without words the
+        second alone."""
         places, there, seen = self.places(batch.views, batch.shown, learn_to_look)
         if not batch.words:
             return seen.new_zeros(()), self._look_loss(seen, batch)
@@ -200,19 +242,29 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         loss = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-1)
         if len(words.at):
             scene, token, head = words.at.unbind(1)
-            aside = [-(words.shares * (look[scene, head, token] + 1e-6).log()).sum(1).mean() for look in looks]
+            aside = [
+                -(words.shares * (look[scene, head, token] + 1e-6).log()).sum(1).mean()
+                for look in looks
+            ]
             loss = loss + POINTING_SHARE * torch.stack(aside).mean()
         known = words.right.flatten(0, 1) >= 0
         if not bool(known.any()):
             return loss
         right = words.right.flatten(0, 1)[known].float()
-        return loss + functional.binary_cross_entropy_with_logits(self.right(checked)[..., 0][known], right)
+        return loss + functional.binary_cross_entropy_with_logits(
+            self.right(checked)[..., 0][known], right
+        )
 
-    def logits(self, tokens: Tensor, read: int, places: Tensor, there: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """For tokens from number `read` on (n * questions, long - read, words), all after CHECKED, and all looks."""
+    def logits(
+        self, tokens: Tensor, read: int, places: Tensor, there: Tensor
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """For tokens from number `read` on (n * questions, long - read, words), all after CHECKED,
+        and all looks."""
         _, questions, long = tokens.shape
         tokens = tokens.flatten(0, 1)
-        order = torch.cat([torch.arange(LONGEST - read, LONGEST), LONGEST + torch.arange(long - read)])
+        order = torch.cat(
+            [torch.arange(LONGEST - read, LONGEST), LONGEST + torch.arange(long - read)]
+        )
         ends = (tokens[:, :read] == LINE).flip(1).cumsum(1).flip(1)
         lines = functional.pad(ends + 1, (0, long - read)).clamp(max=LINES - 1)
         x = self.embed(tokens) + self.order[order.to(tokens.device)] + self.line[lines]
@@ -235,7 +287,9 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         for number, part in enumerate(seen.split(CLASSES, -1)):
             wanted = grids[..., number]
             each = functional.cross_entropy(part.flatten(0, 1), wanted.flatten(), reduction="none")
-            weight = 0.15 + 0.85 * there if number == 0 else there * (0.3 + 0.7 * (wanted > 0).float())
+            weight = (
+                0.15 + 0.85 * there if number == 0 else there * (0.3 + 0.7 * (wanted > 0).float())
+            )
             total = total + (each * weight.flatten()).sum() / weight.sum().clamp(min=1.0)
         return total
 
@@ -245,7 +299,8 @@ def _drawn(count: int) -> nn.Parameter:
 
 
 def _waves(at: Tensor) -> Tensor:
-    """(long, WIDTH) for numbers in 0..1, near ones alike, so that a place in an image soon finds its number."""
+    """(long, WIDTH) for numbers in 0..1, near ones alike, so that a place in an image soon finds
+    its number."""
     turns = at[:, None] * torch.pi * torch.tensor([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     return torch.cat([turns.sin(), turns.cos()], 1) @ (SPREAD * 0.4 * torch.randn(12, WIDTH))
 
@@ -253,5 +308,12 @@ def _waves(at: Tensor) -> Tensor:
 def _class_words() -> list[int]:
     """The token that names each class, -1 where there is none."""
     marks = ["", "marked", "A", "B"]
-    names = [["", *SHAPES, "tile"], ["", *COLORS], ["", *SYMBOLS], marks, [""] * (SIZES + 1), ["", ""]]
+    names = [
+        ["", *SHAPES, "tile"],
+        ["", *COLORS],
+        ["", *SYMBOLS],
+        marks,
+        [""] * (SIZES + 1),
+        ["", ""],
+    ]
     return [NUMBER_OF[name] if name else -1 for part in names for name in part]

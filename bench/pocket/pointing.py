@@ -1,4 +1,5 @@
-"""Where the words of a question should look: the network is told while it learns, and has to know when it runs."""
+"""Where the words of a question should look: the network is told while it learns, and has to know
+when it runs."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES
 from looktwice.pipelines.models.pocket.words import NUMBER_OF
 
 POINTING, COUNTING = 0, 1
-"""Heads that learn to look at what is asked about, and at the middle of everything that is counted."""
-ON_SINKS = 2.0  # of the counting head, against 1 on each thing: the more things, the smaller the share of the sinks
+"""Heads that learn to look at what is asked about, and at the middle of everything that is
+counted."""
+# of the counting head, against 1 on each thing: the more things, the smaller the share of the sinks
+ON_SINKS = 2.0
 FORMS = (*SHAPES, "tile")
 NAMED = re.compile(rf"Where is the ({'|'.join(COLORS)}) ({'|'.join(FORMS)})\?")
 COUNTED = re.compile(rf"How many (?:({'|'.join(COLORS)}) )?(\w+) are")
@@ -27,7 +30,8 @@ Shares = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Pointer:
-    """The token, by its place in the text, whose `head` should look so: shares of all places and sinks, one in all.
+    """The token, by its place in the text, whose `head` should look so: shares of all places and
+    sinks, one in all.
 
     The first token of the reply comes right after the text.
     """
@@ -37,16 +41,23 @@ class Pointer:
     shares: Shares
 
 
-def point_out(words: Sequence[int], question: Question, views: NDArray[np.uint8]) -> Iterator[Pointer]:
-    """Where the tokens of a text should look in views whose places hold these classes (views, CELLS, CELLS, parts)."""
+def point_out(
+    words: Sequence[int], question: Question, views: NDArray[np.uint8]
+) -> Iterator[Pointer]:
+    """Where the tokens of a text should look in views whose places hold these classes (views,
+    CELLS, CELLS, parts)."""
     if "two marked things" in question.text:
         for mark, letter in ((2, "A"), (3, "B")):
             yield Pointer(words.index(NUMBER_OF[letter]), POINTING, _at(views[..., 3] == mark))
     elif "marked" in question.text:
-        word = next(number for number in (NUMBER_OF["marked"], NUMBER_OF["mark"]) if number in words)
+        word = next(
+            number for number in (NUMBER_OF["marked"], NUMBER_OF["mark"]) if number in words
+        )
         yield from _with_reply(words, word, POINTING, _at(views[..., 3] == 1))
     elif found := NAMED.search(question.text):
-        yield from _with_reply(words, NUMBER_OF[found[2]], POINTING, _at(_named(views, found[1], found[2])))
+        yield from _with_reply(
+            words, NUMBER_OF[found[2]], POINTING, _at(_named(views, found[1], found[2]))
+        )
     elif found := COUNTED.match(question.text):
         form = next((form for form in FORMS if found[2].startswith(form)), "")
         middles = _named(views, found[1] or "", form) & (views[..., 5] == 1)
@@ -70,8 +81,11 @@ def _named(views: NDArray[np.uint8], color: str, form: str) -> NDArray[np.bool_]
 
 
 def _at(places: NDArray[np.bool_], on_sinks: float = 0.0) -> Shares:
-    """Equal shares of these places; the sinks have `on_sinks` times one of those, or all where there is no place."""
-    weights = np.concatenate([places.ravel().astype(np.float32), np.full(SINKS, on_sinks / SINKS, np.float32)])
+    """Equal shares of these places; the sinks have `on_sinks` times one of those, or all where
+    there is no place."""
+    weights = np.concatenate(
+        [places.ravel().astype(np.float32), np.full(SINKS, on_sinks / SINKS, np.float32)]
+    )
     if not weights.any():
         weights[-SINKS:] = 1
     return np.asarray(weights / weights.sum(), np.float32)

@@ -1,6 +1,8 @@
-"""The scenes that Pocket learns from: the task's own kinds on other photographs, in styles of training.
+"""The scenes that Pocket learns from: the task's own kinds on other photographs, in styles of
+training.
 
-What is held out so that fragility can be measured stands in `HELD_OUT`; nothing of it is drawn here.
+What is held out so that fragility can be measured stands in `HELD_OUT`; nothing of it is drawn
+here.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from looktwice.eval.tasks.marked_scenes.questions import (
     ask_symbol,
     ask_where,
     unique_things,
-)  # fmt: skip
+)
 from looktwice.eval.tasks.marked_scenes.scene import Scene, Style, draw_ground
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
 from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS, Thing
@@ -52,14 +54,26 @@ HELD_OUT = {
 }
 MARK_COLORS = ("red", "red", "lime", "blue", "yellow", "white", "black")
 KIND_SHARES = {
-    "shape": 4, "color": 3, "symbol": 4, "larger": 3, "higher": 2, "count": 3, "cell": 2, "present": 2, "where": 2,
-}  # fmt: skip
+    "shape": 4,
+    "color": 3,
+    "symbol": 4,
+    "larger": 3,
+    "higher": 2,
+    "count": 3,
+    "cell": 2,
+    "present": 2,
+    "where": 2,
+}
 NO_MODEL = NoModel("training asks no model")
 OUT_OF_SCENE = 0
 SIZES = 12
-SMALLEST, FACTOR = 5.0, 1.25  # pixels of the network's input: each class of size is so much larger than the one before
+SMALLEST, FACTOR = (
+    5.0,
+    1.25,
+)  # pixels of the network's input: each class of size is so much larger than the one before
 Grid = NDArray[np.uint8]
-"""CELLS x CELLS x 6: shape, colour, symbol, mark and size of the thing at each place, and whether its middle is there.
+"""CELLS x CELLS x 6: shape, colour, symbol, mark and size of the thing at each place, and whether
+its middle is there.
 
 Classes count from 1; 0 is none.
 """
@@ -67,7 +81,8 @@ Classes count from 1; 0 is none.
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A scene as the network sees it: input pixels and what is at each place of every view, and what may be asked."""
+    """A scene as the network sees it: input pixels and what is at each place of every view, and
+    what may be asked."""
 
     inputs: tuple[Pixels, ...]
     grids: tuple[Grid, ...]
@@ -100,7 +115,9 @@ def _draw_example(rng: Generator, number: int) -> Example:
         "overlap": float(rng.choice([0.0, 0.0, 0.2, 0.4])),
     }
     asked = KINDS[kind].make(
-        MarkedSceneParameters(rng, levels, lambda cards: cards[int(rng.integers(len(cards)))], style=style)
+        MarkedSceneParameters(
+            rng, levels, lambda cards: cards[int(rng.integers(len(cards)))], style=style
+        )
     )
     marked = [asked.things.index(thing) for thing in asked.marked]
     if not marked and rng.random() < 0.3:
@@ -112,11 +129,16 @@ def _draw_example(rng: Generator, number: int) -> Example:
         fitted, scale, corner = fit_pixels(view.pixels)
         inputs.append(fitted)
         grids.append(_grid(view, scale, corner, asked.things, marked))
-    return Example(tuple(inputs), tuple(grids), asked.things, tuple(marked), kind, whole, asked.question)
+    return Example(
+        tuple(inputs), tuple(grids), asked.things, tuple(marked), kind, whole, asked.question
+    )
 
 
-def _prepare(rng: Generator, pixels: Pixels, marked: Sequence[Thing], kind: str) -> tuple[State, bool]:
-    """The views of a scene with marks drawn, zoomed or with a grid; and whether the whole image is the first view."""
+def _prepare(
+    rng: Generator, pixels: Pixels, marked: Sequence[Thing], kind: str
+) -> tuple[State, bool]:
+    """The views of a scene with marks drawn, zoomed or with a grid; and whether the whole image is
+    the first view."""
     boxes = rng.random() < 0.35
     marks: tuple[Mark, ...] = tuple(
         Box(label, *thing.box) if boxes else Point(label, thing.x - 0.5, thing.y - 0.5)
@@ -127,15 +149,24 @@ def _prepare(rng: Generator, pixels: Pixels, marked: Sequence[Thing], kind: str)
     if marks:
         stages.append(_marker(rng, boxes, len(marks)))
         if rng.random() < (0.35 if len(marks) == 1 else 0.15):
-            show: Literal["both", "crop"] = "both" if rng.random() < 0.5 or len(marks) == 2 else "crop"
+            show: Literal["both", "crop"] = (
+                "both" if rng.random() < 0.5 or len(marks) == 2 else "crop"
+            )
             crop = Crop(
-                padding=float(rng.uniform(0.15, 0.6)), min_px=float(rng.uniform(44, 120)), show=show,
-                merge="union", outline="red", thickness=int(rng.choice([0, 2, 3])), upscale=256,
-            )  # fmt: skip
+                padding=float(rng.uniform(0.15, 0.6)),
+                min_px=float(rng.uniform(44, 120)),
+                show=show,
+                merge="union",
+                outline="red",
+                thickness=int(rng.choice([0, 2, 3])),
+                upscale=256,
+            )
             stages.insert(int(rng.integers(2)), ZoomOnMarks(crop=crop))
             whole = show == "both"
     elif rng.random() < (0.4 if kind in ("cell", "where") else 0.08):
-        stages.append(RuledGrid(3, 3, names="none", color=str(rng.choice(["contrast", "red", "white"]))))
+        stages.append(
+            RuledGrid(3, 3, names="none", color=str(rng.choice(["contrast", "red", "white"])))
+        )
     if rng.random() < 0.25:
         stages.append(Encode("jpeg", int(rng.integers(15, 95))))
     state = State.start(Sample("training", "", (Picture(pixels, "training"),), marks=marks))
@@ -147,7 +178,9 @@ def _prepare(rng: Generator, pixels: Pixels, marked: Sequence[Thing], kind: str)
 def _marker(rng: Generator, boxes: bool, count: int) -> Stage:
     color = str(rng.choice(MARK_COLORS))
     label = Label(
-        font_size=float(rng.uniform(18, 34)), plate=str(rng.choice(["black", "mark", "none"])), color="contrast"
+        font_size=float(rng.uniform(18, 34)),
+        plate=str(rng.choice(["black", "mark", "none"])),
+        color="contrast",
     )
     if count == 1 and rng.random() < 0.5:
         label = Label(placement="none")
@@ -159,15 +192,26 @@ def _marker(rng: Generator, boxes: bool, count: int) -> Stage:
     return Circles(radius=float(rng.uniform(12, 44)), thickness=thickness, color=color, label=label)
 
 
-def _grid(view: View, scale: float, corner: tuple[int, int], things: Sequence[Thing], marked: Sequence[int]) -> Grid:
-    """What is at each place: of the things whose middle half covers a place the one that was drawn last."""
+def _grid(
+    view: View,
+    scale: float,
+    corner: tuple[int, int],
+    things: Sequence[Thing],
+    marked: Sequence[int],
+) -> Grid:
+    """What is at each place: of the things whose middle half covers a place the one that was drawn
+    last."""
     grid = np.zeros((CELLS, CELLS, 6), np.uint8)
     affine = view.parts[0].affine
     places = (np.arange(CELLS) + 0.5) * STEP
     for number, thing in enumerate(things):
         x, y = (float(v) for v in affine((thing.x - 0.5, thing.y - 0.5)))
         far = float(affine((thing.x + thing.size / 4 - 0.5, thing.y - 0.5))[0])
-        x, y, reach = (x + 0.5) * scale + corner[0], (y + 0.5) * scale + corner[1], max(STEP / 2, (far - x) * scale)
+        x, y, reach = (
+            (x + 0.5) * scale + corner[0],
+            (y + 0.5) * scale + corner[1],
+            max(STEP / 2, (far - x) * scale),
+        )
         there = (np.abs(places - y) <= reach)[:, None] & (np.abs(places - x) <= reach)[None]
         height = 4 * (far * scale + corner[0] + 0.5 * scale - x)
         size = 1 + min(SIZES - 1, max(0, int(np.log(height / SMALLEST) / np.log(FACTOR))))
@@ -188,7 +232,8 @@ def _classes(thing: Thing, number: int, marked: Sequence[int]) -> tuple[int, int
 def more_questions(
     rng: Generator, example: Example, count: int, choices: bool, counting: int = 3, side: int = 320
 ) -> list[Question]:
-    """The scene's own question, if it can be asked so, and others about the same views, with `choices` or without.
+    """The scene's own question, if it can be asked so, and others about the same views, with
+    `choices` or without.
 
     Without choices, `counting` in `counting` + 2 ask for a number, as far as nothing is marked.
     """
@@ -196,7 +241,9 @@ def more_questions(
     own = bool(example.question.choices) == choices and (example.whole or len(marked) == 1)
     found = [example.question] if own else []
     names = ["attribute"] * 3 * (len(marked) == 1) + ["pair"] * 3 * (len(marked) == 2)
-    names += (["cell"] * 3 + ["present"] if choices else ["cell", *["count"] * counting, "where"]) * example.whole
+    names += (
+        ["cell"] * 3 + ["present"] if choices else ["cell", *["count"] * counting, "where"]
+    ) * example.whole
     unique = unique_things(things)
     while len(found) < count:
         name, at = names[int(rng.integers(len(names)))], int(rng.integers(4))
@@ -207,7 +254,9 @@ def more_questions(
         elif name == "count":
             found.append(_count(rng, things))
         elif unique:
-            found.append(_about_named(rng, name, things, unique[int(rng.integers(len(unique)))], at, side))
+            found.append(
+                _about_named(rng, name, things, unique[int(rng.integers(len(unique)))], at, side)
+            )
         elif not marked:
             found.append(_count(rng, things))
     return found
@@ -218,17 +267,22 @@ def _about_mark(rng: Generator, things: Sequence[Thing], thing: Thing, at: int) 
     return asks[int(rng.integers(2))](rng, thing, things, at)
 
 
-def _about_named(rng: Generator, name: str, things: Sequence[Thing], thing: Thing, at: int, side: int) -> Question:
+def _about_named(
+    rng: Generator, name: str, things: Sequence[Thing], thing: Thing, at: int, side: int
+) -> Question:
     if name == "cell":
         return ask_cell(rng, thing, things, side, at)
     if name == "where":
         return ask_where(thing, side)
-    absent = {f"{color} {shape}" for color, shape in product(COLORS, SHAPES)} - {other.name for other in things}
+    absent = {f"{color} {shape}" for color, shape in product(COLORS, SHAPES)} - {
+        other.name for other in things
+    }
     return ask_present(rng, thing, sorted(absent), at)
 
 
 def _count(rng: Generator, things: Sequence[Thing]) -> Question:
-    """How many of one name, colour or shape; half the time of three such questions the one about most things."""
+    """How many of one name, colour or shape; half the time of three such questions the one about
+    most things."""
     found = [_count_one(rng, things) for _ in range(3 if rng.random() < 0.5 else 1)]
     return max(found, key=lambda question: int(question.answer))
 

@@ -22,13 +22,17 @@ def write_shard(folder: Path, seed: int, shard: int) -> Path:
     """Draw the scenes of a shard, unless its file is there already."""
     path = folder / f"seed{seed}-{shard:05}.npz"
     if not path.exists():
-        examples = [make_example(seed, number) for number in range(shard * SHARD, (shard + 1) * SHARD)]
+        examples = [
+            make_example(seed, number) for number in range(shard * SHARD, (shard + 1) * SHARD)
+        ]
         inputs = np.stack([pixels for example in examples for pixels in example.inputs])
         grids = np.stack([grid for example in examples for grid in example.grids])
         facts = json.dumps([_facts(example) for example in examples])
         folder.mkdir(parents=True, exist_ok=True)
         with path.with_suffix(".part").open("wb") as file:
-            np.savez(file, inputs=inputs, grids=grids, facts=np.frombuffer(facts.encode(), np.uint8))
+            np.savez(
+                file, inputs=inputs, grids=grids, facts=np.frombuffer(facts.encode(), np.uint8)
+            )
         path.with_suffix(".part").rename(path)
     return path
 
@@ -47,12 +51,26 @@ def read_shard(path: Path) -> list[Example]:
 
 def _facts(example: Example) -> dict[str, Any]:
     return {
-        "views": len(example.inputs), "things": [asdict(thing) for thing in example.things], "marked": example.marked,
-        "kind": example.kind, "whole": example.whole, "question": asdict(example.question),
-    }  # fmt: skip
+        "views": len(example.inputs),
+        "things": [asdict(thing) for thing in example.things],
+        "marked": example.marked,
+        "kind": example.kind,
+        "whole": example.whole,
+        "question": asdict(example.question),
+    }
 
 
 def _example(inputs: Sequence[Pixels], grids: Sequence[Grid], fact: dict[str, Any]) -> Example:
     things = tuple(Thing(**thing) for thing in fact["things"])
-    asked = Question(fact["question"]["text"], fact["question"]["answer"], tuple(fact["question"]["choices"]))
-    return Example(tuple(inputs), tuple(grids), things, tuple(fact["marked"]), fact["kind"], fact["whole"], asked)
+    asked = Question(
+        fact["question"]["text"], fact["question"]["answer"], tuple(fact["question"]["choices"])
+    )
+    return Example(
+        tuple(inputs),
+        tuple(grids),
+        things,
+        tuple(fact["marked"]),
+        fact["kind"],
+        fact["whole"],
+        asked,
+    )

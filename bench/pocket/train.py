@@ -1,8 +1,8 @@
 """Trains Pocket: `python -m bench.pocket.train FOLDER`; goes on where it was stopped.
 
-Draws the scenes into FOLDER/scenes, learns from six questions about each of a step, and keeps FOLDER/state.pt and the
-curve in FOLDER/curve.csv: step, loss of replies, loss of what is where, seconds. `python -m bench.pocket.export FOLDER`
-makes the weights.
+Draws the scenes into FOLDER/scenes, learns from six questions about each of a step, and keeps
+FOLDER/state.pt and the curve in FOLDER/curve.csv: step, loss of replies, loss of what is where,
+seconds. `python -m bench.pocket.export FOLDER` makes the weights.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ BLIND = 0.02  # of the scenes are asked about without any view
 
 @dataclass(frozen=True)
 class Text:
-    """The tokens of a question and of its reply, whether it has choices, and where its tokens should look."""
+    """The tokens of a question and of its reply, whether it has choices, and where its tokens
+    should look."""
 
     words: Sequence[int]
     reply: Sequence[int]
@@ -56,8 +57,11 @@ class Text:
     pointers: Sequence[Pointer]
 
 
-def make_batch(rng: Generator, examples: Sequence[Example], asked: bool = True, counting: int = 3) -> Batch:
-    """The tensors of some scenes with freshly worded questions, half of them without choices, or none.
+def make_batch(
+    rng: Generator, examples: Sequence[Example], asked: bool = True, counting: int = 3
+) -> Batch:
+    """The tensors of some scenes with freshly worded questions, half of them without choices, or
+    none.
 
     Of those without choices `counting` ask for a number, for each that asks for a place.
     """
@@ -67,18 +71,29 @@ def make_batch(rng: Generator, examples: Sequence[Example], asked: bool = True, 
     shown = np.zeros((len(examples), count), bool)
     texts: dict[bool, list[Text]] = {True: [], False: []}
     for number, example in enumerate(examples):
-        views[number, : len(example.inputs)], grids[number, : len(example.inputs)] = example.inputs, example.grids
+        views[number, : len(example.inputs)], grids[number, : len(example.inputs)] = (
+            example.inputs,
+            example.grids,
+        )
         shown[number, : len(example.inputs)] = rng.random() >= BLIND
         for with_choices in texts if asked else ():
             for question in more_questions(rng, example, QUESTIONS // 2, with_choices, counting):
                 prompt, reply = write_prompt(rng, question, with_choices)
                 words = read_words(prompt)
-                pointers = list(point_out(words, question, grids[number])) if shown[number].any() else []
-                texts[with_choices].append(
-                    Text(words, reply_words(reply), with_choices and bool(question.choices), pointers)
+                pointers = (
+                    list(point_out(words, question, grids[number])) if shown[number].any() else []
                 )
-    words_of = tuple(_words(each, grids[0].size // len(CLASSES) + SINKS) for each in texts.values() if each)
-    return Batch(torch.from_numpy(views), torch.from_numpy(shown), torch.from_numpy(grids), words_of)
+                texts[with_choices].append(
+                    Text(
+                        words, reply_words(reply), with_choices and bool(question.choices), pointers
+                    )
+                )
+    words_of = tuple(
+        _words(each, grids[0].size // len(CLASSES) + SINKS) for each in texts.values() if each
+    )
+    return Batch(
+        torch.from_numpy(views), torch.from_numpy(shown), torch.from_numpy(grids), words_of
+    )
 
 
 def _words(texts: Sequence[Text], places: int) -> Words:
@@ -93,7 +108,10 @@ def _words(texts: Sequence[Text], places: int) -> Words:
         tokens[row, start:read] = text.words
         tokens[row, read : read + len(text.reply)] = [ANSWER, *text.reply[:-1]]
         targets[row, read : read + len(text.reply)] = text.reply
-        at += [(row // each, row % each * long + start + pointer.token, pointer.head) for pointer in text.pointers]
+        at += [
+            (row // each, row % each * long + start + pointer.token, pointer.head)
+            for pointer in text.pointers
+        ]
         shares += [pointer.shares for pointer in text.pointers]
     assert read <= LONGEST and long - read <= REPLY
     tensors = [torch.from_numpy(part.reshape(-1, each, long)) for part in (tokens, targets, right)]
@@ -102,7 +120,8 @@ def _words(texts: Sequence[Text], places: int) -> Words:
 
 
 def _right_words(words: Sequence[int], key: int) -> list[int]:
-    """1 at the words of the choice whose letter is `key`, 0 at those of others, -1 at all that are in no choice."""
+    """1 at the words of the choice whose letter is `key`, 0 at those of others, -1 at all that are
+    in no choice."""
     found, now, before = list[int](), -1, LINE
     for word in words:
         if before == LINE:
@@ -116,10 +135,10 @@ def _right_words(words: Sequence[int], key: int) -> list[int]:
 class Plan:
     """How the network is trained, in four parts.
 
-    At first the encoder learns alone what is where, `look` steps long; then the rest learns to read and to answer, for
-    `read` steps; then both learn together, for `both`, and for `count` more with more questions of number, which are
-    learnt last. A step has `batch` scenes of the first `scenes` of this `seed`,
-    which `workers` processes share; on a GPU (`device` cuda) there is one.
+    At first the encoder learns alone what is where, `look` steps long; then the rest learns to read
+    and to answer, for `read` steps; then both learn together, for `both`, and for `count` more with
+    more questions of number, which are learnt last. A step has `batch` scenes of the first `scenes`
+    of this `seed`, which `workers` processes share; on a GPU (`device` cuda) there is one.
     """
 
     folder: Path
@@ -140,44 +159,66 @@ class Plan:
         return self.look + self.read + self.both + self.count
 
     def rate_at(self, step: int) -> float:
-        """Warmed up, and falling along half a cosine: for the encoder alone, for the next two parts, for the last."""
+        """Warmed up, and falling along half a cosine: for the encoder alone, for the next two
+        parts, for the last."""
         begun, whole, most = step, self.look, 1.0
         if step >= self.look:
             begun, whole = step - self.look, self.read + self.both
         if begun >= whole:
             begun, whole, most = begun - whole, self.count, AGAIN
         return (
-            most * self.rate * min(1, (begun + 1) / 300) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * begun / whole)))
+            most
+            * self.rate
+            * min(1, (begun + 1) / 300)
+            * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * begun / whole)))
         )
 
 
 def batches(plan: Plan, worker: int, first: int) -> Iterator[Batch]:
     """Endless batches of a worker from step `first` on, each of scenes with equally many views."""
     shards = range(worker, plan.scenes // SHARD, plan.workers)
-    examples = [each for shard in shards for each in read_shard(write_shard(plan.folder / "scenes", plan.seed, shard))]
-    counts, size = np.array([len(example.inputs) for example in examples]), plan.batch // plan.workers
+    examples = [
+        each
+        for shard in shards
+        for each in read_shard(write_shard(plan.folder / "scenes", plan.seed, shard))
+    ]
+    counts, size = (
+        np.array([len(example.inputs) for example in examples]),
+        plan.batch // plan.workers,
+    )
     step, epoch, order = first, -1, list[list[int]]()
     each = sum(int((counts == count).sum()) // size for count in np.unique(counts))
     while True:
         if step // each != epoch:
             epoch = step // each
             rng = np.random.default_rng([plan.seed, worker, epoch])
-            alike = [rng.permutation(np.flatnonzero(counts == count)) for count in np.unique(counts)]
-            order = [some[at : at + size].tolist() for some in alike for at in range(0, len(some) - size + 1, size)]
+            alike = [
+                rng.permutation(np.flatnonzero(counts == count)) for count in np.unique(counts)
+            ]
+            order = [
+                some[at : at + size].tolist()
+                for some in alike
+                for at in range(0, len(some) - size + 1, size)
+            ]
             rng.shuffle(order)
         chosen = [examples[number] for number in order[step % each]]
         counting = 12 if step >= plan.steps - plan.count else 3
-        yield make_batch(np.random.default_rng([plan.seed, worker, 1, step]), chosen, step >= plan.look, counting)
+        yield make_batch(
+            np.random.default_rng([plan.seed, worker, 1, step]), chosen, step >= plan.look, counting
+        )
         step += 1
 
 
 def train(plan: Plan, until: int | None = None) -> None:
-    """Train up to step `until`, from where it was stopped; the state is kept every 250 steps in FOLDER/state.pt."""
+    """Train up to step `until`, from where it was stopped; the state is kept every 250 steps in
+    FOLDER/state.pt."""
     if plan.workers == 1:
         return _work(0, plan, until or plan.steps)
     meet = (plan.folder / "meet").absolute()
     meet.unlink(missing_ok=True)
-    torch.multiprocessing.spawn(_work_together, (plan, until or plan.steps, f"file://{meet}"), plan.workers)
+    torch.multiprocessing.spawn(
+        _work_together, (plan, until or plan.steps, f"file://{meet}"), plan.workers
+    )
 
 
 def _work_together(worker: int, plan: Plan, until: int, meet: str) -> None:
@@ -201,8 +242,12 @@ def _work(worker: int, plan: Plan, until: int) -> None:
     losses, start = [], time.perf_counter()
     for step, batch in zip(range(first, until), batches(plan, worker, first), strict=False):
         for group in optimizer.param_groups:
-            group["lr"] = plan.rate_at(step) * (SLOWER if group["encodes"] and step >= plan.look else 1)
-        replies, seen = network(batch.to(plan.device), learn_to_look=not plan.look <= step < plan.look + plan.read)
+            group["lr"] = plan.rate_at(step) * (
+                SLOWER if group["encodes"] and step >= plan.look else 1
+            )
+        replies, seen = network(
+            batch.to(plan.device), learn_to_look=not plan.look <= step < plan.look + plan.read
+        )
         optimizer.zero_grad()
         (replies + LOOK_SHARE * seen).backward()
         if plan.workers > 1:
@@ -219,7 +264,11 @@ def _work(worker: int, plan: Plan, until: int) -> None:
             with (plan.folder / "curve.csv").open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
         if (step + 1) % 250 == 0 or step + 1 == until:
-            kept = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
+            kept = {
+                "network": network.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "step": step + 1,
+            }
             torch.save(kept, state.with_suffix(".part"))
             state.with_suffix(".part").rename(state)
 
@@ -228,10 +277,14 @@ def _groups(network: Network) -> list[dict[str, Any]]:
     """The weights of the encoder and those of the rest, matrices with decay and others without."""
     named = [(name.startswith(("encoder.", "look.")), p) for name, p in network.named_parameters()]
     return [
-        {"params": [p for e, p in named if e == encodes and (p.ndim > 1) == matrix], "weight_decay": 0.02 * matrix,
-         "encodes": encodes}
-        for encodes in (True, False) for matrix in (True, False)
-    ]  # fmt: skip
+        {
+            "params": [p for e, p in named if e == encodes and (p.ndim > 1) == matrix],
+            "weight_decay": 0.02 * matrix,
+            "encodes": encodes,
+        }
+        for encodes in (True, False)
+        for matrix in (True, False)
+    ]
 
 
 def _share_gradients(network: Network, workers: int) -> None:
@@ -244,7 +297,9 @@ def _share_gradients(network: Network, workers: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     for each in fields(Plan)[1:]:
         parser.add_argument(f"--{each.name}", type=type(each.default), default=each.default)

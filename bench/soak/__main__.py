@@ -1,4 +1,5 @@
-"""`python -m bench.soak [SCENE...]`: plays every scene against a hostile world on loopback, and prints one table."""
+"""`python -m bench.soak [SCENE...]`: plays every scene against a hostile world on loopback, and
+prints one table."""
 
 from __future__ import annotations
 
@@ -53,9 +54,16 @@ def main() -> None:
     """Exit code 1 where a row is not as promised."""
     begun = time.perf_counter()
     found = play(sys.argv[1:] or list(SCENES))
-    table = Table("scene", "test", "figure", "ok", title=f"under fire: {time.perf_counter() - begun:.0f} s")
+    table = Table(
+        "scene", "test", "figure", "ok", title=f"under fire: {time.perf_counter() - begun:.0f} s"
+    )
     for row in found:
-        table.add_row(row.scene, escape(row.test), escape(printable(row.figure)), "yes" if row.ok else "[red]NO[/]")
+        table.add_row(
+            row.scene,
+            escape(row.test),
+            escape(printable(row.figure)),
+            "yes" if row.ok else "[red]NO[/]",
+        )
     Console(width=170).print(table)
     sys.exit(not all(row.ok for row in found))
 

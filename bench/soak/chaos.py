@@ -1,4 +1,5 @@
-"""Chaos with kills: a faulty server and a runner that is killed again and again lose nothing and pay nothing twice."""
+"""Chaos with kills: a faulty server and a runner that is killed again and again lose nothing and
+pay nothing twice."""
 
 from __future__ import annotations
 
@@ -13,20 +14,41 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
-from bench.soak.hostile_server import Answer, HostileServer, Json, completion, good, hostile_server, http
-from bench.soak.scene import MAIN, Ended, Finding, environment, faults, finding, keys_in, looktwice, write_study
+from bench.soak.hostile_server import (
+    Answer,
+    HostileServer,
+    Json,
+    completion,
+    good,
+    hostile_server,
+    http,
+)
+from bench.soak.scene import (
+    MAIN,
+    Ended,
+    Finding,
+    environment,
+    faults,
+    finding,
+    keys_in,
+    looktwice,
+    write_study,
+)
 from looktwice.eval.records import RunFolder
 
 WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until its other end has noticed
 ARMS = """
 draws: 2
-contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought, before: ask}}}}
+contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought, before: \
+ask}}}}
 """
 FAULTS: dict[str, Answer] = {
     "429": Answer(http(429, b'{"error": {"message": "busy"}}', "Retry-After: 1"), "429"),
     "500": Answer(http(500, b'{"error": {"message": "oops"}}'), "500"),
     "cut": Answer(b"", "cut", cut=True),
-    "truncated": Answer(http(200, json.dumps(completion()).encode()[:60], length=200), "truncated", cut=True),
+    "truncated": Answer(
+        http(200, json.dumps(completion()).encode()[:60], length=200), "truncated", cut=True
+    ),
     "stall": Answer(b"", "stall", delay=TIMEOUT + 2, cut=True),
     "no json": Answer(http(200, b"<html>Welcome"), "no json"),
     "half json": Answer(http(200, b'{"choices": [{"message": '), "half json"),
@@ -40,14 +62,21 @@ def misbehave(body: Json, before: int) -> Answer:
     """Four in ten requests fail at first, one in ten of those once more."""
     number = int(sha256(f"{before} {json.dumps(body)}".encode()).hexdigest()[:8], 16)
     share = {0: 40, 1: 10}.get(before, 0)
-    return list(FAULTS.values())[number // 100 % len(FAULTS)] if number % 100 < share else good(0.05)
+    return (
+        list(FAULTS.values())[number // 100 % len(FAULTS)] if number % 100 < share else good(0.05)
+    )
 
 
-def run_and_kill(words: list[object], server: HostileServer, answers: int, seconds: float) -> float | None:
-    """Start the command, and kill it once the server has given so many answers; when that was, None if it ended."""
+def run_and_kill(
+    words: list[object], server: HostileServer, answers: int, seconds: float
+) -> float | None:
+    """Start the command, and kill it once the server has given so many answers; when that was, None
+    if it ended."""
     command = [*MAIN, *(str(word) for word in words)]
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(command, env=environment(server.url), stdout=quiet, stderr=quiet) as process:
+    with subprocess.Popen(
+        command, env=environment(server.url), stdout=quiet, stderr=quiet
+    ) as process:
         until = time.monotonic() + seconds
         while server.count() < answers and process.poll() is None and time.monotonic() < until:
             time.sleep(0.01)
@@ -59,13 +88,15 @@ def run_and_kill(words: list[object], server: HostileServer, answers: int, secon
 def in_flight_at_a_kill(server: HostileServer, kills: list[float]) -> Counter[str]:
     """Good answers on whose way the runner was killed, by request.
 
-    The server may see a request only after the kill, from whose moment on it was on the wire, and an answer is not
-    stored in the moment in which it is sent. The next runner needs longer than that to start.
+    The server may see a request only after the kill, from whose moment on it was on the wire, and
+    an answer is not stored in the moment in which it is sent. The next runner needs longer than
+    that to start.
     """
     return Counter(
         each.body
         for each in server.exchanges
-        if each.kind == "good" and any(each.began - WIRE <= kill <= (each.ended or kill) + WIRE for kill in kills)
+        if each.kind == "good"
+        and any(each.began - WIRE <= kill <= (each.ended or kill) + WIRE for kill in kills)
     )
 
 
@@ -86,12 +117,17 @@ def missing_and_double(out: Path, planned: int) -> list[str]:
 
 
 def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Finding]:
-    """Samples x 2 arms x 2 draws, each asked of a server that fails in ten ways, by a runner killed so many times."""
+    """Samples x 2 arms x 2 draws, each asked of a server that fails in ten ways, by a runner killed
+    so many times."""
     with hostile_server(misbehave) as server:
-        config = write_study(folder, server.url, (f"Is {n} even?" for n in range(samples)), TIMEOUT, ARMS)
+        config = write_study(
+            folder, server.url, (f"Is {n} even?" for n in range(samples)), TIMEOUT, ARMS
+        )
         words: list[object] = ["run", config, "--out", folder / "runs", "--workers", WORKERS]
         planned = samples * 4
-        times = [run_and_kill(words, server, planned * (k + 1) // (kills + 2), 120) for k in range(kills)]
+        times = [
+            run_and_kill(words, server, planned * (k + 1) // (kills + 2), 120) for k in range(kills)
+        ]
         done = [time for time in times if time is not None]
         ended: Ended | None = None
         for _ in range(4):  # what failed for good is asked again by the same command
@@ -105,7 +141,9 @@ def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Findi
         wrong = faults(ended, {0}) + ([f"{more} requests"] if more else [])
         yield finding("chaos", "the same command once more", f"{more} requests", wrong, ended)
         ended = looktwice("report", folder / "runs/study", url=server.url)
-        yield finding("chaos", "no key in any file", "0 files", faults(ended, {0}) + keys_in(folder), ended)
+        yield finding(
+            "chaos", "no key in any file", "0 files", faults(ended, {0}) + keys_in(folder), ended
+        )
 
 
 def _accounts(
@@ -113,17 +151,33 @@ def _accounts(
 ) -> Iterator[Finding]:
     wrong = ["no run"] if ended is None else faults(ended, {0})
     out, asked = folder / "runs", len(server.exchanges)
-    yield finding("chaos", f"killed {len(kills)} times, then to the end", f"{planned} planned, exit 0", wrong, ended)
+    yield finding(
+        "chaos",
+        f"killed {len(kills)} times, then to the end",
+        f"{planned} planned, exit 0",
+        wrong,
+        ended,
+    )
     records = len(RunFolder(out / "study").records())
     wrong = missing_and_double(out, planned)
-    yield finding("chaos", "one record for each sample, arm and draw", f"{records} of {planned}", wrong)
+    yield finding(
+        "chaos", "one record for each sample, arm and draw", f"{records} of {planned}", wrong
+    )
     errors = sum(each.kind != "good" for each in server.exchanges)
-    flying, paid = in_flight_at_a_kill(server, kills), Counter(e.body for e in server.exchanges if e.kind == "good")
+    flying, paid = (
+        in_flight_at_a_kill(server, kills),
+        Counter(e.body for e in server.exchanges if e.kind == "good"),
+    )
     lost = asked - stored(out) - errors
     kept = stored(out)
-    figure = f"{asked} requests = {kept} stored + {errors} error answers + {lost} in flight at {len(kills)} kills"
+    figure = (
+        f"{asked} requests = {kept} stored + {errors} error answers + {lost} in flight at"
+        f" {len(kills)} kills"
+    )
     wrong = [] if 0 <= lost <= len(kills) * WORKERS and kept == planned else [figure]
     yield finding("chaos", "the server's count", figure, wrong)
     twice = sum(n - 1 - flying[body] for body, n in paid.items() if n - 1 > flying[body])
     wrong = [f"{twice} answers"] if twice else []
-    yield finding("chaos", "paid twice, but what was in flight at a kill", f"{twice} answers", wrong)
+    yield finding(
+        "chaos", "paid twice, but what was in flight at a kill", f"{twice} answers", wrong
+    )

@@ -1,4 +1,5 @@
-"""Hostile configurations and templates: includes, bombs, endless plans, `use` of what is no part, and paths outside."""
+"""Hostile configurations and templates: includes, bombs, endless plans, `use` of what is no part,
+and paths outside."""
 
 from __future__ import annotations
 
@@ -16,47 +17,101 @@ TENS = ", ".join(map(str, range(1, 11)))
 SWEEP = "sweep:\n" + "".join(f"  model.extra.k{n}: [{TENS}]\n" for n in range(8))
 
 WHOLE: dict[str, bytes] = {
-    "empty": b"", "5": b"5", "null": b"null", "a list": b"[1, 2]", "torn": b"task: {use: ", "tabs": b"\ttask: 1",
-    "zeros": b"\0\0\0", "no UTF-8": b"\xff\xfe\xfd", "UTF-16": "task: 5".encode("utf-16"),
+    "empty": b"",
+    "5": b"5",
+    "null": b"null",
+    "a list": b"[1, 2]",
+    "torn": b"task: {use: ",
+    "tabs": b"\ttask: 1",
+    "zeros": b"\0\0\0",
+    "no UTF-8": b"\xff\xfe\xfd",
+    "UTF-16": "task: 5".encode("utf-16"),
     "two documents": b"a: 1\n---\nb: 2",
-    "5,000 brackets": b"[" * 5000, "900 deep": b"{a: " * 900 + b"1" + b"}" * 900, "laughs": LAUGHS.encode(),
-    "itself": b"task: &a [*a]", "merged with itself": b"task: &a {<<: *a}",
+    "5,000 brackets": b"[" * 5000,
+    "900 deep": b"{a: " * 900 + b"1" + b"}" * 900,
+    "laughs": LAUGHS.encode(),
+    "itself": b"task: &a [*a]",
+    "merged with itself": b"task: &a {<<: *a}",
     "python": b"!!python/object/apply:os.system ['true']",
-    "half a surrogate": b'task: "\\ud83d"', "a key that is a list": b"[1, 2]: 3", "a date": b"task: 2020-01-01",
-    "sixty": b"task: 1:1:1:1:1:1", "a number of 5,000 digits": b"task: " + b"9" * 5000,
-}  # fmt: skip
+    "half a surrogate": b'task: "\\ud83d"',
+    "a key that is a list": b"[1, 2]: 3",
+    "a date": b"task: 2020-01-01",
+    "sixty": b"task: 1:1:1:1:1:1",
+    "a number of 5,000 digits": b"task: " + b"9" * 5000,
+}
 """Whole files; none of them is a study."""
 
 ADDED: dict[str, str] = {
-    "include 5": "include: 5", "include a list of 5": "include: [5]", "include itself": "include: study.yaml",
-    "include a folder": "include: questions", "include outside": "include: /etc/passwd",
+    "include 5": "include: 5",
+    "include a list of 5": "include: [5]",
+    "include itself": "include: study.yaml",
+    "include a folder": "include: questions",
+    "include outside": "include: /etc/passwd",
     "include up": "include: ../../x",
-    "a sweep of 10^8": SWEEP, "draws -1": "draws: -1", "draws 1e999": "draws: 1.0e+999",
-    "seed of 5,000 digits": f"seed: {'9' * 5000}", "a contestant that leads up": "contestants: {../../x: {stages: 5}}",
+    "a sweep of 10^8": SWEEP,
+    "draws -1": "draws: -1",
+    "draws 1e999": "draws: 1.0e+999",
+    "seed of 5,000 digits": f"seed: {'9' * 5000}",
+    "a contestant that leads up": "contestants: {../../x: {stages: 5}}",
     "a reader 5": "read: 5",
     "a file outside": "contestants: {x: {stages: {ask: {system: {file: /etc/passwd}}}}}",
-    "an unknown key": "nonsense: {a: 1}", "environment": 'read: "${oc.env:OPENAI_API_KEY}"', "round": 'read: "${read}"',
-    "a resolver": 'read: "${oc.decode:x}"', "nested interpolation": 'read: "${${read}}"', "half": 'read: "${"',
-}  # fmt: skip
+    "an unknown key": "nonsense: {a: 1}",
+    "environment": 'read: "${oc.env:OPENAI_API_KEY}"',
+    "round": 'read: "${read}"',
+    "a resolver": 'read: "${oc.decode:x}"',
+    "nested interpolation": 'read: "${${read}}"',
+    "half": 'read: "${"',
+}
 ADDED |= {
     f"use {use!r}": f"read: {{use: {use!r}, command: 'true', args: 'true'}}"
     for use in (
-        *("os.system", "builtins.eval", "subprocess.Popen", "pathlib.Path", "eval.cli.main", "eval.readers.__import__"),
+        *(
+            "os.system",
+            "builtins.eval",
+            "subprocess.Popen",
+            "pathlib.Path",
+            "eval.cli.main",
+            "eval.readers.__import__",
+        ),
         *(
             "looktwice.pipelines.config.build.load_plugin",
             "pipelines.config.build",
             "pipelines.models.cache.Store",
             ".",
         ),
-        *("eval.readers.Robust.__init__", "eval.readers.reader.build_reader", "eval.readers.os", "", " ", "a" * 9999),
-        *("prompting.markers.Circles", "pipelines.runtime.Blobs", "eval.records.RunFolder", "../x", "/etc/passwd"),
+        *(
+            "eval.readers.Robust.__init__",
+            "eval.readers.reader.build_reader",
+            "eval.readers.os",
+            "",
+            " ",
+            "a" * 9999,
+        ),
+        *(
+            "prompting.markers.Circles",
+            "pipelines.runtime.Blobs",
+            "eval.records.RunFolder",
+            "../x",
+            "/etc/passwd",
+        ),
     )
 } | {"use 5": "read: {use: 5}", "use a list": "read: {use: [a]}"}
 """What is added to a good study, and must be refused."""
 
 SETTINGS: tuple[str, ...] = (
-    *("model.url=file:///etc/passwd", "model.url=gopher://127.0.0.1/", "model.url=http://[", "model.url=5"),
-    *("model.timeout=nan", "model.timeout=-1", "model.in_flight=0", "model.temperature=x", f"model.extra.x={SECRET}"),
+    *(
+        "model.url=file:///etc/passwd",
+        "model.url=gopher://127.0.0.1/",
+        "model.url=http://[",
+        "model.url=5",
+    ),
+    *(
+        "model.timeout=nan",
+        "model.timeout=-1",
+        "model.in_flight=0",
+        "model.temperature=x",
+        f"model.extra.x={SECRET}",
+    ),
     *(
         "task.path=/etc",
         "task.path=../../..",
@@ -83,14 +138,42 @@ SETTINGS: tuple[str, ...] = (
 )
 
 TEMPLATES: tuple[str, ...] = (
-    *("{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ self._TemplateReference__context }}", "{{ cycler.x }}"),
-    *("{% for i in range(10**9) %}x{% endfor %}", "{{ 'x' * 10**9 }}", "{{ 9 ** 9 ** 9 }}", "{% include 'a' %}"),
-    *("{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "{{ '%999999999d' % 1 }}", "{{ 'x'|center(10**9) }}"),
-    *("{{ '{:>999999999}'.format(1) }}", "{{ [1] * 10**9 }}", "{{ question|replace('', 'x' * 9999) }}", "{{ (((( }}"),
-    *("(" * 9999, "{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "{% set a = 'x' * 999 %}" * 999, "{{ lipsum(n=9999) }}"),
+    *(
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ self._TemplateReference__context }}",
+        "{{ cycler.x }}",
+    ),
+    *(
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{{ 'x' * 10**9 }}",
+        "{{ 9 ** 9 ** 9 }}",
+        "{% include 'a' %}",
+    ),
+    *(
+        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ 'x'|center(10**9) }}",
+    ),
+    *(
+        "{{ '{:>999999999}'.format(1) }}",
+        "{{ [1] * 10**9 }}",
+        "{{ question|replace('', 'x' * 9999) }}",
+        "{{ (((( }}",
+    ),
+    *(
+        "(" * 9999,
+        "{{" + "(" * 5000 + "1" + ")" * 5000 + "}}",
+        "{% set a = 'x' * 999 %}" * 999,
+        "{{ lipsum(n=9999) }}",
+    ),
     "{% for i in range(999) %}" * 3 + "x" + "{% endfor %}" * 3,
-    *("{{ range(10**9)|list }}", "{{ question|wordwrap(1) }}", "{{ question.encode('idna') }}", "{{ dict(a=1).pop }}"),
-)  # fmt: skip
+    *(
+        "{{ range(10**9)|list }}",
+        "{{ question|wordwrap(1) }}",
+        "{{ question.encode('idna') }}",
+        "{{ dict(a=1).pop }}",
+    ),
+)
 
 
 def configurations(folder: Path, only: str = "") -> Iterator[Finding]:
@@ -98,13 +181,17 @@ def configurations(folder: Path, only: str = "") -> Iterator[Finding]:
     with hostile_server(lambda body, before: good()) as server:
         base = write_study(folder, server.url, ["Is it?"]).read_text()
         commands: dict[str, list[object]] = {}
-        for name, data in (WHOLE | {name: (base + text).encode() for name, text in ADDED.items()}).items():
+        for name, data in (
+            WHOLE | {name: (base + text).encode() for name, text in ADDED.items()}
+        ).items():
             path = folder / f"study{len(commands)}.yaml"
             path.write_bytes(data.replace(b"include: study.yaml", f"include: {path.name}".encode()))
             commands[name] = ["check", path]
         plain = folder / "study.yaml"
         commands |= {text: ["run", plain, text, "--out", folder / "runs"] for text in SETTINGS}
-        yield from refused(folder, {name: words for name, words in commands.items() if only in name}, server.url)
+        yield from refused(
+            folder, {name: words for name, words in commands.items() if only in name}, server.url
+        )
         if not only:
             yield from templates(folder, base, server.url)
 
@@ -117,7 +204,10 @@ def refused(folder: Path, commands: dict[str, list[object]], url: str) -> Iterat
         if wrong:
             yield finding("configurations", name[:60], "", wrong, ended)
     longest = max(ended.seconds for ended in ends.values())
-    figure = f"{sum(ended.code in (1, 2) for ended in ends.values())} refused, the slowest in {longest:.1f} s"
+    figure = (
+        f"{sum(ended.code in (1, 2) for ended in ends.values())} refused, the slowest in"
+        f" {longest:.1f} s"
+    )
     yield finding("configurations", f"{len(ends)} hostile configurations", figure, keys_in(folder))
 
 
@@ -135,5 +225,8 @@ def templates(folder: Path, base: str, url: str) -> Iterator[Finding]:
         wrong = faults(ended, {0, 1, 2}) + (["slow"] if ended.seconds > 10 else [])
         if wrong:
             yield finding("templates", text[:60], "", wrong, ended)
-    figure = f"{sum(ended.code != 0 for ended in ends)} refused, the slowest in {max(e.seconds for e in ends):.1f} s"
+    figure = (
+        f"{sum(ended.code != 0 for ended in ends)} refused, the slowest in"
+        f" {max(e.seconds for e in ends):.1f} s"
+    )
     yield finding("templates", f"{len(ends)} hostile templates", figure, [])

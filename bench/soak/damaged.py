@@ -1,4 +1,5 @@
-"""Damaged folders: lines, blobs, rows of the cache and small files that are torn, empty or of wrong types."""
+"""Damaged folders: lines, blobs, rows of the cache and small files that are torn, empty or of wrong
+types."""
 
 from __future__ import annotations
 
@@ -32,11 +33,22 @@ SMALL: dict[str, bytes] = {
     "[5]": b"[5]",
     "torn": b"- {id: 'abc",
     "deep": b"[" * 3000,
-    "laughs": b"a: &a [x,x,x,x,x,x,x,x,x]\n"
-    + b"".join(b"%c: &%c [%s]\n" % (98 + n, 98 + n, b",".join([b"*%c" % (97 + n)] * 9)) for n in range(9)),
+    "laughs": (
+        b"a: &a [x,x,x,x,x,x,x,x,x]\n"
+        + b"".join(
+            b"%c: &%c [%s]\n" % (98 + n, 98 + n, b",".join([b"*%c" % (97 + n)] * 9))
+            for n in range(9)
+        )
+    ),
     "tag": b"!!python/object/apply:os.system ['true']",
 }
-FIELDS = {"draw": (100_000_000, "x", None), "calls": (5, [5], [{}]), "answer": (5,), "sent": ([5],), "timings": ([],)}
+FIELDS = {
+    "draw": (100_000_000, "x", None),
+    "calls": (5, [5], [{}]),
+    "answer": (5,),
+    "sent": ([5],),
+    "timings": ([],),
+}
 
 Damage = Callable[[Path], None]
 
@@ -51,9 +63,16 @@ def damages() -> dict[str, Damage]:
         found |= {f"{name}: {what}": _write(f"study/{name}", data) for what, data in SMALL.items()}
     for field, values in FIELDS.items():
         found |= {f"records.jsonl: {field} is {value!r}": _change(field, value) for value in values}
-    found |= {"blobs: empty": _blobs(b""), "blobs: torn": _blobs(b'[{"role"'), "blobs: gone": _blobs(None)}
+    found |= {
+        "blobs: empty": _blobs(b""),
+        "blobs: torn": _blobs(b'[{"role"'),
+        "blobs: gone": _blobs(None),
+    }
     found |= {f"cache: a row {text!r}": _row(text) for text in ("5", "", "{}", '{"text": "x')}
-    return found | {f"cache: {w}": _write(".cache/replies.sqlite", d) for w, d in (("empty", b""), ("text", b"hello"))}
+    return found | {
+        f"cache: {w}": _write(".cache/replies.sqlite", d)
+        for w, d in (("empty", b""), ("text", b"hello"))
+    }
 
 
 def _append(name: str, line: bytes) -> Damage:
@@ -75,7 +94,9 @@ def _change(field: str, value: object) -> Damage:
     def damage(runs: Path) -> None:
         path = runs / "study/records.jsonl"
         lines = path.read_text().splitlines()
-        path.write_text("\n".join([json.dumps(json.loads(lines[0]) | {field: value}), *lines[1:], ""]))
+        path.write_text(
+            "\n".join([json.dumps(json.loads(lines[0]) | {field: value}), *lines[1:], ""])
+        )
 
     return damage
 
@@ -100,7 +121,8 @@ def _row(text: str) -> Damage:
 
 
 def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
-    """One good run of four questions, damaged in each way; every command says a sentence or goes on."""
+    """One good run of four questions, damaged in each way; every command says a sentence or goes
+    on."""
     with hostile_server(lambda body, before: good()) as server:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(4)))
         ended = looktwice("run", config, "--out", folder / "runs", url=server.url)
@@ -113,11 +135,17 @@ def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
             damage(runs)
             run = runs / "study"
             reading = [["score", run], ["report", run], ["show", run, "s0"], ["replay", run]]
-            commands += [*reading, ["trajectories", run, "--out", runs / "t.jsonl"], ["run", config, "--out", runs]]
+            commands += [
+                *reading,
+                ["trajectories", run, "--out", runs / "t.jsonl"],
+                ["run", config, "--out", runs],
+            ]
         ends = looktwice_each(commands, server.url)
         for number, name in enumerate(todo):
             mine = list(zip(commands[6 * number :], ends[6 * number :], strict=True))[:6]
-            wrong = [f"{words[0]}: {fault}" for words, end in mine for fault in faults(end, {0, 1, 2})]
+            wrong = [
+                f"{words[0]}: {fault}" for words, end in mine for fault in faults(end, {0, 1, 2})
+            ]
             worst = next((end for _, end in mine if faults(end, {0, 1, 2})), None)
             said = " ".join(f"{words[0]} {end.code}" for words, end in mine)
             yield finding("damaged", name, said, wrong, worst)

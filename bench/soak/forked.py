@@ -1,4 +1,5 @@
-"""Many commands in one child process: everything is imported once, and each command runs in a fork of its own."""
+"""Many commands in one child process: everything is imported once, and each command runs in a fork
+of its own."""
 
 from __future__ import annotations
 
@@ -18,14 +19,29 @@ from bench.soak.scene import Ended, bound, environment
 from tests.paths import ROOT
 
 IMPORTED = (
-    *("looktwice.eval.cli", "looktwice.eval.report", "looktwice.eval.runs.study", "looktwice.eval.runs.show"),
-    *("looktwice.eval.runs.check", "looktwice.eval.runs.replay", "looktwice.eval.runs.trajectories", "numpy", "cv2"),
+    *(
+        "looktwice.eval.cli",
+        "looktwice.eval.report",
+        "looktwice.eval.runs.study",
+        "looktwice.eval.runs.show",
+    ),
+    *(
+        "looktwice.eval.runs.check",
+        "looktwice.eval.runs.replay",
+        "looktwice.eval.runs.trajectories",
+        "numpy",
+        "cv2",
+    ),
 )
 
 
-def looktwice_each(commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20) -> list[Ended]:
+def looktwice_each(
+    commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20
+) -> list[Ended]:
     """What a user types, one after the other; one that takes more than `seconds` is ended."""
-    asked = json.dumps({"seconds": seconds, "commands": [[str(word) for word in words] for words in commands]})
+    asked = json.dumps(
+        {"seconds": seconds, "commands": [[str(word) for word in words] for words in commands]}
+    )
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak.forked"],
         input=asked,

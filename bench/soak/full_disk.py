@@ -1,4 +1,5 @@
-"""Full disks: nothing is paid for after the fatal error, the place is named, and the same command goes on later."""
+"""Full disks: nothing is paid for after the fatal error, the place is named, and the same command
+goes on later."""
 
 from __future__ import annotations
 
@@ -21,26 +22,36 @@ cp -a "$disk/." "$keep"; exit $code
 
 
 def small_disk(size: str, disk: Path, keep: Path) -> list[str]:
-    """What makes `disk` a small one for one command, and keeps its files; empty where this machine does not let us."""
+    """What makes `disk` a small one for one command, and keeps its files; empty where this machine
+    does not let us."""
     disk.mkdir()
     keep.mkdir()
     permitted = (
-        shutil.which("unshare") and not subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode
+        shutil.which("unshare")
+        and not subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode
     )
-    return ["unshare", "-Urm", "sh", "-c", SMALL_DISK, size, str(disk), str(keep)] if permitted else []
+    return (
+        ["unshare", "-Urm", "sh", "-c", SMALL_DISK, size, str(disk), str(keep)] if permitted else []
+    )
 
 
 def full_cache(folder: Path, samples: int = SAMPLES) -> Iterator[Finding]:
     """The disk of the reply cache is full in the middle."""
-    yield from _full(folder, "the disk of the cache", folder / "runs", folder / "disk", "300k", samples)
+    yield from _full(
+        folder, "the disk of the cache", folder / "runs", folder / "disk", "300k", samples
+    )
 
 
 def full_run_folder(folder: Path, samples: int = SAMPLES) -> Iterator[Finding]:
     """The disk of the run folder is full in the middle."""
-    yield from _full(folder, "the disk of the run folder", folder / "disk", folder / "cache", "150k", samples)
+    yield from _full(
+        folder, "the disk of the run folder", folder / "disk", folder / "cache", "150k", samples
+    )
 
 
-def _full(folder: Path, place: str, out: Path, cache: Path, size: str, samples: int) -> Iterator[Finding]:
+def _full(
+    folder: Path, place: str, out: Path, cache: Path, size: str, samples: int
+) -> Iterator[Finding]:
     disk, keep = folder / "disk", folder / "kept"
     before = small_disk(size, disk, keep)
     with hostile_server(lambda body, before: good(0.02)) as server:
@@ -54,7 +65,13 @@ def _full(folder: Path, place: str, out: Path, cache: Path, size: str, samples: 
         wrong = faults(ended, {1, 2}, [str(disk) if before else str(folder)])
         wrong += [f"{asked} of {samples} asked"] if not 0 < asked < samples else []
         wrong += [f"{part.name} stayed" for part in folder.rglob("*.part")]
-        yield finding("full disk", f"{place} is full", f"exit {ended.code} after {asked} of {samples}", wrong, ended)
+        yield finding(
+            "full disk",
+            f"{place} is full",
+            f"exit {ended.code} after {asked} of {samples}",
+            wrong,
+            ended,
+        )
         ended = looktwice(*words, url=server.url)
         twice = len(server.exchanges) - samples
         wrong = faults(ended, {0}) + missing_and_double(out, samples)

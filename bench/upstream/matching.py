@@ -42,7 +42,10 @@ def their_loftr(repo: Path, out: Path, preset: Preset) -> Outputs:
     alias(*GRID)
     theirs = import_module("src.loftr")
     settings = deepcopy(theirs.default_cfg)
-    settings["match_coarse"]["thr"], settings["coarse"]["temp_bug_fix"] = 0.0, preset == "indoor_new"
+    settings["match_coarse"]["thr"], settings["coarse"]["temp_bug_fix"] = (
+        0.0,
+        preset == "indoor_new",
+    )
     network = fill(theirs.LoFTR(config=settings))
     save(network.state_dict(), out / "loftr.ckpt", key="state_dict", prefix="matcher.")
     told = {f"image{side}": grey(each) for side, each in enumerate(pair())}
@@ -52,7 +55,9 @@ def their_loftr(repo: Path, out: Path, preset: Preset) -> Outputs:
 
 def our_loftr(out: Path, preset: Preset) -> Outputs:
     found = LoFTR(str(out / "loftr.ckpt"), preset=preset, threshold=0.0, device="cpu")(*pair())
-    return sort_rows(xy0=found.xy0 + 0.5, xy1=found.xy1 + 0.5, sure=found.confidence)  # they count from the corner
+    return sort_rows(
+        xy0=found.xy0 + 0.5, xy1=found.xy1 + 0.5, sure=found.confidence
+    )  # they count from the corner
 
 
 def wide_pair() -> tuple[Pixels, Pixels]:
@@ -86,8 +91,13 @@ def xfeat_file(name: str) -> str:
 
 def their_xfeat(repo: Path, out: Path) -> Outputs:
     network = import_module("modules.xfeat").XFeat(weights=xfeat_file("xfeat.pt"))
-    network.lighterglue = import_module("modules.lighterglue").LighterGlue(xfeat_file("xfeat-lighterglue.pt"))
-    seen = [network.detectAndCompute(color(each)[None])[0] | {"image_size": (448, 288)} for each in pair()]
+    network.lighterglue = import_module("modules.lighterglue").LighterGlue(
+        xfeat_file("xfeat-lighterglue.pt")
+    )
+    seen = [
+        network.detectAndCompute(color(each)[None])[0] | {"image_size": (448, 288)}
+        for each in pair()
+    ]
     xy0, xy1, _ = network.match_lighterglue(*seen, min_conf=0.1)
     return sort_rows(xy0=xy0, xy1=xy1)
 
@@ -113,7 +123,10 @@ def their_disk(repo: Path, out: Path) -> Outputs:
     glue = theirs.LightGlue("disk", filter_threshold=0.0)
     levels = glue.confidence_thresholds.clone()
     fill(glue).confidence_thresholds.copy_(levels)
-    save({name: each for name, each in glue.state_dict().items() if "thresholds" not in name}, out / "glue.pth")
+    save(
+        {name: each for name, each in glue.state_dict().items() if "thresholds" not in name},
+        out / "glue.pth",
+    )
     seen = [extractor.eval().extract(color(each), resize=None) for each in pair()]
     told = glue({"image0": seen[0], "image1": seen[1]})
     rows0, rows1 = told["matches"][0].T
@@ -123,7 +136,9 @@ def their_disk(repo: Path, out: Path) -> Outputs:
 
 def our_disk(out: Path) -> Outputs:
     files = str(out / "features.pth"), str(out / "glue.pth")
-    found = LightGlue(files[0], matcher=files[1], keypoints=POINTS, threshold=0.0, device="cpu")(*pair())
+    found = LightGlue(files[0], matcher=files[1], keypoints=POINTS, threshold=0.0, device="cpu")(
+        *pair()
+    )
     return sort_rows(xy0=found.xy0, xy1=found.xy1, sure=found.confidence)
 
 
@@ -144,23 +159,55 @@ def their_aliked(repo: Path, out: Path) -> Outputs:
 
 def our_aliked(out: Path) -> Outputs:
     head = tiny_matchers.head(out / "head.pth", "aliked")
-    matcher = LightGlue(str(out / "features.pth"), features="aliked", matcher=str(head), device="cpu")
+    matcher = LightGlue(
+        str(out / "features.pth"), features="aliked", matcher=str(head), device="cpu"
+    )
     features, scores = matcher.network()["detector"].extract_dense_map(color(pair()[0])[None])
     return {"features": features, "scores": scores}
 
 
 RANDOM = "matches of two parts of the cat, random weights"
 ROWS = [
-    Row("xfeat", "`XFeat`", "verlab/accelerated_features", "matches of two parts of the cat, real weights",
-        their_xfeat, our_xfeat),
-    Row("loftr", "`LoFTR`", "zju3dv/LoFTR", RANDOM, partial(their_loftr, preset="outdoor"),
-        partial(our_loftr, preset="outdoor")),
-    Row("loftr_indoor_new", "`LoFTR`, indoor_new", "zju3dv/LoFTR", RANDOM, partial(their_loftr, preset="indoor_new"),
-        partial(our_loftr, preset="indoor_new")),
+    Row(
+        "xfeat",
+        "`XFeat`",
+        "verlab/accelerated_features",
+        "matches of two parts of the cat, real weights",
+        their_xfeat,
+        our_xfeat,
+    ),
+    Row(
+        "loftr",
+        "`LoFTR`",
+        "zju3dv/LoFTR",
+        RANDOM,
+        partial(their_loftr, preset="outdoor"),
+        partial(our_loftr, preset="outdoor"),
+    ),
+    Row(
+        "loftr_indoor_new",
+        "`LoFTR`, indoor_new",
+        "zju3dv/LoFTR",
+        RANDOM,
+        partial(their_loftr, preset="indoor_new"),
+        partial(our_loftr, preset="indoor_new"),
+    ),
     Row("lightglue_disk", "`LightGlue`, DISK", "cvg/LightGlue", RANDOM, their_disk, our_disk),
-    Row("aliked", "`LightGlue`, ALIKED", "cvg/LightGlue",
-        "maps of a part of the cat, random weights; of their peaks, kornia leaves out those beside a higher one",
-        their_aliked, our_aliked),
-    Row("efficient_loftr_pair", "`KeypointMatcher`, EfficientLoFTR", "zju3dv/EfficientLoFTR",
-        "matches of the cat at 640 x 480, random weights", their_efficient_loftr, our_efficient_loftr),
-]  # fmt: skip
+    Row(
+        "aliked",
+        "`LightGlue`, ALIKED",
+        "cvg/LightGlue",
+        "maps of a part of the cat, random weights; of their peaks, kornia leaves out those beside"
+        " a higher one",
+        their_aliked,
+        our_aliked,
+    ),
+    Row(
+        "efficient_loftr_pair",
+        "`KeypointMatcher`, EfficientLoFTR",
+        "zju3dv/EfficientLoFTR",
+        "matches of the cat at 640 x 480, random weights",
+        their_efficient_loftr,
+        our_efficient_loftr,
+    ),
+]

@@ -22,8 +22,9 @@ Outputs = Mapping[str, Any]
 class Row:
     """A specialist beside its authors' code.
 
-    `theirs` runs that code, of the clone or package `upstream`, and leaves in a folder the weights that both take;
-    `ours` takes them from there. Both give the same arrays. `how` says on what, and with which weights.
+    `theirs` runs that code, of the clone or package `upstream`, and leaves in a folder the weights
+    that both take; `ours` takes them from there. Both give the same arrays. `how` says on what, and
+    with which weights.
     """
 
     name: str
@@ -59,13 +60,16 @@ def save(tensors: Mapping[str, Any], path: Path, **under: str) -> None:
 
 def sort_rows(**columns: Any) -> Outputs:
     """Rows of matches or boxes in the order of their numbers, so that ties do not count."""
-    held = {name: np.asarray(each, np.float64).reshape(len(each), -1) for name, each in columns.items()}
+    held = {
+        name: np.asarray(each, np.float64).reshape(len(each), -1) for name, each in columns.items()
+    }
     order = np.lexsort(np.round(np.concatenate(list(held.values()), 1), 2).T[::-1])
     return {name: each[order] for name, each in held.items()}
 
 
 def apart(theirs: Outputs, ours: Outputs) -> float:
-    """The largest difference of an output, as a part of that output's largest value; pixels' and masks' as it is.
+    """The largest difference of an output, as a part of that output's largest value; pixels' and
+    masks' as it is.
 
     Raises ValueError where one has other rows than the other.
     """
@@ -89,7 +93,8 @@ def alias(old: str, new: str) -> None:
 def permit_torchvision() -> None:
     """Let a torchvision be imported whose compiled part does not fit this torch.
 
-    Its transforms need nothing of it; its deformable convolution, which ALIKED's authors use, is computed here.
+    Its transforms need nothing of it; its deformable convolution, which ALIKED's authors use, is
+    computed here.
     """
     import torch
 
@@ -112,7 +117,8 @@ def permit_torchvision() -> None:
 
 
 def deformed(maps: Any, weight: Any, offset: Any, mask: Any, bias: Any, *numbers: Any) -> Any:
-    """A deformable convolution of stride 1 (Dai et al., ICCV 2017): each tap looks beside its place by an offset."""
+    """A deformable convolution of stride 1 (Dai et al., ICCV 2017): each tap looks beside its place
+    by an offset."""
     import torch
 
     stride, padding, dilation, masked = numbers[:2], numbers[2:4], numbers[4:6], numbers[-1]
@@ -125,7 +131,9 @@ def deformed(maps: Any, weight: Any, offset: Any, mask: Any, bias: Any, *numbers
     for tap in range(high * wide):
         down, across = y + tap // wide - padding[0], x + tap % wide - padding[1]
         places = torch.stack([across + offset[:, 2 * tap + 1], down + offset[:, 2 * tap]], -1)
-        seen = torch.nn.functional.grid_sample(maps, (places + 0.5) * 2 / size - 1, align_corners=False)
+        seen = torch.nn.functional.grid_sample(
+            maps, (places + 0.5) * 2 / size - 1, align_corners=False
+        )
         total = total + torch.einsum("oc,nchw->nohw", weight[:, :, tap // wide, tap % wide], seen)
     return total
 

@@ -1,7 +1,8 @@
-"""Runs the authors' code of one row, or of one small network: `python -m bench.upstream.side NAME REPOSITORIES OUT`.
+"""Runs the authors' code of one row, or of one small network:
+`python -m bench.upstream.side NAME REPOSITORIES OUT`.
 
-REPOSITORIES holds clones as OWNER+NAME; packages that they want lie in its folder `packages`, those of one clone alone
-in OWNER+NAME.packages.
+REPOSITORIES holds clones as OWNER+NAME; packages that they want lie in its folder `packages`, those
+of one clone alone in OWNER+NAME.packages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def main(name: str, repositories: Path, out: Path) -> None:
     from bench.upstream_networks import record
 
     rows = {row.name: row for row in ROWS}
-    clone = repositories / (NETWORKS[name][1].replace("/", "+") if name in NETWORKS else rows[name].clone)
+    clone = repositories / (
+        NETWORKS[name][1].replace("/", "+") if name in NETWORKS else rows[name].clone
+    )
     for place in (repositories / "packages", clone.with_name(f"{clone.name}.packages"), clone):
         if place.is_dir():
             sys.path.insert(0, str(place))

@@ -1,9 +1,11 @@
-"""The least that could be done, to measure against: bodies that lie ready, or that threads draw, posted by aiohttp.
+"""The least that could be done, to measure against: bodies that lie ready, or that threads draw,
+posted by aiohttp.
 
-`python -m bench.wire.bare STUDY IN_FLIGHT` posts to its server what `looktwice run STUDY` does; with `--draw` four
-circles with their letters are drawn by cv2 in a pool of threads and written as PNG on the way. With `--keep FOLDER` the
-loop makes each request itself, of a photograph that it reads, and keeps what a run has to: photograph and message by
-their sha256, the reply in a SQLite file, and a line for each question.
+`python -m bench.wire.bare STUDY IN_FLIGHT` posts to its server what `looktwice run STUDY` does;
+with `--draw` four circles with their letters are drawn by cv2 in a pool of threads and written as
+PNG on the way. With `--keep FOLDER` the loop makes each request itself, of a photograph that it
+reads, and keeps what a run has to: photograph and message by their sha256, the reply in a SQLite
+file, and a line for each question.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Listener:
     identity: str = "listener"
     found: list[bytes] = field(default_factory=list)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Keep the body."""
         body = self.chat.body(messages, draw, options)
         self.found.append(json.dumps(body, separators=(",", ":")).encode())
@@ -63,7 +67,11 @@ def drawn_bodies(study: Path) -> Iterator[Work]:
     """Functions that read a photograph, draw on it, encode it and make the request."""
     plain = load_plan(study).points[0]
     for item in plain.task:
-        file, marks, question = Path(item.sample.images[0].name), item.sample.marks, item.sample.question
+        file, marks, question = (
+            Path(item.sample.images[0].name),
+            item.sample.marks,
+            item.sample.question,
+        )
         yield lambda file=file, marks=marks, question=question: _draw(file, marks, question)  # type: ignore[misc]
 
 
@@ -73,7 +81,15 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
     for mark in marks:
         middle = round(mark.x), round(mark.y)
         cv2.circle(pixels, middle, 20, (0, 0, 255), 3, cv2.LINE_AA)
-        cv2.putText(pixels, mark.label, (middle[0] + 24, middle[1]), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (0, 0, 255), 2)
+        cv2.putText(
+            pixels,
+            mark.label,
+            (middle[0] + 24, middle[1]),
+            cv2.FONT_HERSHEY_SIMPLEX,
+            0.8,
+            (0, 0, 255),
+            2,
+        )
     image = base64.b64encode(bytes(cv2.imencode(".png", pixels, FAST_PNG)[1])).decode()
     shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
     parts = [shown, {"type": "text", "text": question}]
@@ -82,7 +98,8 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
 
 @dataclass
 class Keeper:
-    """Keeps what a run has to keep of each question, and no more; replies and lines are written by the hundred."""
+    """Keeps what a run has to keep of each question, and no more; replies and lines are written by
+    the hundred."""
 
     folder: Path
     waiting: list[tuple[str, str]] = field(default_factory=list)
@@ -99,9 +116,14 @@ class Keeper:
         picture = self._blob(data)
         text = f"{sample.question}\n" + "\n".join(map(str, sample.choices))
         message = json.dumps({"role": "user", "parts": [{"picture": picture}, text]}).encode()
-        shown = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"}}
+        shown = {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"},
+        }
         parts = [shown, {"type": "text", "text": text}]
-        body = json.dumps({"model": "wire", "messages": [{"role": "user", "content": parts}]}).encode()
+        body = json.dumps(
+            {"model": "wire", "messages": [{"role": "user", "content": parts}]}
+        ).encode()
         return self._blob(message), body
 
     def reply(self, key: str, reply: bytes) -> None:
@@ -135,7 +157,9 @@ async def keep_all(url: str, study: Path, in_flight: int, folder: Path) -> None:
     async def post(session: aiohttp.ClientSession) -> None:
         for sample in samples:
             key, body = keeper.body(sample)
-            async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+            async with session.post(
+                url, data=body, headers={"Content-Type": "application/json"}
+            ) as response:
                 keeper.reply(key, await response.read())
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -144,14 +168,17 @@ async def keep_all(url: str, study: Path, in_flight: int, folder: Path) -> None:
 
 
 async def post_all(url: str, works: Iterator[Work], in_flight: int, threads: int) -> None:
-    """Post every body, so many at a time, and read the answers; what there is to do before, threads do."""
+    """Post every body, so many at a time, and read the answers; what there is to do before, threads
+    do."""
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(threads) if threads else None
 
     async def post(session: aiohttp.ClientSession) -> None:
         for work in works:
             body = await loop.run_in_executor(pool, work) if pool else work()
-            async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+            async with session.post(
+                url, data=body, headers={"Content-Type": "application/json"}
+            ) as response:
                 json.loads(await response.read())
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

@@ -22,10 +22,14 @@ CIRCLES = "\n  mark: {use: prompting.markers.Circles, radius: 20, thickness: 3}"
 
 
 def write_questions(folder: Path, count: int) -> None:
-    """`samples.jsonl` and as many photographs, cut from larger ones and no two alike, JPEG at quality 90."""
+    """`samples.jsonl` and as many photographs, cut from larger ones and no two alike, JPEG at
+    quality 90."""
     rng = np.random.default_rng(0)
     (folder / "images").mkdir(parents=True)
-    large = [cv2.resize(photograph(name), (960, 720), interpolation=cv2.INTER_AREA) for name in PHOTOGRAPHS]
+    large = [
+        cv2.resize(photograph(name), (960, 720), interpolation=cv2.INTER_AREA)
+        for name in PHOTOGRAPHS
+    ]
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
         for number in range(count):
             x, y = int(rng.integers(960 - WIDTH)), int(rng.integers(720 - HEIGHT))
@@ -34,19 +38,28 @@ def write_questions(folder: Path, count: int) -> None:
             name = f"images/{number:05}.jpg"
             cv2.imwrite(str(folder / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, 90])
             points = [
-                {"label": letter, "x": float(rng.integers(40, WIDTH - 40)), "y": float(rng.integers(40, HEIGHT - 40))}
+                {
+                    "label": letter,
+                    "x": float(rng.integers(40, WIDTH - 40)),
+                    "y": float(rng.integers(40, HEIGHT - 40)),
+                }
                 for letter in LETTERS
             ]
             row = {
-                "id": f"q{number:05}", "question": "Which thing is nearest to the camera?", "images": [name],
-                "choices": ["the left one", "the right one", "both", "neither"], "answer": LETTERS[number % 4],
+                "id": f"q{number:05}",
+                "question": "Which thing is nearest to the camera?",
+                "images": [name],
+                "choices": ["the left one", "the right one", "both", "neither"],
+                "answer": LETTERS[number % 4],
                 "marks": points,
-            }  # fmt: skip
+            }
             file.write(json.dumps(row) + "\n")
 
 
 def write_study(folder: Path, url: str, in_flight: int, circles: bool = False) -> Path:
     """The configuration that asks the questions in `folder`/questions."""
     path = folder / f"wire{in_flight}{'-circles' * circles}.yaml"
-    path.write_text(STUDY.format(url=url, in_flight=in_flight, mark=CIRCLES * circles), encoding="utf-8")
+    path.write_text(
+        STUDY.format(url=url, in_flight=in_flight, mark=CIRCLES * circles), encoding="utf-8"
+    )
     return path

@@ -1,6 +1,8 @@
-"""An endpoint on loopback that says the same to whatever it is asked: `python -m bench.wire.server [--latency S]`.
+"""An endpoint on loopback that says the same to whatever it is asked:
+`python -m bench.wire.server [--latency S]`.
 
-It prints its port, and answers GET /stats with how many requests came, and the seconds from the first to the last.
+It prints its port, and answers GET /stats with how many requests came, and the seconds from the
+first to the last.
 """
 
 from __future__ import annotations
@@ -13,10 +15,15 @@ import time
 from aiohttp import web
 
 ANSWER = {
-    "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "wire",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "(B)"}, "finish_reason": "stop"}],
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "wire",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "(B)"}, "finish_reason": "stop"}
+    ],
     "usage": {"prompt_tokens": 400, "completion_tokens": 3, "total_tokens": 403},
-}  # fmt: skip
+}
 
 
 class Endpoint:

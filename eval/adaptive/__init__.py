@@ -1,4 +1,5 @@
-"""Studies that choose what to ask next from the answers so far: staircases to a threshold, and races between arms.
+"""Studies that choose what to ask next from the answers so far: staircases to a threshold, and
+races between arms.
 
 Not here: what runs and records them (`runs`), and the fits (`analysis`)."""
 

@@ -1,4 +1,5 @@
-"""A race between arms: who can no longer win is not asked any more, and who wins is asked on samples held out."""
+"""A race between arms: who can no longer win is not asked any more, and who wins is asked on
+samples held out."""
 
 from __future__ import annotations
 
@@ -32,11 +33,13 @@ class Confirmation:
 
 @dataclass(eq=False)
 class Race:
-    """The arms of one task on samples in a random order; `level` is the chance of dropping the best arm.
+    """The arms of one task on samples in a random order; `level` is the chance of dropping the best
+    arm.
 
-    An arm falls out once the mean capital of the bets that each of the others is better reaches 1 / level: whichever
-    arm is best, that mean is a supermartingale and does so with probability `level` at most, however often one looks.
-    Of arms that are equally good, one alone is left with probability level * arms / (arms - 1) at most.
+    An arm falls out once the mean capital of the bets that each of the others is better reaches 1 /
+    level: whichever arm is best, that mean is a supermartingale and does so with probability
+    `level` at most, however often one looks. Of arms that are equally good, one alone is left with
+    probability level * arms / (arms - 1) at most.
     """
 
     names: Sequence[str]
@@ -46,7 +49,9 @@ class Race:
 
     def __post_init__(self) -> None:
         if len(self.names) < 2:
-            raise ValueError(f"a race needs two arms or more, found {', '.join(self.names) or 'none'}")
+            raise ValueError(
+                f"a race needs two arms or more, found {', '.join(self.names) or 'none'}"
+            )
         self._bets = PairwiseBets(len(self.names))
 
     @property
@@ -65,7 +70,9 @@ class Race:
         self.values.append(row)
         self._bets.add(row)
         capital = self._bets.capital
-        against = (capital.sum(axis=0) - 1) / (len(self.names) - 1)  # without the 1 of an arm against itself
+        against = (capital.sum(axis=0) - 1) / (
+            len(self.names) - 1
+        )  # without the 1 of an arm against itself
         for number, name in enumerate(self.names):
             if name not in self.dropped and against[number] >= 1 / self.level:
                 self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]
@@ -77,7 +84,8 @@ class Race:
 
     @property
     def rival(self) -> str:
-        """The best of the others on the samples that it was asked, by its mean difference to the arm that leads."""
+        """The best of the others on the samples that it was asked, by its mean difference to the
+        arm that leads."""
         lead = self.winner or self.leader
         others = [name for name in self.names if name != lead]
         return max(others, key=lambda name: float(np.mean(self.gaps(name, lead) or [-2.0])))
@@ -85,18 +93,29 @@ class Race:
     @property
     def leader(self) -> str:
         """Of those left, the arm with the highest mean."""
-        means = {name: np.nanmean([row[self.names.index(name)] for row in self.values]) for name in self.left}
+        means = {
+            name: np.nanmean([row[self.names.index(name)] for row in self.values])
+            for name in self.left
+        }
         return max(means, key=lambda name: float(means[name]))
 
     def gaps(self, name: str, other: str) -> list[float]:
         """The differences of two arms on the samples that both were asked."""
         mine, theirs = self.names.index(name), self.names.index(other)
-        return [float(row[mine] - row[theirs]) for row in self.values if np.isfinite(row[mine] - row[theirs])]
+        return [
+            float(row[mine] - row[theirs])
+            for row in self.values
+            if np.isfinite(row[mine] - row[theirs])
+        ]
 
 
 def confirm(
-    rival: str, mine: Sequence[float], theirs: Sequence[float], clusters: Sequence[Hashable] | None = None
+    rival: str,
+    mine: Sequence[float],
+    theirs: Sequence[float],
+    clusters: Sequence[Hashable] | None = None,
 ) -> Confirmation:
-    """The paired comparison of a winner's values with the rival's, on samples that did not choose it."""
+    """The paired comparison of a winner's values with the rival's, on samples that did not choose
+    it."""
     found = compare_paired(mine, theirs, clusters)
     return Confirmation(rival, found.n, found.value, found.low, found.high, found.p)

@@ -1,4 +1,5 @@
-"""An adaptive staircase: asks at the level whose answer is expected to tell most about the threshold."""
+"""An adaptive staircase: asks at the level whose answer is expected to tell most about the
+threshold."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ def make_coarse(model: Psychometric) -> Psychometric:
 class Staircase:
     """The answers so far, by level, and the choice of the next level.
 
-    The next level is the one after whose answer the entropy of the threshold is expected to be least, slope and lapse
-    rate summed out: the psi-marginal method (Kontsevich and Tyler 1999; Prins 2013). The first two questions are at the
-    ends of the levels, so that whoever fits the answers later knows the range. `model` says which functions are
-    thought possible.
+    The next level is the one after whose answer the entropy of the threshold is expected to be
+    least, slope and lapse rate summed out: the psi-marginal method (Kontsevich and Tyler 1999;
+    Prins 2013). The first two questions are at the ends of the levels, so that whoever fits the
+    answers later knows the range. `model` says which functions are thought possible.
     """
 
     model: Psychometric
@@ -40,14 +41,21 @@ class Staircase:
         self._weights = self._coarse.prior
 
     def choose(self, left: Collection[float] | None = None) -> float:
-        """The next level, among those that are `left`; without it, among all. Raises ValueError for none."""
-        usable = [number for number, level in enumerate(self.model.levels) if left is None or level in left]
+        """The next level, among those that are `left`; without it, among all. Raises ValueError for
+        none."""
+        usable = [
+            number
+            for number, level in enumerate(self.model.levels)
+            if left is None or level in left
+        ]
         if not usable:
             raise ValueError("no level is left to ask at")
         for end in (len(self.model.levels) - 1, 0):
             if end in usable and not self.asked[end]:
                 return self.model.levels[end]
-        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)  # (levels, thresholds)
+        hits = np.einsum(
+            "ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights
+        )  # (levels, thresholds)
         misses = self._weights.sum(axis=(1, 2)) - hits
         expected = _entropy(hits) + _entropy(misses)
         return self.model.levels[usable[int(expected.argmin())]]
@@ -62,7 +70,8 @@ class Staircase:
         self._weights = weights / weights.sum()
 
     def limits(self) -> tuple[float, float, float]:
-        """Where the threshold lies after the answers so far: the interval's low end, its median, the high end."""
+        """Where the threshold lies after the answers so far: the interval's low end, its median,
+        the high end."""
         return self.model.limits(self.asked, self.right)
 
     def threshold(self) -> Threshold:

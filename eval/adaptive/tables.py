@@ -20,11 +20,12 @@ from looktwice.pipelines.shapes import fields, list_of, mapping_of, text
 
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
 NOTE = (
-    "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence, which holds at every "
-    "time of the race together. An arm fell out once bets that another one is better had won enough: the best arm "
-    "falls out with the chance `--level` at most. `held out`: winner and rival on samples that the race did not see, "
-    "with the interval and p of every paired comparison; the choice of the winner does not bias that difference. "
-    "Samples that share a group or a picture are one bet, on their mean; `asked` and `after` count bets."
+    "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
+    " which holds at every time of the race together. An arm fell out once bets that another one is"
+    " better had won enough: the best arm falls out with the chance `--level` at most. `held out`:"
+    " winner and rival on samples that the race did not see, with the interval and p of every"
+    " paired comparison; the choice of the winner does not bias that difference. Samples that share"
+    " a group or a picture are one bet, on their mean; `asked` and `after` count bets."
 )
 
 
@@ -33,7 +34,8 @@ SAVED = list_of(fields({"task": text, "said": text, "arms": list_of(mapping_of(t
 
 
 def race_table(results: Sequence[RaceResult]) -> TextTable:
-    """A line per task and arm: what it was asked, how far from the leader, when it fell out; then the confirmation."""
+    """A line per task and arm: what it was asked, how far from the leader, when it fell out; then
+    the confirmation."""
     lines = [line for result in results for line in _lines(result)]
     return TextTable(HEADER, lines, text_columns=2)
 
@@ -41,16 +43,23 @@ def race_table(results: Sequence[RaceResult]) -> TextTable:
 def say_race(result: RaceResult, level: float) -> str:
     """The end of a race in a sentence, with what it cost."""
     race, grid = result.race, len(result.race.names) * result.samples
-    cost = f"{result.calls:,} of {grid:,} answers of the full grid ({100 * result.calls / max(1, grid):.0f} %)"
+    cost = (
+        f"{result.calls:,} of {grid:,} answers of the full grid"
+        f" ({100 * result.calls / max(1, grid):.0f} %)"
+    )
     if race.winner is None:
-        return f"{result.task}: no winner; {len(race.left)} of {len(race.names)} arms may still be the best; {cost}"
+        return (
+            f"{result.task}: no winner; {len(race.left)} of {len(race.names)} arms may still be the"
+            f" best; {cost}"
+        )
     found = result.confirmation
     if found is None:
         return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
     held = "confirmed" if found.holds(level) else "not confirmed"
     return (
-        f"{result.task}: {race.winner} wins, {held} on {found.n} held-out samples: {100 * found.delta:+.1f} points "
-        f"[{100 * found.low:.1f}, {100 * found.high:.1f}] to {found.rival}, p {format_p(found.p)}; {cost}"
+        f"{result.task}: {race.winner} wins, {held} on {found.n} held-out samples:"
+        f" {100 * found.delta:+.1f} points [{100 * found.low:.1f}, {100 * found.high:.1f}] to"
+        f" {found.rival}, p {format_p(found.p)}; {cost}"
     )
 
 
@@ -62,12 +71,16 @@ def save_races(folder: Path, results: Sequence[RaceResult], level: float) -> Pat
 
 
 def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
-    """The table of the races that runs have on disk, and what is said above it. Raises RunError for a damaged file."""
+    """The table of the races that runs have on disk, and what is said above it. Raises RunError for
+    a damaged file."""
     lines, said = list[tuple[str, ...]](), list[str]()
     for run in runs:
         if (path := run.folder.path / FILE).exists():
             for race in _read(path):
-                lines += [(race["task"], *(arm.get(name, "") for name in HEADER[1:])) for arm in race["arms"]]
+                lines += [
+                    (race["task"], *(arm.get(name, "") for name in HEADER[1:]))
+                    for arm in race["arms"]
+                ]
                 said.append(race["said"])
     return TextTable(HEADER, lines, text_columns=2), "\n".join([*said, NOTE])
 
@@ -76,7 +89,9 @@ def _read(path: Path) -> Any:
     try:
         found = read_json(read_file(path))
     except (OSError, ValueError) as exc:
-        raise RunError(f"{path}: it cannot be read ({exc}); `looktwice race` writes it again") from exc
+        raise RunError(
+            f"{path}: it cannot be read ({exc}); `looktwice race` writes it again"
+        ) from exc
     if fault := SAVED(found):
         raise RunError(f"{path}{fault}; `looktwice race` writes it again")
     return found
@@ -100,11 +115,24 @@ def _lines(result: RaceResult) -> list[tuple[str, ...]]:
     lead = race.winner or (race.leader if race.values else "")
     for number, name in enumerate(race.names):
         asked = [row[number] for row in race.values if np.isfinite(row[number])]
-        ended = f"after {race.dropped[name][0]}" if name in race.dropped else "won" if race.winner else "in the race"
-        lines.append((
-            result.task, name, str(len(asked)), percent(float(np.mean(asked))) if asked else "",
-            "" if name == lead else _shown(race.gaps(name, lead)), ended, _held_out(result, name),
-        ))  # fmt: skip
+        ended = (
+            f"after {race.dropped[name][0]}"
+            if name in race.dropped
+            else "won"
+            if race.winner
+            else "in the race"
+        )
+        lines.append(
+            (
+                result.task,
+                name,
+                str(len(asked)),
+                percent(float(np.mean(asked))) if asked else "",
+                "" if name == lead else _shown(race.gaps(name, lead)),
+                ended,
+                _held_out(result, name),
+            )
+        )
     return lines
 
 
@@ -112,12 +140,18 @@ def _shown(gaps: Sequence[float]) -> str:
     if not gaps:
         return ""
     low, high = confidence_sequence(gaps)
-    return f"{percent(float(np.mean(gaps)), sign=True)}\n{percent(low, sign=True)} to {percent(high, sign=True)}"
+    return (
+        f"{percent(float(np.mean(gaps)), sign=True)}\n{percent(low, sign=True)} to"
+        f" {percent(high, sign=True)}"
+    )
 
 
 def _held_out(result: RaceResult, name: str) -> str:
     found = result.confirmation
     if found is None or name != result.race.winner:
         return ""
-    shown = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}, p {format_p(found.p)}"
+    shown = (
+        f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}, p"
+        f" {format_p(found.p)}"
+    )
     return f"{percent(found.delta, sign=True)}\n{shown}"

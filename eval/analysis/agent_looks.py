@@ -1,7 +1,9 @@
-"""Analyses the tool calls ("looks") of agents: which tools, which regions, their effect on the answer, their cost.
+"""Analyses the tool calls ("looks") of agents: which tools, which regions, their effect on the
+answer, their cost.
 
-Everything is computed from the records. The answer before a look is what the point's reader finds in the reply that
-asked for the look, or in the reply to the agent's probe; the answer after the last look is the final one.
+Everything is computed from the records. The answer before a look is what the point's reader finds
+in the reply that asked for the look, or in the reply to the agent's probe; the answer after the
+last look is the final one.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_lo
 
 @dataclass(frozen=True)
 class AgentRecord:
-    """One record of an agent: its looks, why they ended, and the verdicts before each turn with looks and at the end.
+    """One record of an agent: its looks, why they ended, and the verdicts before each turn with
+    looks and at the end.
 
-    A verdict is None if the reply contained no answer. `overlaps` are, for each zoom, the intersection over union with
-    the marked region and the share of that region that it shows. `first_tokens` are those up to the first answer.
+    A verdict is None if the reply contained no answer. `overlaps` are, for each zoom, the
+    intersection over union with the marked region and the share of that region that it shows.
+    `first_tokens` are those up to the first answer.
     """
 
     looks: tuple[Look, ...]
@@ -40,7 +44,8 @@ class AgentRecord:
     overlaps: tuple[tuple[float, float], ...] = ()
 
     def flips(self, before: Verdict | None, after: Verdict) -> int:
-        """How often a look changed the verdict from `before` to `after`; without a new answer the old one stays."""
+        """How often a look changed the verdict from `before` to `after`; without a new answer the
+        old one stays."""
         carried: list[Verdict | None] = []
         for verdict in self.verdicts:
             carried.append(verdict or (carried[-1] if carried else None))
@@ -59,12 +64,13 @@ class TurnCount:
 
 @dataclass(frozen=True)
 class LookSummary:
-    """The looks of one arm. Rates and means are over its records; shares lie in 0..1, None without any data.
+    """The looks of one arm. Rates and means are over its records; shares lie in 0..1, None without
+    any data.
 
-    `iou` and `covered` are means over all zooms with a marked region. `answered_right`, `to_right` and `to_wrong` count
-    looks that changed no answer to right, wrong to right, and right to wrong.
-    `tokens_per_gain` are the additional tokens per sample for each percentage point gained over the baseline, or over
-    the first answer if there is no baseline; `compared_with` says which.
+    `iou` and `covered` are means over all zooms with a marked region. `answered_right`, `to_right`
+    and `to_wrong` count looks that changed no answer to right, wrong to right, and right to wrong.
+    `tokens_per_gain` are the additional tokens per sample for each percentage point gained over the
+    baseline, or over the first answer if there is no baseline; `compared_with` says which.
     """
 
     contestant: str
@@ -95,7 +101,9 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
         if (one := agent_record(scores, record)) is not None:
             found[scores.point.id].append(one)
     compared = baselines(run)
-    return [_summarize(points[name], found[name], compared[name]) for name in points if name in found]
+    return [
+        _summarize(points[name], found[name], compared[name]) for name in points if name in found
+    ]
 
 
 def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
@@ -117,21 +125,44 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
 
 
 def look_table(summaries: Sequence[LookSummary]) -> TextTable:
-    """A line per arm: how often it looked, with which tools, where, what this changed, and the tokens."""
+    """A line per arm: how often it looked, with which tools, where, what this changed, and the
+    tokens."""
     header = (
-        "contestant", "task", "tools", "ended by", "n", "looks\nper sample", "not run", "IoU of zoom\nwith mark",
-        "mark shown\n%", "first\nanswer %", "final\nanswer %", "no answer\nto right", "wrong\nto right",
-        "right\nto wrong", "tokens\nper sample", "tokens per\ngained one",
-    )  # fmt: skip
+        "contestant",
+        "task",
+        "tools",
+        "ended by",
+        "n",
+        "looks\nper sample",
+        "not run",
+        "IoU of zoom\nwith mark",
+        "mark shown\n%",
+        "first\nanswer %",
+        "final\nanswer %",
+        "no answer\nto right",
+        "wrong\nto right",
+        "right\nto wrong",
+        "tokens\nper sample",
+        "tokens per\ngained one",
+    )
     rows = []
     for one in summaries:
-        refused = sum(one.outcomes.get(name, 0) for name in ("refused", "failed", "repeated", "bound"))
+        refused = sum(
+            one.outcomes.get(name, 0) for name in ("refused", "failed", "repeated", "bound")
+        )
         flips = (str(count) for count in (one.answered_right, one.to_right, one.to_wrong))
         numbers = (
-            str(one.n), f"{one.looks:.2f}", str(refused or ""), "" if one.iou is None else f"{one.iou:.2f}",
-            percent(one.covered), percent(one.first_accuracy), percent(one.final_accuracy), *flips,
-            f"{one.tokens:,.0f}", "no gain" if one.tokens_per_gain is None else f"{one.tokens_per_gain:,.1f}",
-        )  # fmt: skip
+            str(one.n),
+            f"{one.looks:.2f}",
+            str(refused or ""),
+            "" if one.iou is None else f"{one.iou:.2f}",
+            percent(one.covered),
+            percent(one.first_accuracy),
+            percent(one.final_accuracy),
+            *flips,
+            f"{one.tokens:,.0f}",
+            "no gain" if one.tokens_per_gain is None else f"{one.tokens_per_gain:,.1f}",
+        )
         rows.append((one.contestant, one.task, _counts(one.tools), _counts(one.ended_by), *numbers))
     return TextTable(header, rows, text_columns=4).without_empty().without_same(1)
 
@@ -140,7 +171,14 @@ def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
     """Accuracy against episode length: a line per arm and number of turns with looks."""
     header = ("contestant", "task", "turns that looked", "n", "accuracy %", "tokens\nper sample")
     rows = [
-        (summary.contestant, summary.task, str(each.turns), str(each.n), percent(each.accuracy), f"{each.tokens:,.0f}")
+        (
+            summary.contestant,
+            summary.task,
+            str(each.turns),
+            str(each.n),
+            percent(each.accuracy),
+            f"{each.tokens:,.0f}",
+        )
         for summary in summaries
         for each in summary.by_turns
     ]
@@ -164,9 +202,14 @@ def _tokens(call: Mapping[str, Any]) -> int:
     return usage.tokens_in + usage.tokens_out if usage else 0
 
 
-def _summarize(scores: PointScores, records: Sequence[AgentRecord], baseline: PointScores | None) -> LookSummary:
+def _summarize(
+    scores: PointScores, records: Sequence[AgentRecord], baseline: PointScores | None
+) -> LookSummary:
     first = fmean(record.verdicts[0] is Verdict.RIGHT for record in records)
-    final, tokens = fmean(record.score for record in records), fmean(record.tokens for record in records)
+    final, tokens = (
+        fmean(record.score for record in records),
+        fmean(record.tokens for record in records),
+    )
     looks = [look for record in records for look in record.looks]
     overlaps = [pair for record in records for pair in record.overlaps]
     spent, gained = tokens - fmean(record.first_tokens for record in records), final - first
@@ -200,21 +243,34 @@ def _by_turns(records: Sequence[AgentRecord]) -> Iterator[TurnCount]:
         groups[record.end.steps].append(record)
     for turns, same_length in sorted(groups.items()):
         accuracy = fmean(record.score for record in same_length)
-        yield TurnCount(turns, len(same_length), accuracy, fmean(record.tokens for record in same_length))
+        yield TurnCount(
+            turns, len(same_length), accuracy, fmean(record.tokens for record in same_length)
+        )
 
 
 def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
-    """Additional tokens per sample and additional accuracy over the baseline, on the samples that both answered."""
-    both = [name for name in scores.samples if scores.scored.get(name) and baseline.scored.get(name)]
+    """Additional tokens per sample and additional accuracy over the baseline, on the samples that
+    both answered."""
+    both = [
+        name for name in scores.samples if scores.scored.get(name) and baseline.scored.get(name)
+    ]
     if not both:
         return 0.0, 0.0
-    mine, others = ([each for name in both for each in side.scored[name].values()] for side in (scores, baseline))
-    spent, cheaper = (fmean(each.tokens_in + each.tokens_out for each in side) for side in (mine, others))
-    return spent - cheaper, fmean(each.score.value for each in mine) - fmean(each.score.value for each in others)
+    mine, others = (
+        [each for name in both for each in side.scored[name].values()]
+        for side in (scores, baseline)
+    )
+    spent, cheaper = (
+        fmean(each.tokens_in + each.tokens_out for each in side) for side in (mine, others)
+    )
+    return spent - cheaper, fmean(each.score.value for each in mine) - fmean(
+        each.score.value for each in others
+    )
 
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
-    """The relevant region: the one that the sample's meta field names, otherwise all its boxes and masks."""
+    """The relevant region: the one that the sample's meta field names, otherwise all its boxes and
+    masks."""
     from looktwice.prompting.controls import OracleCrop  # opens all that draws
 
     plain = record.marks if record.marks is not None else row.sample["marks"]
@@ -231,8 +287,11 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
 
 
 def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[float, float]]:
-    """For each region that a look showed for the first time: the overlap with the best target in its image."""
-    boxes = [(target.image, bounding_box(target)) for target in targets if isinstance(target, Box | Mask)]
+    """For each region that a look showed for the first time: the overlap with the best target in
+    its image."""
+    boxes = [
+        (target.image, bounding_box(target)) for target in targets if isinstance(target, Box | Mask)
+    ]
     for region in (region for look in looks for region in look.regions if region):
         image, x0, y0, x1, y1 = region
         rated = [_fit((x0, y0, x1, y1), target) for number, target in boxes if number == image]
@@ -247,4 +306,6 @@ def _fit(shown: Rect, target: Rect) -> tuple[float, float]:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1]))
+    return ", ".join(
+        f"{name} {count}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
+    )

@@ -13,8 +13,17 @@ from looktwice.specialists.answers import Guess
 
 
 def guess_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each arm that guessed: its records, how many are guesses, and the accuracy of both kinds."""
-    header = ("contestant", "task", "n", "guessed", "not\nguessed", "accuracy of\nthese %", "accuracy of\nguesses %")
+    """A line for each arm that guessed: its records, how many are guesses, and the accuracy of both
+    kinds."""
+    header = (
+        "contestant",
+        "task",
+        "n",
+        "guessed",
+        "not\nguessed",
+        "accuracy of\nthese %",
+        "accuracy of\nguesses %",
+    )
     lines = []
     for run in runs:
         guessed = {
@@ -32,19 +41,29 @@ def _guess_cells(scores: PointScores, guessed: set[tuple[str, str, int]]) -> tup
         return ()
     right = [s.verdict is Verdict.RIGHT for s in scores.all]
     known, random = (
-        [hit for hit, is_guess in zip(right, guess, strict=True) if is_guess is of] for of in (False, True)
+        [hit for hit, is_guess in zip(right, guess, strict=True) if is_guess is of]
+        for of in (False, True)
     )
     shares = (percent(sum(hits) / len(hits)) if hits else "" for hits in (known, random))
-    return (scores.contestant, scores.task, str(len(right)), str(len(random)), str(len(known)), *shares)
+    return (
+        scores.contestant,
+        scores.task,
+        str(len(right)),
+        str(len(random)),
+        str(len(known)),
+        *shares,
+    )
 
 
 def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> TextTable:
-    """A line for each row of `published:` in the runs' configurations, in percent as published, with its source.
+    """A line for each row of `published:` in the runs' configurations, in percent as published,
+    with its source.
 
-    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the
-    runs that some row has, then any further entry: a total such as `macro` or `blink_macro`, or `task.metric`. A task
-    with errata is flagged in its header, a row of another split than the run's in its name. Below stand the contestants
-    of the runs, from `rows`, and how many points each differs from people, whose row says `people: true`.
+    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are
+    those tasks of the runs that some row has, then any further entry: a total such as `macro` or
+    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
+    split than the run's in its name. Below stand the contestants of the runs, from `rows`, and how
+    many points each differs from people, whose row says `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
@@ -55,8 +74,13 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
                 name = str(name).removesuffix(suffix) + suffix
             published[str(name), str(row.get("source", ""))] = accuracies
     given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
-    asked = {scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points}
-    tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
+    asked = {
+        scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points
+    }
+    tasks = [
+        *(task for task in asked if task in given),
+        *(task for task in given if task not in asked),
+    ]
     titles = (f"{task}\nsee its errata" if asked.get(task) else task for task in tasks)
     lines = [
         (name, source, *(_percent(accuracies.get(task)) for task in tasks))
@@ -64,13 +88,17 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
     ]
     for name, found in _values_here(runs, rows, given.keys()).items():
         here = [found.get(task) for task in tasks]
-        lines.append((name, "this run", *("" if row is None else percent(row.value, 2) for row in here)))
+        lines.append(
+            (name, "this run", *("" if row is None else percent(row.value, 2) for row in here))
+        )
         if any(gaps := ["" if row is None else to_people(row, 2) for row in here]):
             lines.append((f"{name}, less people", "points", *gaps))
     return TextTable(("who", "source", *titles), lines, text_columns=2)
 
 
-def _values_here(runs: Sequence[RunScores], rows: Sequence[Row], given: Set[str]) -> Mapping[str, dict[str, Row]]:
+def _values_here(
+    runs: Sequence[RunScores], rows: Sequence[Row], given: Set[str]
+) -> Mapping[str, dict[str, Row]]:
     """Contestant -> its rows by those names under which something is published."""
     names = {scores.contestant for run in runs for scores in run.points}
     found: dict[str, dict[str, Row]] = {}

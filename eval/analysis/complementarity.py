@@ -1,4 +1,5 @@
-"""Specialists and MLLMs on the same samples: who is right where the other is not, and what an oracle would reach."""
+"""Specialists and MLLMs on the same samples: who is right where the other is not, and what an
+oracle would reach."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class SpecialistPair:
         return {name: (mine[name], theirs[name]) for name in mine if name in theirs}
 
     def where(self, specialist: bool, mllm: bool) -> list[str]:
-        """The samples, in the task's order, on which the two are right (True) or not (False) as given."""
+        """The samples, in the task's order, on which the two are right (True) or not (False) as
+        given."""
         return [name for name, hit in self.hits.items() if hit == (specialist, mllm)]
 
     @property
@@ -42,7 +44,8 @@ class SpecialistPair:
 
     @property
     def shares(self) -> tuple[float, float, float]:
-        """The shares of these samples on which the specialist, the MLLM, and either of them (the oracle) is right."""
+        """The shares of these samples on which the specialist, the MLLM, and either of them (the
+        oracle) is right."""
         mine, theirs = ([hit[side] for hit in self.hits.values()] for side in (0, 1))
         either = sum(map(any, self.hits.values()))
         return sum(mine) / self.n, sum(theirs) / self.n, either / self.n
@@ -58,14 +61,17 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     for specialist in run.points:
         if is_specialist(specialist):
             for mllm in run.points:
-                if mllm.point.task_id == specialist.point.task_id and any(entry.calls for entry in mllm.all):
+                if mllm.point.task_id == specialist.point.task_id and any(
+                    entry.calls for entry in mllm.all
+                ):
                     pair = SpecialistPair(specialist, mllm)
                     if pair.n:
                         yield pair
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Whether the arm answered without a single call, and never at random: what it did counts, not what it declares."""
+    """Whether the arm answered without a single call, and never at random: what it did counts, not
+    what it declares."""
     answered = any(entry.answer is not None or entry.reason == "abstained" for entry in scores.all)
     random = {public_path(Chance), public_path(Guess)}
     called = any(entry.calls for entry in scores.all)
@@ -73,28 +79,53 @@ def is_specialist(scores: PointScores) -> bool:
 
 
 def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each pair of specialist and MLLM: the four counts, the three shares, and what the oracle gains.
+    """A line for each pair of specialist and MLLM: the four counts, the three shares, and what the
+    oracle gains.
 
     "By chance" is the accuracy of the oracle if the two were right independently of each other.
     """
     header = (
-        "task", "specialist", "MLLM", "n", "both\nright", "only\nspecialist", "only\nMLLM", "neither",
-        "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "excluded",
-    )  # fmt: skip
-    return TextTable(header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), text_columns=3)
+        "task",
+        "specialist",
+        "MLLM",
+        "n",
+        "both\nright",
+        "only\nspecialist",
+        "only\nMLLM",
+        "neither",
+        "specialist\n%",
+        "MLLM\n%",
+        "either %\n(oracle)",
+        "gain on\nthe better",
+        "either %\nby chance",
+        "excluded",
+    )
+    return TextTable(
+        header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), text_columns=3
+    )
 
 
 def _line(pair: SpecialistPair) -> tuple[str, ...]:
     mine, theirs, either = pair.shares
     clusters = [pair.specialist.clusters[name] for name in pair.hits]
     oracle = share_interval([float(any(hit)) for hit in pair.hits.values()], clusters)
-    counts = (len(pair.where(*sides)) for sides in ((True, True), (True, False), (False, True), (False, False)))
+    counts = (
+        len(pair.where(*sides))
+        for sides in ((True, True), (True, False), (False, True), (False, False))
+    )
     return (
-        pair.specialist.task, pair.specialist.contestant, pair.mllm.contestant, str(pair.n), *map(str, counts),
-        percent(mine), percent(theirs), f"{percent(either)}\n{percent(oracle.low)}–{percent(oracle.high)}",
-        percent(either - max(mine, theirs), sign=True), percent(1 - (1 - mine) * (1 - theirs)),
+        pair.specialist.task,
+        pair.specialist.contestant,
+        pair.mllm.contestant,
+        str(pair.n),
+        *map(str, counts),
+        percent(mine),
+        percent(theirs),
+        f"{percent(either)}\n{percent(oracle.low)}–{percent(oracle.high)}",
+        percent(either - max(mine, theirs), sign=True),
+        percent(1 - (1 - mine) * (1 - theirs)),
         str(pair.excluded) if pair.excluded else "",
-    )  # fmt: skip
+    )
 
 
 def _uses(node: Any) -> Iterator[str]:

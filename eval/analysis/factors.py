@@ -1,4 +1,5 @@
-"""Why two contestants' numbers differ: the effect of each factor between them alone, on the same samples."""
+"""Why two contestants' numbers differ: the effect of each factor between them alone, on the same
+samples."""
 
 from __future__ import annotations
 
@@ -23,11 +24,13 @@ INTERACTION, WHOLE = "interaction", "the whole gap"
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """One factor: on the `n` units that all arms have, it alone changes the metric from `before` to `after`.
+    """One factor: on the `n` units that all arms have, it alone changes the metric from `before` to
+    `after`.
 
-    Behind the factors come `interaction`, the gap less the sum of their effects, and `the whole gap`. `value`, `low`
-    and `high` lie in -1..1, beyond it for `interaction`. `of_gap` is the effect over the gap, where
-    p of the gap is below 0.05, or the interval of a mean over tasks excludes zero.
+    Behind the factors come `interaction`, the gap less the sum of their effects, and
+    `the whole gap`. `value`, `low` and `high` lie in -1..1, beyond it for `interaction`. `of_gap`
+    is the effect over the gap, where p of the gap is below 0.05, or the interval of a mean over
+    tasks excludes zero.
     """
 
     task: str
@@ -44,10 +47,11 @@ class FactorEffect:
 
 
 def factor_effects(run: RunScores) -> list[FactorEffect]:
-    """The effects in a run whose configuration says `gap: {from: ..., to: ...}`; none where it does not.
+    """The effects in a run whose configuration says `gap: {from: ..., to: ...}`; none where it does
+    not.
 
-    For every task and each of its metrics that is a mean over units, then over all tasks: `macro` is the mean of the
-    tasks' effects, `micro` is of all their units as one set.
+    For every task and each of its metrics that is a mean over units, then over all tasks: `macro`
+    is the mean of the tasks' effects, `micro` is of all their units as one set.
     """
     gap = run.config.get("gap")
     if not isinstance(gap, dict):
@@ -66,26 +70,36 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
 
 
 def factor_table(table: Table) -> TextTable:
-    """What each factor changes in percentage points, with its paired interval and test, where a run asks."""
+    """What each factor changes in percentage points, with its paired interval and test, where a run
+    asks."""
     header = ("task", "metric", "factor", "from", "with", "effect", "p", "of gap", "n")
     lines = [
         (
-            line.task, line.metric, line.factor, percent(line.before), percent(line.after),
-            with_interval(line.value, line.low, line.high, sign=True), format_p(line.p),
-            "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %", str(line.n),
+            line.task,
+            line.metric,
+            line.factor,
+            percent(line.before),
+            percent(line.after),
+            with_interval(line.value, line.low, line.high, sign=True),
+            format_p(line.p),
+            "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %",
+            str(line.n),
         )
         for run in table.scores
         for line in factor_effects(run)
-    ]  # fmt: skip
+    ]
     return TextTable(header, lines, text_columns=3)
 
 
 def _arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
-    """The arms of one task, "from" and "to" first, then those with one factor of the second by the factor's name.
+    """The arms of one task, "from" and "to" first, then those with one factor of the second by the
+    factor's name.
 
     Empty where one of the two ends was not asked.
     """
-    plain = {scores.point.contestant: scores for scores in points if not contestant_changes(scores.point)}
+    plain = {
+        scores.point.contestant: scores for scores in points if not contestant_changes(scores.point)
+    }
     start, end = plain.get(gap["from"]), plain.get(gap["to"])
     if start is None or end is None:
         return {}
@@ -95,7 +109,9 @@ def _arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, Po
         if scores.point.contestant == gap["from"] and len(changes) == 1:
             ((place, value),) = changes.items()
             if _setting(scores, place) == _setting(end, place) != _setting(start, place):
-                arms[f"{place.removeprefix('stages.')}: {'none' if value is None else value}"] = scores
+                arms[f"{place.removeprefix('stages.')}: {'none' if value is None else value}"] = (
+                    scores
+                )
     return arms
 
 
@@ -105,7 +121,8 @@ def _setting(scores: PointScores, place: str) -> object:
 
 
 def _values_by_metric(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
-    """Accuracy and the benchmark's own metrics that are means, of every arm; only metrics that every arm has."""
+    """Accuracy and the benchmark's own metrics that are means, of every arm; only metrics that
+    every arm has."""
     tables = defaultdict[str, dict[str, Metric]](dict)
     for name, scores in arms.items():
         for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
@@ -126,26 +143,39 @@ def _effects(task: str, metric: str, table: Mapping[str, Metric]) -> list[Factor
     def effect(factor: str, values: Sequence[float]) -> FactorEffect:
         paired = compare_paired(values, start, clusters)
         return FactorEffect(
-            task, metric, factor, paired.value, paired.low, paired.high, paired.n, paired.p, fmean(start), fmean(values)
+            task,
+            metric,
+            factor,
+            paired.value,
+            paired.low,
+            paired.high,
+            paired.n,
+            paired.p,
+            fmean(start),
+            fmean(values),
         )
 
     lines = [effect(factor, values) for factor, values in rows.items()]
     if rows:
         moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
         left = mean_difference([end[i] - start[i] - moved[i] for i in range(len(units))], clusters)
-        lines.append(FactorEffect(task, metric, INTERACTION, left.value, left.low, left.high, left.n))
+        lines.append(
+            FactorEffect(task, metric, INTERACTION, left.value, left.low, left.high, left.n)
+        )
     return _with_share_of_gap([*lines, effect(WHOLE, end)])
 
 
 def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
-    """The effects with their share of the gap, the last of them, where p or, of a mean, the interval shows a gap."""
+    """The effects with their share of the gap, the last of them, where p or, of a mean, the
+    interval shows a gap."""
     whole = lines[-1]
     is_shown = whole.p < 0.05 if whole.p is not None else whole.low > 0 or whole.high < 0
     return [replace(line, of_gap=line.value / whole.value) if is_shown else line for line in lines]
 
 
 def _over_tasks(tables: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
-    """The mean of the tasks' effects, and the effects over all samples together; of factors that every task has."""
+    """The mean of the tasks' effects, and the effects over all samples together; of factors that
+    every task has."""
     names = [name for name in tables[0] if all(name in table for table in tables)]
     shared = [{name: table[name] for name in names} for table in tables]
     by_task = [lines for table in shared if (lines := _effects("", "accuracy", table))]
@@ -172,6 +202,13 @@ def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
     before = [line.before for line in lines if line.before is not None]
     after = [line.after for line in lines if line.after is not None]
     return FactorEffect(
-        "macro", lines[0].metric, lines[0].factor, value, value - below, value + above, sum(line.n for line in lines),
-        before=fmean(before) if before else None, after=fmean(after) if after else None,
-    )  # fmt: skip
+        "macro",
+        lines[0].metric,
+        lines[0].factor,
+        value,
+        value - below,
+        value + above,
+        sum(line.n for line in lines),
+        before=fmean(before) if before else None,
+        after=fmean(after) if after else None,
+    )

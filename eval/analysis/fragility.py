@@ -1,4 +1,5 @@
-"""How far results hang on the look of a marker and on the codec: paired bootstrap, VPBench's ratio, ranks that flip."""
+"""How far results hang on the look of a marker and on the codec: paired bootstrap, VPBench's ratio,
+ranks that flip."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums, percentile_interval, resampled_means
+from looktwice.eval.statistics.bootstrap import (
+    cluster_codes,
+    cluster_sums,
+    percentile_interval,
+    resampled_means,
+)
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
 from looktwice.eval.statistics.significance import holm
 
@@ -32,7 +38,8 @@ class Bounded(NamedTuple):
 class StyleShift:
     """What a style under a codec changes against the first one, on the same samples.
 
-    `p_holm` is the difference's p after Holm's correction over all styles of the contestant on the task.
+    `p_holm` is the difference's p after Holm's correction over all styles of the contestant on the
+    task.
     """
 
     name: str
@@ -42,12 +49,14 @@ class StyleShift:
 
     @property
     def significant(self) -> bool:
-        """Whether the style differs; where none does, any one is called different in 5 % of studies at most."""
+        """Whether the style differs; where none does, any one is called different in 5 % of studies
+        at most."""
         return self.p_holm < LEVEL
 
 
 class Chance(NamedTuple):
-    """The best minus the worst accuracy of styles that make no difference: its mean, and p of what was measured."""
+    """The best minus the worst accuracy of styles that make no difference: its mean, and p of what
+    was measured."""
 
     mean: float
     p: float
@@ -55,11 +64,13 @@ class Chance(NamedTuple):
 
 @dataclass(frozen=True)
 class Fragility:
-    """One contestant on one task under all styles and codecs; `accuracy` is that of the first, the default.
+    """One contestant on one task under all styles and codecs; `accuracy` is that of the first, the
+    default.
 
-    `ratio` is VPBench's R, None where the default is right or wrong throughout; `floor` is R of the default against
-    another draw of itself, None with one draw, and `above` is R minus its floor. Both are those of single draws,
-    however many there are. `spread` is the best minus the worst accuracy, `chance` that of styles that are all alike.
+    `ratio` is VPBench's R, None where the default is right or wrong throughout; `floor` is R of the
+    default against another draw of itself, None with one draw, and `above` is R minus its floor.
+    Both are those of single draws, however many there are. `spread` is the best minus the worst
+    accuracy, `chance` that of styles that are all alike.
     """
 
     contestant: str
@@ -78,11 +89,13 @@ class Fragility:
 
 @dataclass(frozen=True)
 class Variants:
-    """The values of one contestant's samples: (variants, samples), the default's first; `names` are the variants.
+    """The values of one contestant's samples: (variants, samples), the default's first; `names` are
+    the variants.
 
     `values` are means over draws and `squares` the means of the draws' squares.
-    `repeats` is by sample the mean squared difference between two draws of the default, NaN where there is one.
-    `clusters` names what each sample shares with others, its group or pictures; without it each is its own.
+    `repeats` is by sample the mean squared difference between two draws of the default, NaN where
+    there is one. `clusters` names what each sample shares with others, its group or pictures;
+    without it each is its own.
     """
 
     contestant: str
@@ -96,23 +109,39 @@ class Variants:
 
     @classmethod
     def of_draws(
-        cls, contestant: str, task: str, draws: Mapping[str, Sequence[Sequence[float]]], clusters: Mapping[str, str]
+        cls,
+        contestant: str,
+        task: str,
+        draws: Mapping[str, Sequence[Sequence[float]]],
+        clusters: Mapping[str, str],
     ) -> Variants:
-        """From the values of the draws by variant and sample; `clusters` names the samples, in order, and theirs."""
+        """From the values of the draws by variant and sample; `clusters` names the samples, in
+        order, and theirs."""
         table = [[np.asarray(sample, float) for sample in samples] for samples in draws.values()]
         values = np.array([[sample.mean() for sample in samples] for samples in table])
         squares = np.array([[np.square(sample).mean() for sample in samples] for samples in table])
         counts = np.array([len(sample) if len(sample) > 1 else np.nan for sample in table[0]])
         repeats = 2 * counts / (counts - 1) * (squares[0] - values[0] ** 2)
-        return cls(contestant, task, tuple(draws), tuple(clusters), values, squares, repeats, tuple(clusters.values()))
+        return cls(
+            contestant,
+            task,
+            tuple(draws),
+            tuple(clusters),
+            values,
+            squares,
+            repeats,
+            tuple(clusters.values()),
+        )
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Two contestants of which `first` leads under the default, by `lead`: how often the other one leads.
+    """Two contestants of which `first` leads under the default, by `lead`: how often the other one
+    leads.
 
-    `styles` counts the variants that turn them round on all samples. `chance` is the share of resamples that do under
-    the default alone, `flipped` that over all variants and resamples; a tie is no flip.
+    `styles` counts the variants that turn them round on all samples. `chance` is the share of
+    resamples that do under the default alone, `flipped` that over all variants and resamples; a tie
+    is no flip.
     """
 
     task: str
@@ -128,10 +157,10 @@ class Flip:
 class _Ratios(NamedTuple):
     """By resample: VPBench's R and its floor, NaN where the default does not vary or has one draw.
 
-    R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the default, row 0. With redrawn
-    samples, N cancels: Var(delta) is that of the samples' differences, (p10 + p01 - delta^2) / N, and Var(accuracy) is
-    p (1 - p) / N. R is 0 for no change, 2 for an independent model of the same accuracy at p = 1/2, 4 for all answers
-    turned round.
+    R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the default,
+    row 0. With redrawn samples, N cancels: Var(delta) is that of the samples' differences, (p10 +
+    p01 - delta^2) / N, and Var(accuracy) is p (1 - p) / N. R is 0 for no change, 2 for an
+    independent model of the same accuracy at p = 1/2, 4 for all answers turned round.
     """
 
     ratio: Floats
@@ -139,16 +168,21 @@ class _Ratios(NamedTuple):
 
 
 def _columns(found: Variants) -> Floats:
-    """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all that `_ratios` needs.
+    """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all that
+    `_ratios` needs.
 
-    The rows are the values; the expected square of a draw of the default, and of its difference to a draw of each
-    variant; and the last four of the samples with two draws of the default, 0 elsewhere: their squared difference, the
-    square and the value of one, and 1.
+    The rows are the values; the expected square of a draw of the default, and of its difference to
+    a draw of each variant; and the last four of the samples with two draws of the default, 0
+    elsewhere: their squared difference, the square and the value of one, and 1.
     """
     values, squares = found.values, found.squares
-    gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]  # two draws of different variants are independent
+    gaps = (
+        squares[1:] - 2 * values[1:] * values[0] + squares[0]
+    )  # two draws of different variants are independent
     again = ~np.isnan(found.repeats)
-    drawn_twice = np.stack([np.nan_to_num(found.repeats), squares[0] * again, values[0] * again, again])
+    drawn_twice = np.stack(
+        [np.nan_to_num(found.repeats), squares[0] * again, values[0] * again, again]
+    )
     return np.concatenate([values, squares[:1], gaps, drawn_twice])
 
 
@@ -158,7 +192,10 @@ def _ratios(means: Floats, variants: int) -> _Ratios:
     moved = (gaps - (values[:, 1:] - values[:, :1]) ** 2).mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         again, again_square, again_value = (repeats[:, :3] / repeats[:, 3:]).T
-        return _Ratios(_over(moved, square[:, 0] - values[:, 0] ** 2), _over(again, again_square - again_value**2))
+        return _Ratios(
+            _over(moved, square[:, 0] - values[:, 0] ** 2),
+            _over(again, again_square - again_value**2),
+        )
 
 
 def _over(moved: Floats, spread: Floats) -> Floats:
@@ -166,7 +203,8 @@ def _over(moved: Floats, spread: Floats) -> Floats:
 
 
 def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
-    """Differences, R and spread with intervals; one draw of the clusters serves all variants, so that all is paired."""
+    """Differences, R and spread with intervals; one draw of the clusters serves all variants, so
+    that all is paired."""
     values, base, columns = found.values, found.values[0], _columns(found)
     means, measured = values.mean(axis=1), _ratios(columns.mean(axis=1)[None], len(values))
     drawn, count = _draw(columns, found.clusters, resamples)
@@ -194,19 +232,23 @@ def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
 def spread_by_chance(values: Floats, clusters: Sequence[str] | None = None) -> Chance:
     """The best minus the worst of (variants, samples) if variants make no difference.
 
-    Then a cluster's answers could as well have come under the variants in any other order: 1,000 times each cluster
-    takes one at random, always the same. The p is the share of these spreads that reach the measured one.
+    Then a cluster's answers could as well have come under the variants in any other order: 1,000
+    times each cluster takes one at random, always the same. The p is the share of these spreads
+    that reach the measured one.
     """
     sums, _ = cluster_sums(values.T, cluster_codes(clusters, values.shape[1]))
     moved = sums[np.ptp(sums, axis=1) > 1e-9]
     random, fixed = np.random.default_rng(0), sums.sum(axis=0)
-    spreads = np.array([np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATIONS)])
+    spreads = np.array(
+        [np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATIONS)]
+    )
     reached = np.count_nonzero(spreads >= np.ptp(fixed) - 1e-9)
     return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
 
 
 def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
-    """Every two contestants of a task that are not tied under the default, on the samples and variants of both."""
+    """Every two contestants of a task that are not tied under the default, on the samples and
+    variants of both."""
     for one, other in combinations(found, 2):
         samples = [name for name in one.samples if name in set(other.samples)]
         names = [name for name in one.names if name in other.names]
@@ -221,25 +263,35 @@ def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterato
         pair = (one, other) if lead > 0 else (other, one)
         styles = int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum())
         yield Flip(
-            one.task, pair[0].contestant, pair[1].contestant, abs(lead), styles, len(names),
-            float(turned[:, 0].mean()), float(turned.mean()),
-        )  # fmt: skip
+            one.task,
+            pair[0].contestant,
+            pair[1].contestant,
+            abs(lead),
+            styles,
+            len(names),
+            float(turned[:, 0].mean()),
+            float(turned.mean()),
+        )
 
 
 def find_variants(run: RunScores) -> list[Variants]:
-    """The contestants of a run with `fragility:` that have its marker, on every task, styles and codecs in order."""
+    """The contestants of a run with `fragility:` that have its marker, on every task, styles and
+    codecs in order."""
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
     arms: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
-        if name := _variant_name(scores.point.spec.get("stages") or {}, str(wanted.get("slot", "mark"))):
+        if name := _variant_name(
+            scores.point.spec.get("stages") or {}, str(wanted.get("slot", "mark"))
+        ):
             arms[scores.point.contestant, scores.point.task].setdefault(name, scores)
     return [made for (who, task), each in arms.items() if (made := _collect(who, task, each))]
 
 
 def _variant_name(stages: Mapping[str, Any], slot: str) -> str:
-    """Such as "radius 3", and "radius 3, jpeg80" where the codec is not lossless; empty without a style."""
+    """Such as "radius 3", and "radius 3, jpeg80" where the codec is not lossless; empty without a
+    style."""
     mark, encode = stages.get(slot) or {}, stages.get("encode") or {}
     codec = encode.get("codec", "png")
     said = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
@@ -249,29 +301,39 @@ def _variant_name(stages: Mapping[str, Any], slot: str) -> str:
 def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants | None:
     """The samples that every arm has; None where there are none, or one arm alone."""
     default = next(iter(arms.values()))
-    samples = tuple(name for name in default.comparable if all(name in arm.comparable for arm in arms.values()))
+    samples = tuple(
+        name for name in default.comparable if all(name in arm.comparable for arm in arms.values())
+    )
     if len(arms) < 2 or not samples:
         return None
     draws = {
         name: [[draw.score.value for draw in arm.not_failed(sample)] for sample in samples]
         for name, arm in arms.items()
     }
-    return Variants.of_draws(who, task, draws, {sample: default.clusters[sample] for sample in samples})
+    return Variants.of_draws(
+        who, task, draws, {sample: default.clusters[sample] for sample in samples}
+    )
 
 
 def _pick(found: Variants, names: Sequence[str], samples: Sequence[str]) -> Floats:
-    rows, columns = [found.names.index(name) for name in names], [found.samples.index(name) for name in samples]
+    rows, columns = (
+        [found.names.index(name) for name in names],
+        [found.samples.index(name) for name in samples],
+    )
     return found.values[np.ix_(rows, columns)]
 
 
 def _draw(rows: Floats, clusters: Sequence[str] | None, resamples: int) -> tuple[Floats, int]:
-    """The means of rows of numbers by sample over resampled clusters, (resamples, rows), and how many clusters."""
+    """The means of rows of numbers by sample over resampled clusters, (resamples, rows), and how
+    many clusters."""
     sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
     return resampled_means(sums, sizes, resamples=resamples), len(sizes)
 
 
 def _bounded_where_any(value: Floats, drawn: Floats, clusters: int) -> Bounded | None:
-    return None if np.isnan(value[0]) else _bounded(float(value[0]), drawn[~np.isnan(drawn)], clusters)
+    return (
+        None if np.isnan(value[0]) else _bounded(float(value[0]), drawn[~np.isnan(drawn)], clusters)
+    )
 
 
 def _bounded(value: float, drawn: Floats, clusters: int) -> Bounded:

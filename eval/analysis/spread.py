@@ -1,4 +1,5 @@
-"""Spread of a contestant's accuracy over variants of its settings: robustness to the style of prompting."""
+"""Spread of a contestant's accuracy over variants of its settings: robustness to the style of
+prompting."""
 
 from __future__ import annotations
 
@@ -12,14 +13,18 @@ MIN_VARIANTS = 3  # with fewer a spread means little
 
 
 def spread_table(table: Table) -> TextTable:
-    """A line per contestant and task with at least three variants: mean, worst, best, and best minus worst.
+    """A line per contestant and task with at least three variants: mean, worst, best, and best
+    minus worst.
 
-    Variants are the points of one contestant that differ in its stages, model or draws, on the same samples.
+    Variants are the points of one contestant that differ in its stages, model or draws, on the same
+    samples.
     """
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in table.where(metric="accuracy", slice="").rows:
         if row.point and row.task_name and row.value is not None:
-            groups.setdefault((row.run, row.contestant.partition(" [")[0], row.task), []).append(row)
+            groups.setdefault((row.run, row.contestant.partition(" [")[0], row.task), []).append(
+                row
+            )
     many = len({run for run, _, _ in groups}) > 1
     lines = [
         (f"{name} ({run})" if many else name, task, *_cells(rows))
@@ -46,9 +51,14 @@ def _cells(rows: Sequence[Row]) -> tuple[str, ...]:
     mean = sum(row.value or 0.0 for row in rows) / len(rows)
     difference = (best.value or 0.0) - (worst.value or 0.0)
     return (
-        str(len(rows)), percent(mean), percent(worst.value), _changes(worst), percent(best.value), _changes(best),
+        str(len(rows)),
+        percent(mean),
+        percent(worst.value),
+        _changes(worst),
+        percent(best.value),
+        _changes(best),
         percent(difference),
-    )  # fmt: skip
+    )
 
 
 def _changes(row: Row) -> str:

@@ -1,4 +1,5 @@
-"""Whether results would come out the same again: over draws, for choices in other places, under other settings."""
+"""Whether results would come out the same again: over draws, for choices in other places, under
+other settings."""
 
 from __future__ import annotations
 
@@ -19,20 +20,23 @@ from looktwice.eval.statistics.ranks import swap_over_settings
 from looktwice.pipelines.model import canonical
 
 DRAW_NOTE = (
-    "Samples with a key of which every draw was asked and none failed; the others are left out. The standard error of "
-    "accuracy is split by the mean squares of a one-way analysis of variance: what other samples would change, and "
-    "what other draws of these would. pass@k: at least one of k draws is right (Chen et al. 2021). Majority: the most "
-    "frequent answer of a sample, of equally frequent ones their mean. Intervals: 95 %, bootstrap over clusters."
+    "Samples with a key of which every draw was asked and none failed; the others are left out. The"
+    " standard error of accuracy is split by the mean squares of a one-way analysis of variance:"
+    " what other samples would change, and what other draws of these would. pass@k: at least one of"
+    " k draws is right (Chen et al. 2021). Majority: the most frequent answer of a sample, of"
+    " equally frequent ones their mean. Intervals: 95 %, bootstrap over clusters."
 )
 POSITION_NOTE = (
-    "First draws with a readable letter, by the number of choices, letters as the contestant saw them. Of each letter: "
-    "how often it was chosen, and below how often it is the key. `spread` is the standard deviation of the recalls at "
-    "the letters, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are alike, not corrected."
+    "First draws with a readable letter, by the number of choices, letters as the contestant saw"
+    " them. Of each letter: how often it was chosen, and below how often it is the key. `spread` is"
+    " the standard deviation of the recalls at the letters, in points (RStd, Zheng et al. 2024), p"
+    " the chi-squared test that they are alike, not corrected."
 )
 ORDER_NOTE = (
-    "Each two contestants on the samples that both have in every setting, over the tasks of both. `swap`: how probably "
-    "the two change places between two of the settings (markers, prompts, whatever was swept), or between two draws; a "
-    "tie counts one half. Intervals: 95 %, bootstrap over clusters; few samples add swaps, so they lie rather high."
+    "Each two contestants on the samples that both have in every setting, over the tasks of both."
+    " `swap`: how probably the two change places between two of the settings (markers, prompts,"
+    " whatever was swept), or between two draws; a tie counts one half. Intervals: 95 %, bootstrap"
+    " over clusters; few samples add swaps, so they lie rather high."
 )
 
 Values = Mapping[tuple[str, str], float]
@@ -40,17 +44,34 @@ Values = Mapping[tuple[str, str], float]
 
 
 def draw_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each arm with several draws: its errors from samples and from draws, pass@k, and the majority."""
+    """A line for each arm with several draws: its errors from samples and from draws, pass@k, and
+    the majority."""
     header = (
-        "contestant", "task", "n", "left\nout", "draws", "accuracy %", "error from\nsamples", "error from\ndraws",
-        "of variance\nin draws %", "pass@k %\n(k = draws)", "majority %",
-    )  # fmt: skip
-    lines = [line for run in runs for scores in run.points if scores.point.draws > 1 for line in _draw_line(scores)]
+        "contestant",
+        "task",
+        "n",
+        "left\nout",
+        "draws",
+        "accuracy %",
+        "error from\nsamples",
+        "error from\ndraws",
+        "of variance\nin draws %",
+        "pass@k %\n(k = draws)",
+        "majority %",
+    )
+    lines = [
+        line
+        for run in runs
+        for scores in run.points
+        if scores.point.draws > 1
+        for line in _draw_line(scores)
+    ]
     return TextTable(header, lines, text_columns=2).without_empty()
 
 
 def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
-    """The samples with a key of which every draw was asked and none failed, with as many draws as all of them have."""
+    """The samples with a key of which every draw was asked and none failed, with as many draws as
+    all of them have."""
     found = {name: scores.draws(name) for name in scores.keyed}
     whole = {
         name: [draw for draw in draws if draw is not None]
@@ -76,30 +97,53 @@ def _draw_line(scores: PointScores) -> Iterator[tuple[str, ...]]:
     ]
     out = len(scores.keyed) - len(whole)
     yield (
-        scores.contestant, scores.task, str(len(whole)), str(out or ""), str(k), percent(split.mean),
-        percent(split.samples_error), percent(split.draws_error), percent(split.draw_share),
-        _shown(any_right), _shown(bootstrap_mean(votes, clusters)),
-    )  # fmt: skip
+        scores.contestant,
+        scores.task,
+        str(len(whole)),
+        str(out or ""),
+        str(k),
+        percent(split.mean),
+        percent(split.samples_error),
+        percent(split.draws_error),
+        percent(split.draw_share),
+        _shown(any_right),
+        _shown(bootstrap_mean(votes, clusters)),
+    )
 
 
 def position_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each contestant and number of choices: the letters that it chose, those of the key, and the bias."""
+    """A line for each contestant and number of choices: the letters that it chose, those of the
+    key, and the bias."""
     found = {place: pairs for run in runs for place, pairs in _chosen_letters(run).items()}
     letters = sorted({letter for pairs in found.values() for pair in pairs for letter in pair})
-    header = ("contestant", "choices", *(f"{letter} %\n(key)" for letter in letters), "spread", "p", "n")
+    header = (
+        "contestant",
+        "choices",
+        *(f"{letter} %\n(key)" for letter in letters),
+        "spread",
+        "p",
+        "n",
+    )
     lines = []
     for (contestant, choices), pairs in found.items():
         bias = position_bias(*zip(*pairs, strict=True))
         cells = (
-            f"{percent(bias.chosen[letter])}\n({percent(bias.key[letter])})" if letter in bias.chosen else ""
+            (
+                f"{percent(bias.chosen[letter])}\n({percent(bias.key[letter])})"
+                if letter in bias.chosen
+                else ""
+            )
             for letter in letters
         )
-        lines.append((contestant, str(choices), *cells, percent(bias.spread), format_p(bias.p), str(bias.n)))
+        lines.append(
+            (contestant, str(choices), *cells, percent(bias.spread), format_p(bias.p), str(bias.n))
+        )
     return TextTable(header, lines)
 
 
 def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str]]]:
-    """By contestant and number of choices: (answer, key) of every first draw, as letters that the contestant saw."""
+    """By contestant and number of choices: (answer, key) of every first draw, as letters that the
+    contestant saw."""
     shown = {
         (record.point, record.sample): {own: asked for asked, own in (record.letters or {}).items()}
         for record in run.folder.last_records(holding='"letters":{')
@@ -110,7 +154,12 @@ def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str
         for name, row in scores.samples.items():
             count, first = row.n_choices, scores.first(name)
             letters = [chr(ord("A") + number) for number in range(count)]
-            if count > 1 and first is not None and row.answer in letters and first.answer in letters:
+            if (
+                count > 1
+                and first is not None
+                and row.answer in letters
+                and first.answer in letters
+            ):
                 seen = shown.get((scores.point.recorded_as, name), {})
                 pair = (seen.get(first.answer, first.answer), seen.get(row.answer, row.answer))
                 found[scores.contestant, count].append(pair)
@@ -123,9 +172,15 @@ def order_table(runs: Sequence[RunScores]) -> TextTable:
     Runs with `fragility:` have tables of their own for this.
     """
     header = (
-        "contestant", "other", "settings", "leads in", "swap between\nsettings %", "draws", "swap between\ndraws %",
+        "contestant",
+        "other",
+        "settings",
+        "leads in",
+        "swap between\nsettings %",
+        "draws",
+        "swap between\ndraws %",
         "n",
-    )  # fmt: skip
+    )
     lines = []
     for run in runs:
         arms = {} if run.config.get("fragility") else _arms(run)
@@ -154,7 +209,9 @@ def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
     if len(shared) < 2 and not drawn:
         return ()  # before anything is collected: mostly there is nothing to compare
     arms = [arm for arms in mine.values() for arm in arms]
-    clusters = {(arm.point.task_id, name): cluster for arm in arms for name, cluster in arm.clusters.items()}
+    clusters = {
+        (arm.point.task_id, name): cluster for arm in arms for name, cluster in arm.clusters.items()
+    }
     settings = [[_values(side[setting]) for setting in shared] for side in (mine, theirs)]
     draws = [_drawn(side[shared[0]]) for side in (mine, theirs)] if shared else [[], []]
     count = min(map(len, draws))
@@ -164,34 +221,58 @@ def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
     by_draw = _swap([side[:count] for side in draws], clusters)[0] if count > 1 else None
     n = next((found.n for found in (by_setting, by_draw) if found is not None), 0)
     return (
-        str(len(shared)) if by_setting else "", f"{leads} of {len(shared)}" if by_setting else "", _shown(by_setting),
-        str(count) if by_draw else "", _shown(by_draw), str(n or ""),
-    ) if by_setting or by_draw else ()  # fmt: skip
+        (
+            str(len(shared)) if by_setting else "",
+            f"{leads} of {len(shared)}" if by_setting else "",
+            _shown(by_setting),
+            str(count) if by_draw else "",
+            _shown(by_draw),
+            str(n or ""),
+        )
+        if by_setting or by_draw
+        else ()
+    )
 
 
 def _may_have_draws(arms: Sequence[PointScores]) -> bool:
-    return all(arm.point.draws > 1 or any(len(draws) > 1 for draws in arm.scored.values()) for arm in arms)
+    return all(
+        arm.point.draws > 1 or any(len(draws) > 1 for draws in arm.scored.values()) for arm in arms
+    )
 
 
-def _swap(sides: Sequence[Sequence[Values]], clusters: Mapping[tuple[str, str], Any]) -> tuple[Estimate | None, int]:
-    """The swaps between settings on the samples that all of them have, and in how many the first leads."""
-    places = [place for place in sides[0][0] if all(place in values for side in sides for values in side)]
+def _swap(
+    sides: Sequence[Sequence[Values]], clusters: Mapping[tuple[str, str], Any]
+) -> tuple[Estimate | None, int]:
+    """The swaps between settings on the samples that all of them have, and in how many the first
+    leads."""
+    places = [
+        place for place in sides[0][0] if all(place in values for side in sides for values in side)
+    ]
     if not places:
         return None, 0
-    one, other = (np.array([[values[place] for place in places] for values in side]) for side in sides)
+    one, other = (
+        np.array([[values[place] for place in places] for values in side]) for side in sides
+    )
     swap = swap_over_settings(one, other, [clusters[place] for place in places])
     return swap, int((one.mean(axis=1) > other.mean(axis=1) + 1e-12).sum())
 
 
 def _values(arms: Sequence[PointScores]) -> dict[tuple[str, str], float]:
-    return {(arm.point.task_id, name): value for arm in arms for name, value in arm.comparable.items()}
+    return {
+        (arm.point.task_id, name): value for arm in arms for name, value in arm.comparable.items()
+    }
 
 
 def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
     """The values of every draw, of the samples that have all of them."""
-    whole = {(arm.point.task_id, name): draws for arm in arms for name, draws in _whole(arm).items()}
+    whole = {
+        (arm.point.task_id, name): draws for arm in arms for name, draws in _whole(arm).items()
+    }
     most = min(map(len, whole.values()), default=0)
-    return [{place: draws[number].score.value for place, draws in whole.items()} for number in range(most)]
+    return [
+        {place: draws[number].score.value for place, draws in whole.items()}
+        for number in range(most)
+    ]
 
 
 def _shown(found: Estimate | None) -> str:

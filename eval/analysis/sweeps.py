@@ -1,4 +1,5 @@
-"""What each factor of a sweep, each two together and each single change do: paired effects over all else swept."""
+"""What each factor of a sweep, each two together and each single change do: paired effects over all
+else swept."""
 
 from __future__ import annotations
 
@@ -21,18 +22,37 @@ ALL_TASKS = "all tasks"
 UNCHANGED = "unchanged"
 AS_IT_IS = "as it is"
 BESIDE = " x "  # between two factors
-MEAN = "in percentage points with its 95 % interval, over the samples that none of these arms failed or lacks"
-SWEEP_NOTE = (
-    f"sweep: the effect of a level is its mean difference to the factor's first level (`against`), {MEAN}, and over "
-    "the combinations of the other factors that were asked with both. That of two factors (`a x b`) is their "
-    "interaction: what both changes together do beyond the sum of what each does alone. p is corrected by Holm and by "
-    "Benjamini and Hochberg over these lines on single tasks, and over those on all tasks."
+MEAN = (
+    "in percentage points with its 95 % interval, over the samples that none of these arms failed"
+    " or lacks"
 )
-EACH_NOTE = f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED}, {MEAN}"
+SWEEP_NOTE = (
+    "sweep: the effect of a level is its mean difference to the factor's first level (`against`),"
+    f" {MEAN}, and over the combinations of the other factors that were asked with both. That of"
+    " two factors (`a x b`) is their interaction: what both changes together do beyond the sum of"
+    " what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these lines"
+    " on single tasks, and over those on all tasks."
+)
+EACH_NOTE = (
+    f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED},"
+    f" {MEAN}"
+)
 EFFECT_COLUMNS = (
-    "run", "contestant", "task", "factor", "level", "against", "effect", "low", "high", "p", "n", "p_holm", "p_bh",
+    "run",
+    "contestant",
+    "task",
+    "factor",
+    "level",
+    "against",
+    "effect",
+    "low",
+    "high",
+    "p",
+    "n",
+    "p_holm",
+    "p_bh",
     "clusters",
-)  # fmt: skip
+)
 
 Values = Mapping[str, float]
 """The value of every sample of an arm."""
@@ -43,9 +63,11 @@ Gaps = dict[tuple[str, str], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class LevelEffect:
-    """What one level of a swept setting changes against its first, for one contestant, on a task or on all of them.
+    """What one level of a swept setting changes against its first, for one contestant, on a task or
+    on all of them.
 
-    Of a change of `each`, what it changes against the contestant's arm without it, which is called "unchanged".
+    Of a change of `each`, what it changes against the contestant's arm without it, which is called
+    "unchanged".
     """
 
     contestant: str
@@ -64,17 +86,20 @@ class LevelEffect:
 
 
 def sweep_effects(run: RunScores) -> list[LevelEffect]:
-    """The effects of every change of `each`, and of every level of a sweep that has several factors or stands with it.
+    """The effects of every change of `each`, and of every level of a sweep that has several factors
+    or stands with it.
 
-    A sample's difference is its mean over the combinations of the other factors that were asked with both levels; a
-    sample counts if none of these failed or is missing.
+    A sample's difference is its mean over the combinations of the other factors that were asked
+    with both levels; a sample counts if none of these failed or is missing.
     """
     sweep, each = run.config.get("sweep"), run.config.get("each")
     grid = _Grid(sweep or {})
     names = list(grid.sweep) if len(grid.sweep) > 1 or each else []
     factors = [(_short(name), _level_gaps(grid, (number,))) for number, name in enumerate(names)]
     twos = combinations(enumerate(names), 2) if len(names) > 1 else ()
-    factors += [(f"{_short(a)}{BESIDE}{_short(b)}", _level_gaps(grid, (i, j))) for (i, a), (j, b) in twos]
+    factors += [
+        (f"{_short(a)}{BESIDE}{_short(b)}", _level_gaps(grid, (i, j))) for (i, a), (j, b) in twos
+    ]
     changes = [flat_changes(change) for change in each or ()]
     factors += [(" + ".join(map(_short, change)), _change_gaps(grid, change)) for change in changes]
     arms: dict[str, dict[str, _Arms]] = defaultdict(lambda: defaultdict(_Arms))
@@ -90,16 +115,21 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
 def sweep_table(table: Table, whole: bool = True) -> TextTable:
     """A line per contestant, task, factor and level, and of each two factors together.
 
-    Without `whole`, as on a terminal: without interactions and corrected p, and of several tasks only what is over all.
+    Without `whole`, as on a terminal: without interactions and corrected p, and of several tasks
+    only what is over all.
     """
     corrected = ("p\n(Holm)", "p\n(BH)") if whole else ()
     header = ("contestant", "task", "factor", "level", "against", "effect", "p", *corrected, "n")
     lines = []
     for run in table.scores:
         effects = sweep_effects(run)
-        several = {(line.contestant, line.factor, line.level) for line in effects if line.task == ALL_TASKS}
+        several = {
+            (line.contestant, line.factor, line.level) for line in effects if line.task == ALL_TASKS
+        }
         for line in effects:
-            over_all = line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several
+            over_all = (
+                line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several
+            )
             if whole or (over_all and not line.is_interaction):
                 found = line.effect
                 shown = estimate_cell(found, sign=True)
@@ -110,12 +140,17 @@ def sweep_table(table: Table, whole: bool = True) -> TextTable:
 
 
 def effect_note(table: Table) -> str:
-    """What a reader of the effects must know of those of `sweep:` and of `each:`; of what the table has alone."""
+    """What a reader of the effects must know of those of `sweep:` and of `each:`; of what the table
+    has alone."""
     notes: dict[str, None] = {}
     for run in table.scores:
         kinds = {line.against == UNCHANGED for line in sweep_effects(run)}
-        swept = ", and over the combinations of the sweep that were asked with and without it" * (False in kinds)
-        notes |= dict.fromkeys([*[SWEEP_NOTE] * (False in kinds), *[f"{EACH_NOTE}{swept}."] * (True in kinds)])
+        swept = ", and over the combinations of the sweep that were asked with and without it" * (
+            False in kinds
+        )
+        notes |= dict.fromkeys(
+            [*[SWEEP_NOTE] * (False in kinds), *[f"{EACH_NOTE}{swept}."] * (True in kinds)]
+        )
     return "\n".join(notes)
 
 
@@ -126,7 +161,9 @@ def effects_csv(table: Table) -> str:
         for line in sweep_effects(run):
             names = (run.name, line.contestant, line.task, line.factor, line.level, line.against)
             effect = line.effect
-            numbers = [f"{number:.6g}" for number in (effect.value, effect.low, effect.high, effect.p)]
+            numbers = [
+                f"{number:.6g}" for number in (effect.value, effect.low, effect.high, effect.p)
+            ]
             corrected = ["" if p is None else f"{p:.6g}" for p in (line.p_holm, line.p_bh)]
             rows.append((*names, *numbers, effect.n, *corrected, effect.clusters))
     return csv_text(rows)
@@ -148,7 +185,9 @@ class _Grid:
 
     def cells(self, arms: _Arms) -> dict[tuple[str, ...], Values]:
         """The arms that the sweep made, by the level of every factor."""
-        return {cell: values for changes, values in arms if (cell := self._cell(changes)) is not None}
+        return {
+            cell: values for changes, values in arms if (cell := self._cell(changes)) is not None
+        }
 
     def holds(self, changes: Mapping[str, Any]) -> bool:
         """Whether the sweep made an arm with these changes, and no change of `each` did."""
@@ -164,13 +203,20 @@ class _Grid:
             levels[factor].append(_level(place[len(factor) + 1 :], value))
         cell = tuple(", ".join(parts) or AS_IT_IS for parts in levels.values())
         known = zip(cell, self.sweep.items(), strict=True)
-        return cell if all(level == AS_IT_IS or level in _levels(*factor) for level, factor in known) else None
+        return (
+            cell
+            if all(level == AS_IT_IS or level in _levels(*factor) for level, factor in known)
+            else None
+        )
 
 
 def _levels(factor: str, values: Sequence[Any]) -> list[str]:
     """How the levels of a factor are called."""
     flat = (flat_changes({factor: value}) for value in values)
-    return [", ".join(_level(place[len(factor) + 1 :], each) for place, each in one.items()) for one in flat]
+    return [
+        ", ".join(_level(place[len(factor) + 1 :], each) for place, each in one.items())
+        for one in flat
+    ]
 
 
 def _level(name: str, value: Any) -> str:
@@ -183,7 +229,9 @@ def _short(place: str) -> str:
 
 
 def _effects(
-    contestant: str, tasks: Mapping[str, _Arms], factors: Sequence[tuple[str, Callable[[_Arms], Gaps]]]
+    contestant: str,
+    tasks: Mapping[str, _Arms],
+    factors: Sequence[tuple[str, Callable[[_Arms], Gaps]]],
 ) -> Iterator[LevelEffect]:
     """Factor by factor: the tasks that have it, then all of them as one set of samples."""
     for factor, find_gaps in factors:
@@ -196,7 +244,9 @@ def _effects(
                     yield LevelEffect(contestant, task, factor, *levels, _effect(samples))
         for levels, tasks_with_both in by_task.items():
             if len(tasks_with_both) > 1:
-                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, _effect([*chain(*tasks_with_both)]))
+                yield LevelEffect(
+                    contestant, ALL_TASKS, factor, *levels, _effect([*chain(*tasks_with_both)])
+                )
 
 
 def _effect(samples: Sequence[tuple[float, str]]) -> MeanDifference:
@@ -205,7 +255,8 @@ def _effect(samples: Sequence[tuple[float, str]]) -> MeanDifference:
 
 
 def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps]:
-    """For each level of a factor and its first one: the difference of every sample; of two factors their interaction.
+    """For each level of a factor and its first one: the difference of every sample; of two factors
+    their interaction.
 
     It is averaged over the other factors.
     """
@@ -217,20 +268,25 @@ def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps
         found: Gaps = {}
         for levels in product(*(others for _, *others in asked)):
             changes = zip(levels, against, strict=True)
-            found[BESIDE.join(levels), BESIDE.join(against)] = contrast(cells, dict(zip(numbers, changes, strict=True)))
+            found[BESIDE.join(levels), BESIDE.join(against)] = contrast(
+                cells, dict(zip(numbers, changes, strict=True))
+            )
         return found
 
     return find
 
 
 def _change_gaps(grid: _Grid, change: Mapping[str, Any]) -> Callable[[_Arms], Gaps]:
-    """For a change of `each` and the same arm without it: the difference of every sample, averaged over the sweep.
+    """For a change of `each` and the same arm without it: the difference of every sample, averaged
+    over the sweep.
 
     A contestant without some of the stages that it changes has an arm with the rest of the change.
     """
 
     def find(arms: _Arms) -> Gaps:
-        made = [[p for p in change if p in changes and changes[p] == change[p]] for changes, _ in arms]
+        made = [
+            [p for p in change if p in changes and changes[p] == change[p]] for changes, _ in arms
+        ]
         most = max(map(len, made), default=0)
         pairs = [
             (values, others)
@@ -247,10 +303,20 @@ def _change_gaps(grid: _Grid, change: Mapping[str, Any]) -> Callable[[_Arms], Ga
 
 def _without(changes: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any]:
     """The changes that are not at or below these places."""
-    return {k: v for k, v in changes.items() if not any(f"{k}.".startswith(f"{place}.") for place in places)}
+    return {
+        k: v
+        for k, v in changes.items()
+        if not any(f"{k}.".startswith(f"{place}.") for place in places)
+    }
 
 
 def _mean_gaps(pairs: Sequence[tuple[Values, Values]]) -> dict[str, float]:
     """The difference of every sample that all of these have, as the mean over the pairs."""
-    samples = set.intersection(*(set(values) for pair in pairs for values in pair)) if pairs else set[str]()
-    return {name: fmean(mine[name] - theirs[name] for mine, theirs in pairs) for name in sorted(samples)}
+    samples = (
+        set.intersection(*(set(values) for pair in pairs for values in pair))
+        if pairs
+        else set[str]()
+    )
+    return {
+        name: fmean(mine[name] - theirs[name] for mine, theirs in pairs) for name in sorted(samples)
+    }

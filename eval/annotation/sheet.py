@@ -1,4 +1,5 @@
-"""Draws a stratified sample of logs and writes it as a sheet for people: CSV, pictures, and a page with forms."""
+"""Draws a stratified sample of logs and writes it as a sheet for people: CSV, pictures, and a page
+with forms."""
 
 from __future__ import annotations
 
@@ -25,10 +26,24 @@ from looktwice.pipelines.picture import Picture, PictureError
 
 ERRORS, ANSWERS = "errors", "answers"
 SHOWN: Mapping[str, tuple[str, ...]] = {
-    ERRORS: ("item", "task", "sample", "contestant", "question", "choices", "key", "answer", "reply", "pictures"),
+    ERRORS: (
+        "item",
+        "task",
+        "sample",
+        "contestant",
+        "question",
+        "choices",
+        "key",
+        "answer",
+        "reply",
+        "pictures",
+    ),
     ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
 }
-FILLED: Mapping[str, tuple[str, ...]] = {ERRORS: ("category", "note"), ANSWERS: ("human_answer", "difficulty", "note")}
+FILLED: Mapping[str, tuple[str, ...]] = {
+    ERRORS: ("category", "note"),
+    ANSWERS: ("human_answer", "difficulty", "note"),
+}
 """The columns that people fill in. Who answers sees neither the key nor what a model said."""
 KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
@@ -36,7 +51,8 @@ PICTURE_SIDE = 768
 
 @dataclass(frozen=True)
 class SheetItem:
-    """An item of a sheet: its number, the row of the log, and its stratum, which stands for `weight` of all rows."""
+    """An item of a sheet: its number, the row of the log, and its stratum, which stands for
+    `weight` of all rows."""
 
     item: str
     contestant: str
@@ -53,7 +69,8 @@ class SheetItem:
 
 @dataclass(frozen=True)
 class SheetKey:
-    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, and every item with its key."""
+    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, and every item
+    with its key."""
 
     ask: str
     taxonomy: tuple[str, ...]
@@ -61,13 +78,19 @@ class SheetKey:
 
 
 def draw_sheet(
-    logs: Sequence[Log], ask: str = ERRORS, n: int = 60, verdict: str = "wrong", by: Sequence[str] = (), seed: int = 0
+    logs: Sequence[Log],
+    ask: str = ERRORS,
+    n: int = 60,
+    verdict: str = "wrong",
+    by: Sequence[str] = (),
+    seed: int = 0,
 ) -> tuple[SheetItem, ...]:
-    """Draw n rows, from every stratum equally many as far as it has them, always the same for a seed.
+    """Draw n rows, from every stratum equally many as far as it has them, always the same for a
+    seed.
 
-    `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws the first counts.
-    For ANSWERS each sample of the first log comes once, whatever its verdict. `verdict` is one of eval.scoring's, or
-    any. Raises TaskError where nothing is left.
+    `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws
+    the first counts. For ANSWERS each sample of the first log comes once, whatever its verdict.
+    `verdict` is one of eval.scoring's, or any. Raises TaskError where nothing is left.
     """
     if ask not in SHOWN:
         raise TaskError(f"--ask {ask}: expected {ERRORS} or {ANSWERS}")
@@ -99,26 +122,44 @@ def draw_sheet(
     chosen = [(name, row) for name, held in strata.items() for row in held[: taken[name]]]
     chance.shuffle(chosen)
     weights = {name: len(held) / len(rows) for name, held in strata.items()}
-    return tuple(_item(number, name, row, weights[name]) for number, (name, row) in enumerate(chosen, 1))
+    return tuple(
+        _item(number, name, row, weights[name]) for number, (name, row) in enumerate(chosen, 1)
+    )
 
 
 def _item(number: int, stratum: str, row: Mapping[str, Any], weight: float) -> SheetItem:
     words = {
-        name: row[name] for name in ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
+        name: row[name]
+        for name in (
+            "contestant",
+            "task",
+            "sample",
+            "question",
+            "choices",
+            "key",
+            "answer",
+            "reply",
+        )
     }
     return SheetItem(item=str(number), stratum=stratum, weight=weight, **words)
 
 
 def write_sheet(
-    items: Sequence[SheetItem], logs: Sequence[Log], out: Path, ask: str = ERRORS, taxonomy: Sequence[str] = ()
+    items: Sequence[SheetItem],
+    logs: Sequence[Log],
+    out: Path,
+    ask: str = ERRORS,
+    taxonomy: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and say what is there. Raises OSError.
+    """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and say what is there.
+    Raises OSError.
 
     The pictures are those that were sent to the model, marks and all, where a log keeps them.
     """
     if (out / KEY_FILE).exists():
         raise TaskError(
-            f"{out} holds a sheet already, which somebody may have filled in; name another folder with --out"
+            f"{out} holds a sheet already, which somebody may have filled in; name another folder"
+            " with --out"
         )
     by_name = {log.name: log for log in name_apart(list(logs))}
     shown, table = [], [(*SHOWN[ask], *FILLED[ask])]
@@ -127,19 +168,30 @@ def write_sheet(
         for name, picture in pictures:
             write_file(out / name, picture.payload.data)
         words = asdict(item) | {
-            "choices": "\n".join(f"({chr(65 + at)}) {text}" for at, text in enumerate(item.choices)),
+            "choices": "\n".join(
+                f"({chr(65 + at)}) {text}" for at, text in enumerate(item.choices)
+            ),
             "pictures": " ".join(name for name, _ in pictures),
         }
         table.append((*(words[name] for name in SHOWN[ask]), *("" for _ in FILLED[ask])))
         shown.append(
-            {name: words[name] for name in SHOWN[ask]} | {"pictures": [thumbnail(p, PICTURE_SIDE) for _, p in pictures]}
+            {name: words[name] for name in SHOWN[ask]}
+            | {"pictures": [thumbnail(p, PICTURE_SIDE) for _, p in pictures]}
         )
     write_file(out / SHEET, csv_text(table, "\r\n").encode(errors="backslashreplace"))
-    write_file(out / KEY_FILE, json.dumps(asdict(SheetKey(ask, tuple(taxonomy), tuple(items)))) + "\n")
+    write_file(
+        out / KEY_FILE, json.dumps(asdict(SheetKey(ask, tuple(taxonomy), tuple(items)))) + "\n"
+    )
     write_file(out / PAGE, _page(shown, ask, taxonomy).encode(errors="backslashreplace"))
-    drawn = f"{counted(len(items), 'item')} of {counted(len({i.stratum for i in items}), 'stratum', 'strata')}"
+    drawn = (
+        f"{counted(len(items), 'item')} of"
+        f" {counted(len({i.stratum for i in items}), 'stratum', 'strata')}"
+    )
     yield f"sheet: {out / PAGE}, or {out / SHEET} ({drawn})"
-    yield f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate {out / '*.csv'}"
+    yield (
+        f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate"
+        f" {out / '*.csv'}"
+    )
 
 
 def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
@@ -152,13 +204,22 @@ def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
             continue
         if payload.sha not in seen:
             seen.add(payload.sha)
-            yield f"pictures/{payload.sha[:16]}.{payload.media_type.rpartition('/')[2]}", view.picture
+            yield (
+                f"pictures/{payload.sha[:16]}.{payload.media_type.rpartition('/')[2]}",
+                view.picture,
+            )
 
 
 def _page(shown: Sequence[Mapping[str, Any]], ask: str, taxonomy: Sequence[str]) -> str:
-    """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV file."""
+    """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV
+    file."""
     folder = template("sheet.html.j2")
-    data = {"columns": SHOWN[ask], "filled": FILLED[ask], "taxonomy": list(taxonomy), "items": list(shown)}
+    data = {
+        "columns": SHOWN[ask],
+        "filled": FILLED[ask],
+        "taxonomy": list(taxonomy),
+        "items": list(shown),
+    }
     script = str(template("sheet.js").render())
     sha = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return str(folder.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {ask}"))

@@ -13,34 +13,47 @@ from looktwice.eval.cli_options import Overrides, Plugins, input_errors, load_pl
 
 def allow(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions.")
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions."),
     ] = None,
     overrides: Overrides = None,
     plugin: Plugins = None,
     listed: Annotated[bool, typer.Option("--list", help="List what is allowed.")] = False,
-    forgotten: Annotated[bool, typer.Option("--forget", help="Take back what was allowed.")] = False,
+    forgotten: Annotated[
+        bool, typer.Option("--forget", help="Take back what was allowed.")
+    ] = False,
 ) -> None:
     """Let a study that you trust read the paths it names.
 
-    It is remembered until the study, or a file that it includes, changes; a copy elsewhere is another study. So are a
-    run folder and a folder of questions.
+    It is remembered until the study, or a file that it includes, changes; a copy elsewhere is
+    another study. So are a run folder and a folder of questions.
     """
     with input_errors():
         from looktwice.pipelines.config.allowances import allowances, forget
         from looktwice.pipelines.config.paths import find_config
 
         if path is not None and forgotten:
-            say(f"{path} {'is allowed nothing any more' if forget(find_config(path)) else 'was allowed nothing'}")
+            ending = (
+                "is allowed nothing any more"
+                if forget(find_config(path))
+                else "was allowed nothing"
+            )
+            say(f"{path} {ending}")
         elif path is not None:
             _allow(path, overrides or (), load_plugins(plugin))
         for allowance in allowances() if listed or path is None else ():
-            say(allowance.path if allowance.holds else f"{allowance.path}: changed since, so it may read none of these")
+            say(
+                allowance.path
+                if allowance.holds
+                else f"{allowance.path}: changed since, so it may read none of these"
+            )
             for place in allowance.reads:
                 say(f"  {place}")
 
 
 def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None:
-    """Remember what lies at `path` and what it names. Raises ConfigError for other faults, RunError, TaskError."""
+    """Remember what lies at `path` and what it names. Raises ConfigError for other faults,
+    RunError, TaskError."""
     from looktwice.pipelines.config.allowances import allow
     from looktwice.pipelines.config.load import load
     from looktwice.pipelines.config.paths import find_config, note_outside, shipped
@@ -83,10 +96,13 @@ def _build_run(run: Path, plugins: Sequence[str]) -> None:
 
 
 def _look_at_questions(folder: Path, reads: list[Path]) -> None:
-    """Note the folders in which pictures of the questions lie, and where links in the folder lead."""
+    """Note the folders in which pictures of the questions lie, and where links in the folder
+    lead."""
     from looktwice.eval.tasks.folder import Folder
 
     if (folder / "samples.jsonl").is_file():
         len(Folder(folder))  # reads every line
-    links = [entry.resolve() for entry in folder.rglob("*") if entry.is_symlink() and entry.exists()]
+    links = [
+        entry.resolve() for entry in folder.rglob("*") if entry.is_symlink() and entry.exists()
+    ]
     reads[:] = {place if place.is_dir() else place.parent for place in (*reads, *links)}

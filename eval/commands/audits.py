@@ -8,18 +8,31 @@ from typing import Annotated
 
 import typer
 
-from looktwice.eval.cli_options import AllowedOfRun, Plugins, Reader, build_reader, input_errors, load_plugins, say
+from looktwice.eval.cli_options import (
+    AllowedOfRun,
+    Plugins,
+    Reader,
+    build_reader,
+    input_errors,
+    load_plugins,
+    say,
+)
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Role = Annotated[
-    list[str] | None, typer.Option("--role", help="black=placebo: the contestant that stands for an arm of that name.")
+    list[str] | None,
+    typer.Option(
+        "--role", help="black=placebo: the contestant that stands for an arm of that name."
+    ),
 ]
 
 
 def certify(
     run: Run,
     role: Role = None,
-    out: Annotated[Path | None, typer.Option(help="The page (default: RUN/certificate.md).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page (default: RUN/certificate.md).")
+    ] = None,
     reader: Reader = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
@@ -29,7 +42,11 @@ def certify(
     Of a run of configs/tool_contribution.yaml, or of any with contestants of these names.
     """
     with input_errors(allow, out=out):
-        from looktwice.eval.analysis.looking.contribution import ARMS, certificate_page, certificates
+        from looktwice.eval.analysis.looking.contribution import (
+            ARMS,
+            certificate_page,
+            certificates,
+        )
         from looktwice.eval.records.records import RunError, RunFolder, refuse_run_file
         from looktwice.eval.scoring.score import score_run
         from looktwice.pipelines.disk import write_file
@@ -41,15 +58,19 @@ def certify(
         if not found:
             there = ", ".join(dict.fromkeys(scores.point.contestant for scores in scored.points))
             raise RunError(
-                f"{run} has no arms to compare: it needs the contestants without, full and one of "
-                f"{', '.join(name for name in ARMS if name not in ('without', 'full'))}, and has {there}; run "
-                "tool_contribution, or say which stands for which: --role without=NAME"
+                f"{run} has no arms to compare: it needs the contestants without, full and one of"
+                f" {', '.join(name for name in ARMS if name not in ('without', 'full'))}, and has"
+                f" {there}; run tool_contribution, or say which stands for which: --role"
+                " without=NAME"
             )
         page = out or run / "certificate.md"
         refuse_run_file(page)
         write_file(page, certificate_page(scored, found))
         for one in found:
-            for line in (f"{one.arms['full'].contestant} on {one.arms['full'].task}:", *one.verdict):
+            for line in (
+                f"{one.arms['full'].contestant} on {one.arms['full'].task}:",
+                *one.verdict,
+            ):
                 say(line)
         say(f"certificate: {page}")
 
@@ -57,17 +78,22 @@ def certify(
 def audit(
     run: Run,
     any_answer: Annotated[
-        bool, typer.Option("--any", help="List every item that was once right without its image, luck included.")
+        bool,
+        typer.Option(
+            "--any", help="List every item that was once right without its image, luck included."
+        ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="The folder to write into (default: RUN).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write into (default: RUN).")
+    ] = None,
     reader: Reader = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
     """Say what is answered without the images.
 
-    Of a run of configs/blindness.yaml: mirage scores, bias of letters, the items that need no image, and the others as
-    a subset, clean.yaml.
+    Of a run of configs/blindness.yaml: mirage scores, bias of letters, the items that need no
+    image, and the others as a subset, clean.yaml.
     """
     with input_errors(allow, out=out):
         from looktwice.eval.analysis.looking import blindness
@@ -81,8 +107,8 @@ def audit(
         if not found:
             there = ", ".join(dict.fromkeys(scores.point.contestant for scores in scored.points))
             raise RunError(
-                f"{run} has no arms to compare: it needs the contestants seen and no-image or blank, and has {there}; "
-                "run blindness, or name yours so"
+                f"{run} has no arms to compare: it needs the contestants seen and no-image or"
+                f" blank, and has {there}; run blindness, or name yours so"
             )
         rule: blindness.Rule = "any" if any_answer else "chance"
         blind, folder = blindness.needs_no_image(found, rule), out or run
@@ -97,9 +123,12 @@ def audit(
 def probe(
     run: Run,
     held_out: Annotated[
-        float, typer.Option(min=0.1, max=0.9, help="The share of pictures that the probes are tried on.")
+        float,
+        typer.Option(min=0.1, max=0.9, help="The share of pictures that the probes are tried on."),
     ] = 0.4,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only this many questions of each arm.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only this many questions of each arm.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The page (default: RUN/probes.md).")] = None,
     reader: Reader = None,
     plugin: Plugins = None,
@@ -122,9 +151,14 @@ def probe(
         scored = score_run(RunFolder(run), build_reader(reader, plugins), plugins=plugins)
         found = probe_run(scored, plugins, held_out, limit, lambda said: typer.echo(said, err=True))
         for why in dict.fromkeys(found.left_out.values()):
-            say(f"not probed: {'; '.join(name for name, its in found.left_out.items() if its == why)} ({why})")
+            say(
+                "not probed:"
+                f" {'; '.join(name for name, its in found.left_out.items() if its == why)} ({why})"
+            )
         if not found.arms:
-            raise RunError(f"{run} has no arm to probe; `looktwice run probes` makes a run that has")
+            raise RunError(
+                f"{run} has no arm to probe; `looktwice run probes` makes a run that has"
+            )
         print_text_table(probe_table(found, whole=False), "read in the layers", NOTE)
         for arm in found.arms:
             say(" ".join(probe_sentences(arm)))
@@ -135,5 +169,7 @@ def probe(
 def _parse_role(text: str, arms: Mapping[str, str]) -> tuple[str, str]:
     name, equals, contestant = text.partition("=")
     if not (equals and contestant and name in arms):
-        raise typer.BadParameter(f"--role {text}: expected ARM=CONTESTANT, with one of {', '.join(arms)}")
+        raise typer.BadParameter(
+            f"--role {text}: expected ARM=CONTESTANT, with one of {', '.join(arms)}"
+        )
     return name, contestant

@@ -30,7 +30,9 @@ def fragility(
     config: ConfigPath,
     overrides: Overrides = None,
     slot: Annotated[str, typer.Option(help="The slot of the marker in the study.")] = "mark",
-    limit: Annotated[int | None, typer.Option(min=1, help="Only this many samples of each task.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only this many samples of each task.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
     plugin: Plugins = None,
@@ -40,19 +42,27 @@ def fragility(
 ) -> None:
     """Ask a study under VPBench's marker styles and codecs.
 
-    It says how far each result hangs on them. A sweep of the study's own is left out. The arms stand in the same run.
+    It says how far each result hangs on them. A sweep of the study's own is left out. The arms
+    stand in the same run.
     """
     laid = ["sweep=null", "each=null", f"fragility.slot={slot}", *(overrides or ())]
-    studies.run(config, laid, limit, workers, out, plugin, allow, budget=budget, max_requests=max_requests)
+    studies.run(
+        config, laid, limit, workers, out, plugin, allow, budget=budget, max_requests=max_requests
+    )
 
 
 def staircase(
     config: ConfigPath,
     overrides: Overrides = None,
-    along: Annotated[str, typer.Option(help="The field with the levels (default: `thresholds.along`).")] = "",
+    along: Annotated[
+        str, typer.Option(help="The field with the levels (default: `thresholds.along`).")
+    ] = "",
     questions: Annotated[int, typer.Option(min=2, help="The most questions of each arm.")] = 60,
     width: Annotated[
-        float, typer.Option(min=0, help="Stop at an interval this wide; on a log scale, the ratio of its ends.")
+        float,
+        typer.Option(
+            min=0, help="Stop at an interval this wide; on a log scale, the ratio of its ends."
+        ),
     ] = 0.0,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
@@ -63,7 +73,8 @@ def staircase(
 ) -> None:
     """Find each arm's threshold by an adaptive staircase.
 
-    The next level is the one whose answer tells most. Works for models, specialists and people alike.
+    The next level is the one whose answer tells most. Works for models, specialists and people
+    alike.
     """
     with input_errors(allow, out=out):
         from looktwice.eval.adaptive.runs import Staircases
@@ -75,17 +86,28 @@ def staircase(
         plan = load_steered(config, laid, plugin, allow)
         wanted = Along.of(plan.config.get("thresholds") or {})
         if wanted is None:
-            raise RunError("a staircase goes along a field of the questions, such as --along size; none was named")
+            raise RunError(
+                "a staircase goes along a field of the questions, such as --along size; none was"
+                " named"
+            )
         steered = Staircases(wanted, questions, width)
-        run_steered(plan, steered, out, RunOptions(workers, budget=budget, max_requests=max_requests))
+        run_steered(
+            plan, steered, out, RunOptions(workers, budget=budget, max_requests=max_requests)
+        )
 
 
 def race(
     config: ConfigPath,
     overrides: Overrides = None,
-    level: Annotated[float, typer.Option(min=0.001, max=0.5, help="The chance of dropping the best arm.")] = 0.05,
-    held_out: Annotated[float, typer.Option(min=0, max=0.9, help="The share of samples to confirm on.")] = 0.3,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only this many samples of each task.")] = None,
+    level: Annotated[
+        float, typer.Option(min=0.001, max=0.5, help="The chance of dropping the best arm.")
+    ] = 0.05,
+    held_out: Annotated[
+        float, typer.Option(min=0, max=0.9, help="The share of samples to confirm on.")
+    ] = 0.3,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only this many samples of each task.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
     plugin: Plugins = None,
@@ -114,10 +136,16 @@ def race(
 
 def thresholds(
     runs: Runs,
-    along: Annotated[str, typer.Option(help="The field with the levels (default: the run's `thresholds`).")] = "",
-    target: Annotated[float, typer.Option(min=0.01, max=0.99, help="The accuracy at the threshold.")] = 0.75,
+    along: Annotated[
+        str, typer.Option(help="The field with the levels (default: the run's `thresholds`).")
+    ] = "",
+    target: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="The accuracy at the threshold.")
+    ] = 0.75,
     log: Annotated[bool, typer.Option("--log", help="Levels count by their logarithm.")] = False,
-    direction: Annotated[str, typer.Option(help="rising or falling (default: what fits better).")] = "",
+    direction: Annotated[
+        str, typer.Option(help="rising or falling (default: what fits better).")
+    ] = "",
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
@@ -137,12 +165,16 @@ def thresholds(
         table = threshold_table(scored.scores, Along(along, target, log, way) if along else None)
         if not table.rows:
             raise RunError(
-                f"no sample has numbers in {along!r}" if along else "name a field with numbers: --along size"
+                f"no sample has numbers in {along!r}"
+                if along
+                else "name a field with numbers: --along size"
             )
         print_text_table(table, "thresholds", NOTE)
 
 
-def load_steered(config: Path, overrides: Sequence[str], plugin: list[str] | None, allow: list[str] | None) -> Any:
+def load_steered(
+    config: Path, overrides: Sequence[str], plugin: list[str] | None, allow: list[str] | None
+) -> Any:
     """The plan of a study whose questions are chosen one by one."""
     from looktwice.pipelines.config.plan import load_plan
 
@@ -152,12 +184,15 @@ def load_steered(config: Path, overrides: Sequence[str], plugin: list[str] | Non
 
 
 def run_steered(plan: Any, steering: Any, out: Path, options: Any) -> Path:
-    """Run a plan as the steering chooses, print what a run prints, and return the folder; exits as `run` does."""
+    """Run a plan as the steering chooses, print what a run prints, and return the folder; exits as
+    `run` does."""
     from rich.console import Console
 
     from looktwice.eval.runs.study import Study
 
-    plainly = any(getattr(model, "types", False) for model in plan.models)  # no bar where somebody types
+    plainly = any(
+        getattr(model, "types", False) for model in plan.models
+    )  # no bar where somebody types
     console = Console(stderr=True, force_terminal=False if plainly else None)
     outcome = Study(plan, out, options, console=console, steering=steering)()
     if outcome.written or outcome.kept:

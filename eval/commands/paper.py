@@ -31,14 +31,17 @@ def paper(
 ) -> None:
     """Write figures (SVG, PDF), table.tex and records.parquet.
 
-    The figures need matplotlib, which `looktwice[figures]` installs; without it the rest is written.
+    The figures need matplotlib, which `looktwice[figures]` installs; without it the rest is
+    written.
     """
     with input_errors(allow, out=out):
         from looktwice.eval.records.records import RunError
         from looktwice.eval.results import Results
 
         plugins = load_plugins(plugin)
-        results = Results.open(*runs, reader=build_reader(reader, plugins), judge=judge, plugins=plugins)
+        results = Results.open(
+            *runs, reader=build_reader(reader, plugins), judge=judge, plugins=plugins
+        )
         say(f"table: {results.save_latex(out / 'table.tex')}")
         count = results.save_parquet(out / "records.parquet")
         say(f"records: {out / 'records.parquet'} ({counted(count, 'record')})")

@@ -45,20 +45,32 @@ def score(
 
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
-        print_table(score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only))
+        print_table(
+            score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only)
+        )
 
 
 def judge(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     overrides: Overrides = None,
     model: Annotated[str, typer.Option("--model", help="The judge: a name under `models:`.")] = "",
-    config: Annotated[Path | None, typer.Option(help="The configuration with `models:` (default: the run's).")] = None,
-    only: Annotated[list[str] | None, typer.Option("--pass", help="vid, cot or unreadable (default: all).")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The configuration with `models:` (default: the run's).")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--pass", help="vid, cot or unreadable (default: all).")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")
+    ] = None,
     reader: Reader = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
-    cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")] = None,
-    only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")
+    ] = None,
+    only_cached: Annotated[
+        bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
+    ] = False,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
@@ -72,21 +84,31 @@ def judge(
 
         plugins = load_plugins(plugin)
         found = build_judge_model(run, model, config, overrides or (), plugins, allow or ())
-        columns, read = dict(parse_column(text) for text in column or ()), build_reader(reader, plugins)
-        judging = RunJudge(run, model, found, only or (), read, columns, workers, cache, only_cached, plugins)
+        columns, read = (
+            dict(parse_column(text) for text in column or ()),
+            build_reader(reader, plugins),
+        )
+        judging = RunJudge(
+            run, model, found, only or (), read, columns, workers, cache, only_cached, plugins
+        )
         try:
             failed = judging(say)
         except KeyboardInterrupt:
             say("stopped; the judgements so far are kept, and the same command continues")
             raise typer.Exit(130) from None
         if failed:
-            say(f"{counted(failed, 'reply', 'replies')} could not be judged; the same command asks again")
+            say(
+                f"{counted(failed, 'reply', 'replies')} could not be judged; the same command asks"
+                " again"
+            )
             raise typer.Exit(1)
 
 
 def report(
     runs: Runs,
-    out: Annotated[Path | None, typer.Option(help="Where to write (default: the first run's folder).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write (default: the first run's folder).")
+    ] = None,
     reader: Reader = None,
     by: By = None,
     judge: Judged = "",
@@ -103,7 +125,9 @@ def report(
 
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
-        scored = score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only)
+        scored = score_table(
+            runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only
+        )
         tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
         for fault in faults:
             say(f"shown with the stored pictures, for {fault}")
@@ -113,7 +137,9 @@ def report(
 
 def view(
     runs: Runs,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
+    ] = 0,
     reader: Reader = None,
     by: By = None,
     judge: Judged = "",
@@ -123,8 +149,8 @@ def view(
 ) -> None:
     """Show runs beside one another in a browser.
 
-    The page of the report with every word and picture, read when it is looked at. It is served on this machine alone,
-    at an address that nobody can guess.
+    The page of the report with every word and picture, read when it is looked at. It is served on
+    this machine alone, at an address that nobody can guess.
     """
     with input_errors(allow):
         from looktwice.eval.display.table import score_table
@@ -135,7 +161,9 @@ def view(
         from looktwice.eval.runs.show import sample_page
 
         plugins = load_plugins(plugin)
-        scored = score_table(runs, build_reader(reader, plugins), by or (), judge, plugins=plugins, all_arms=all_arms)
+        scored = score_table(
+            runs, build_reader(reader, plugins), by or (), judge, plugins=plugins, all_arms=all_arms
+        )
         tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
         for fault in faults:
             say(f"shown with the stored pictures, for {fault}")
@@ -147,8 +175,12 @@ def view(
 def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")],
-    out: Annotated[Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")] = None,
-    cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="The cache of the run (default: beside the run).")
+    ] = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
@@ -166,11 +198,15 @@ def show(
 def replies(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="JSONL files, plain or .gz, toolkits' tables, or run folders."),
+        typer.Argument(
+            metavar="FILE...", help="JSONL files, plain or .gz, toolkits' tables, or run folders."
+        ),
     ],
     reader: Reader = None,
     key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
-    disagreements: Annotated[Path | None, typer.Option(help="Write where reader and label differ into a file.")] = None,
+    disagreements: Annotated[
+        Path | None, typer.Option(help="Write where reader and label differ into a file.")
+    ] = None,
     export: Exports = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
@@ -179,11 +215,15 @@ def replies(
     with input_errors(allow):
         from looktwice.eval.replies.command import replies_lines
 
-        for line in replies_lines(files, reader, key, disagreements, export or (), load_plugins(plugin)):
+        for line in replies_lines(
+            files, reader, key, disagreements, export or (), load_plugins(plugin)
+        ):
             say(line)
 
 
-def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]) -> None:
+def merge(
+    runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]
+) -> None:
     """Merge the shards of one run."""
     with input_errors(out=out):
         from looktwice.eval.runs.merge import merge
@@ -192,15 +232,23 @@ def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the 
 
 
 def reply_cache(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that holds all runs.")] = Path("runs"),
-    cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The folder that holds all runs.")
+    ] = Path("runs"),
+    cache: Annotated[
+        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
+    ] = None,
     prune: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Remove what no record names, oldest first, down to 2GB, say.")
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Remove what no record names, oldest first, down to 2GB, say."
+        ),
     ] = None,
 ) -> None:
     """Say what the reply cache holds, by model, or prune it.
 
-    What a record of a run in OUT names is never removed; judges' replies may be, and are then asked again.
+    What a record of a run in OUT names is never removed; judges' replies may be, and are then asked
+    again.
     """
     with input_errors():
         from looktwice.eval.runs.reply_cache import look_at_cache
@@ -211,7 +259,9 @@ def reply_cache(
 
 def replay(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="The cache of the run (default: beside the run).")
+    ] = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
@@ -232,8 +282,12 @@ def replay(
 def trajectories(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     out: Annotated[Path, typer.Option(help="FILE.jsonl, with images beside it, or FILE.parquet.")],
-    only: Annotated[list[str] | None, typer.Option(help="Keep these verdicts, such as right.")] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Keep these verdicts, such as right.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Leave out conversations with refused calls.")
+    ] = False,
     reader: Reader = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
@@ -246,5 +300,7 @@ def trajectories(
         from looktwice.eval.runs.trajectories import write_trajectories
 
         plugins = load_plugins(plugin)
-        for line in write_trajectories(run, out, only or (), build_reader(reader, plugins), whole, plugins):
+        for line in write_trajectories(
+            run, out, only or (), build_reader(reader, plugins), whole, plugins
+        ):
             say(line)

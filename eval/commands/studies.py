@@ -36,15 +36,23 @@ def check(
     plugin: Plugins = None,
     allow: Allowed = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write a page per task into this folder: views, words, replies.")
+        Path | None,
+        typer.Option(help="Write a page per task into this folder: views, words, replies."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")] = None,
-    every_image: Annotated[bool, typer.Option("--all", help="Open every image of every task.")] = False,
-    ask: Annotated[bool, typer.Option("--ask", help="Send each model one request, and say what it cost.")] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")
+    ] = None,
+    every_image: Annotated[
+        bool, typer.Option("--all", help="Open every image of every task.")
+    ] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Send each model one request, and say what it cost.")
+    ] = False,
 ) -> None:
     """Print all errors, then try one sample of each task.
 
-    The stages run with a scripted model: without --ask no model is called. It says what a run would ask and cost.
+    The stages run with a scripted model: without --ask no model is called. It says what a run would
+    ask and cost.
     """
     with input_errors(allow, out=out):
         from looktwice.eval.runs.check import check
@@ -59,16 +67,28 @@ def check(
 def run(
     config: ConfigPath,
     overrides: Overrides = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only this many samples of each task.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only this many samples of each task.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
     plugin: Plugins = None,
     allow: Allowed = None,
-    shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts of the samples.")] = "1/1",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start again; an earlier run is renamed and kept.")] = False,
-    only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
-    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")] = False,
-    cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
+    shard: Annotated[
+        str, typer.Option(help="i/n: run the i-th of n parts of the samples.")
+    ] = "1/1",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start again; an earlier run is renamed and kept.")
+    ] = False,
+    only_cached: Annotated[
+        bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
+    ] = False,
+    keep_failed: Annotated[
+        bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")
+    ] = False,
+    cache: Annotated[
+        Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
+    ] = None,
     cache_size: CacheSize = None,
     budget: Budget = None,
     max_requests: MaxRequests = None,
@@ -89,22 +109,42 @@ def run(
         say_left_out(found)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
         prune = _make_pruning(cache_size, cache or out / ".cache", out)
-        outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus, json_lines=log == "json")()
+        outcome = Study(
+            found,
+            out,
+            options,
+            cache,
+            fresh,
+            only_cached,
+            on=on,
+            gpus=gpus,
+            json_lines=log == "json",
+        )()
         if outcome.written or outcome.kept:
             print_results(outcome.folder, found)
-        say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
+        say(
+            f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there,"
+            f" {outcome.failed} failed)"
+        )
         for line in prune():
             say(line)
         if outcome.failed:
-            say(f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same command asks again")
+            say(
+                f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same"
+                " command asks again"
+            )
         if outcome.why:
-            say(f"stopped: {outcome.why}; what was answered is kept, and the same command goes on later")
+            say(
+                f"stopped: {outcome.why}; what was answered is kept, and the same command goes on"
+                " later"
+            )
         if outcome.why or outcome.failed or outcome.stopped:
             raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
 
 
 def _make_pruning(size: str | None, cache: Path, runs: Path) -> Callable[[], Iterable[str]]:
-    """Keeps the cache within a size, if one is given, and says so. Raises RunError for what is no size."""
+    """Keeps the cache within a size, if one is given, and says so. Raises RunError for what is no
+    size."""
     if size is None:
         return tuple
     from looktwice.eval.runs.reply_cache import keep_within, parse_size
@@ -116,7 +156,9 @@ def make(
     config: ConfigPath,
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="The folder of the new question sets.")] = Path("made"),
-    split: Annotated[str, typer.Option(help="The split, which begins the questions' names.")] = "val",
+    split: Annotated[
+        str, typer.Option(help="The split, which begins the questions' names.")
+    ] = "val",
     plugin: Plugins = None,
     allow: Allowed = None,
 ) -> None:
@@ -127,7 +169,9 @@ def make(
     with input_errors(allow, out=out):
         from looktwice.eval.make.command import make_questions
 
-        for line in make_questions(config, overrides or (), load_plugins(plugin), out, split, allow or ()):
+        for line in make_questions(
+            config, overrides or (), load_plugins(plugin), out, split, allow or ()
+        ):
             say(line)
 
 
@@ -136,14 +180,18 @@ def list_names(
         str,
         typer.Argument(
             metavar="[KIND]",
-            help="stages, specialists, tools, tasks, readers, models or configs; or a class, such as Circles.",
+            help=(
+                "stages, specialists, tools, tasks, readers, models or configs; or a class, such as"
+                " Circles."
+            ),
         ),
     ] = "",
     plugin: Plugins = None,
 ) -> None:
     """List what a configuration may name, a line each.
 
-    Without KIND it says how many there are. Of a class it tells the settings, with their types and defaults.
+    Without KIND it says how many there are. Of a class it tells the settings, with their types and
+    defaults.
     """
     with input_errors():
         from looktwice.eval.listing import SAYS, list_class, list_kind, list_kinds
@@ -155,8 +203,12 @@ def list_names(
 
 
 def init(
-    config: Annotated[str, typer.Argument(metavar="[CONFIG]", help="A shipped configuration.")] = "study",
-    out: Annotated[Path | None, typer.Option(help="The file to write (default: CONFIG.yaml).")] = None,
+    config: Annotated[
+        str, typer.Argument(metavar="[CONFIG]", help="A shipped configuration.")
+    ] = "study",
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write (default: CONFIG.yaml).")
+    ] = None,
 ) -> None:
     """Write a commented study to begin with.
 
@@ -170,8 +222,12 @@ def init(
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="pocket, the small model that comes with looktwice.")] = "pocket",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 8765,
+    model: Annotated[
+        str, typer.Argument(help="pocket, the small model that comes with looktwice.")
+    ] = "pocket",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
+    ] = 8765,
 ) -> None:
     """Serve a model over the chat-completions protocol.
 

@@ -1,6 +1,8 @@
 """How results are shown: tables, pages of one sample, progress in the terminal.
 
-Not here: what the numbers are (`scoring`, `analysis`), and which pages a report holds (`eval.report`)."""
+Not here: what the numbers are (`scoring`, `analysis`), and which pages a report holds
+(`eval.report`).
+"""
 
 import lazy_loader
 

@@ -31,7 +31,8 @@ def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
 
 
 def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -> View | None:
-    """The image with what the call asked for in red; None where the call names no place on an image."""
+    """The image with what the call asked for in red; None where the call names no place on an
+    image."""
     agent = next((agent for agent in agents if look.tool in agent.tools), None)
     given = look.arguments if isinstance(look.arguments, Mapping) else {}
     view = images.get(given.get("image") or max(images, default=0))
@@ -40,7 +41,10 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
     named = agent.tools[look.tool].arguments.model_fields.items()
     places = [given[name] for name, info in named if COORDINATES in info.metadata and name in given]
     try:
-        marks = [_mark(ShownImage(view, view).place(place, agent.coordinates, "the image")) for place in places]
+        marks = [
+            _mark(ShownImage(view, view).place(place, agent.coordinates, "the image"))
+            for place in places
+        ]
     except ToolError:  # a note that does not fit this image
         return None
     drawn = Rectangles(color=RED).draw(View.of(view.picture), marks)

@@ -1,4 +1,5 @@
-"""Words of questions, models and servers, which a terminal must not obey and a spreadsheet must not compute."""
+"""Words of questions, models and servers, which a terminal must not obey and a spreadsheet must not
+compute."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from looktwice.pipelines.models.keys import mask_keys
 if TYPE_CHECKING:
     from rich.text import Text
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 _FORMULA = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 
@@ -21,10 +24,13 @@ _FORMULA = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 def printable(text: object) -> str:
     r"""The text with `\x1b` for an escape character and the like; line breaks and tabs stay.
 
-    Marks that turn the direction of writing are control characters too: they make words stand where they are not.
-    Keys are masked: a fault of a configuration repeats the setting in which somebody put one.
+    Marks that turn the direction of writing are control characters too: they make words stand where
+    they are not. Keys are masked: a fault of a configuration repeats the setting in which somebody
+    put one.
     """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), mask_keys(str(text)))
+    return _CONTROL.sub(
+        lambda found: found[0].encode("unicode_escape").decode(), mask_keys(str(text))
+    )
 
 
 def cell(text: object, style: str = "") -> Text:
@@ -42,7 +48,8 @@ def csv_text(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
 
 
 def csv_cell(value: object) -> object:
-    """A value as a cell of CSV: what a spreadsheet would compute begins with a quote, a number stays as it is.
+    """A value as a cell of CSV: what a spreadsheet would compute begins with a quote, a number
+    stays as it is.
 
     Some take a semicolon or a tab within a text for the end of a cell.
     """

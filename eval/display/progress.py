@@ -34,11 +34,14 @@ class Spent(NamedTuple):
 class Display:
     """Records done, verdicts, tokens, cost, rate and remaining time; a thread-safe context manager.
 
-    `spent` gives tokens and cost so far. On a terminal it is a live bar in one line; anywhere else a line is printed at
-    the start of the work, every ten seconds, and at the end, of JSON where a program is to read it.
+    `spent` gives tokens and cost so far. On a terminal it is a live bar in one line; anywhere else
+    a line is printed at the start of the work, every ten seconds, and at the end, of JSON where a
+    program is to read it.
     """
 
-    def __init__(self, console: Console, total: int, spent: Callable[[], Spent], json_lines: bool = False) -> None:
+    def __init__(
+        self, console: Console, total: int, spent: Callable[[], Spent], json_lines: bool = False
+    ) -> None:
         self.console, self.total, self.spent, self.json_lines = console, total, spent, json_lines
         self.verdicts: Counter[str] = Counter()
         self.done, self.started, self.last = 0, time.monotonic(), 0.0
@@ -56,7 +59,9 @@ class Display:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done)
             self._bar.stop()
@@ -85,14 +90,19 @@ class Display:
             self._bar.update(self._task, total=self.total)
 
     def words(self, width: int = 1000) -> str:
-        """Where the run stands, in at most so many characters: what is less urgent is shortened, then left out."""
+        """Where the run stands, in at most so many characters: what is less urgent is shortened,
+        then left out."""
         spent, rate = self.spent(), f"{self._rate():.1f}/s"
         counts = [(name, self.verdicts[name]) for name in VERDICTS if self.verdicts[name]]
         done, left = f"{self.done}/{self.total}", self._time()
         said = " ".join(f"{name} {number}" for name, number in counts)
         short = " ".join(f"{name[:1]}{_short(number)}" for name, number in counts)
         cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
-        tokens = f"tokens {_short(spent.tokens_in)} in {_short(spent.tokens_out)} out" if any(spent[:2]) else ""
+        tokens = (
+            f"tokens {_short(spent.tokens_in)} in {_short(spent.tokens_out)} out"
+            if any(spent[:2])
+            else ""
+        )
         fewer = f"{_short(spent.tokens_in)}+{_short(spent.tokens_out)} tok" if tokens else ""
         choices = (
             (" | ", done, said, tokens, cost, rate, left),
@@ -117,14 +127,18 @@ class Display:
             counts = {name: self.verdicts[name] for name in VERDICTS}
             seconds = round(time.monotonic() - self.started, 1)
             done = {"done": self.done, "total": self.total, "seconds": seconds}
-            print_json(self.console, {"event": "progress", **done, **counts, **self.spent()._asdict()})
+            print_json(
+                self.console, {"event": "progress", **done, **counts, **self.spent()._asdict()}
+            )
             return
         self.console.print(Text(self.words()), soft_wrap=True)
 
 
 def print_json(console: Console, value: Mapping[str, object]) -> None:
     """One line of JSON, whatever the width of the terminal."""
-    console.print(cell(json.dumps(value).replace("\x7f", "\\u007f")), highlight=False, soft_wrap=True)
+    console.print(
+        cell(json.dumps(value).replace("\x7f", "\\u007f")), highlight=False, soft_wrap=True
+    )
 
 
 class _Words(ProgressColumn):
@@ -139,9 +153,19 @@ class _Words(ProgressColumn):
 
 
 def _short(number: int) -> str:
-    return f"{number / 1e6:.1f}M" if number >= 1e6 else f"{number / 1e3:.1f}k" if number >= 1e4 else str(number)
+    return (
+        f"{number / 1e6:.1f}M"
+        if number >= 1e6
+        else f"{number / 1e3:.1f}k"
+        if number >= 1e4
+        else str(number)
+    )
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+    return (
+        f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+        if minutes >= 60
+        else f"{minutes}:{rest:02d}"
+    )

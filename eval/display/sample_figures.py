@@ -1,4 +1,5 @@
-"""What the page of one sample shows of an arm: its steps with their views, its conversation and looks, in order."""
+"""What the page of one sample shows of an arm: its steps with their views, its conversation and
+looks, in order."""
 
 from __future__ import annotations
 
@@ -21,9 +22,11 @@ from looktwice.prompting.agent.record import Look, read_looks
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One arm on the sample: its label, its state behind the stages, why a stage failed, what became of its answer.
+    """One arm on the sample: its label, its state behind the stages, why a stage failed, what
+    became of its answer.
 
-    `stages` are those that the state went through, and tell in which coordinates an agent's looks are.
+    `stages` are those that the state went through, and tell in which coordinates an agent's looks
+    are.
     """
 
     label: str
@@ -35,7 +38,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class ViewFigure:
-    """A view on the page: its picture as a data URL, or none where it stands on the page already, or a fault."""
+    """A view on the page: its picture as a data URL, or none where it stands on the page already,
+    or a fault."""
 
     caption: str
     image: str = ""
@@ -60,7 +64,8 @@ class TurnFigure:
 
 @dataclass(frozen=True)
 class CallFigure:
-    """A call: how many turns of an earlier call it sent again, the new ones, what came back, and the looks in it."""
+    """A call: how many turns of an earlier call it sent again, the new ones, what came back, and
+    the looks in it."""
 
     repeated: int
     turns: Sequence[TurnFigure]
@@ -71,7 +76,8 @@ class CallFigure:
 
 @dataclass(frozen=True)
 class StepFigure:
-    """A stage: its slot, its time, its calls, and the views after it, None where it left them as they were."""
+    """A stage: its slot, its time, its calls, and the views after it, None where it left them as
+    they were."""
 
     slot: str
     milliseconds: float
@@ -103,12 +109,16 @@ def caption(number: int, view: View) -> str:
     width, height = view.size
     encoding = f", re-encoded: {payload.note}" if payload.note else ", the original bytes"
     kind = payload.media_type.removeprefix("image/")
-    return f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256 {payload.sha[:12]}{encoding}"
+    return (
+        f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256"
+        f" {payload.sha[:12]}{encoding}"
+    )
 
 
 @dataclass(eq=False)
 class StepFigures:
-    """Makes the figures of an arm in order; a picture is put on the page once, and named where it comes again."""
+    """Makes the figures of an arm in order; a picture is put on the page once, and named where it
+    comes again."""
 
     shown: Shown
     longest: int
@@ -125,30 +135,47 @@ class StepFigures:
             calls = self._calls(step)
             views = changed_views(self.shown.state, number)
             shown = [self._figure(caption(n, view), view) for n, view in enumerate(views or (), 1)]
-            yield StepFigure(step.slot, step.seconds * 1000, calls, None if views is None else shown)
+            yield StepFigure(
+                step.slot, step.seconds * 1000, calls, None if views is None else shown
+            )
 
     def _calls(self, step: Step) -> list[CallFigure]:
-        agents, images = list(find_settings(self.shown.stages.get(step.slot), Agent)), dict[int, View]()
+        agents, images = (
+            list(find_settings(self.shown.stages.get(step.slot), Agent)),
+            dict[int, View](),
+        )
         figures = []
         for call in step.calls:
             images |= numbered_images(call.messages)
             asked = self.looks.get(len(self.earlier), ())
-            figures.append(self._call(call, [self._look(look, draw_look(look, agents, images)) for look in asked]))
+            figures.append(
+                self._call(
+                    call, [self._look(look, draw_look(look, agents, images)) for look in asked]
+                )
+            )
         return figures
 
     def _call(self, call: Call, looks: Sequence[LookFigure]) -> CallFigure:
         """The turns that no earlier call has sent, so that a long conversation is shown once."""
         turns = [_fingerprint(message) for message in call.messages]
         repeated = max((_count_alike(turns, before) for before in self.earlier), default=0)
-        self.earlier.append([*turns, *([_fingerprint(call.reply.as_message())] if call.reply else [])])
-        new = [TurnFigure(message.role, self._parts(message)) for message in call.messages[repeated:]]
+        self.earlier.append(
+            [*turns, *([_fingerprint(call.reply.as_message())] if call.reply else [])]
+        )
+        new = [
+            TurnFigure(message.role, self._parts(message)) for message in call.messages[repeated:]
+        ]
         return CallFigure(repeated, new, call.reply, call.error, looks)
 
     def _parts(self, message: Message) -> list[str | ViewFigure]:
-        return [part if isinstance(part, str) else self._figure("image", part) for part in message.parts]
+        return [
+            part if isinstance(part, str) else self._figure("image", part) for part in message.parts
+        ]
 
     def _look(self, look: Look, drawn: View | None) -> LookFigure:
-        return LookFigure(look.words, self._figure("asked for", drawn) if drawn is not None else None)
+        return LookFigure(
+            look.words, self._figure("asked for", drawn) if drawn is not None else None
+        )
 
     def _figure(self, name: str, view: View) -> ViewFigure:
         try:

@@ -1,4 +1,5 @@
-"""Shows one sample as a page or as lines: the views after each stage, the conversation, looks, and the answer."""
+"""Shows one sample as a page or as lines: the views after each stage, the conversation, looks, and
+the answer."""
 
 from __future__ import annotations
 
@@ -23,24 +24,39 @@ DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
 LONGEST_NAME = 120  # bytes of a file name, before what tells it from others
 
 
-def page(title: str, question: str, key: str | None, shown: Sequence[Shown], longest: int = 420) -> str:
+def page(
+    title: str, question: str, key: str | None, shown: Sequence[Shown], longest: int = 420
+) -> str:
     """A self-contained HTML page with a section for each arm."""
-    sections = [(one, list(StepFigures(one, longest)), _remarks(one.state), _answer(one)) for one in shown]
+    sections = [
+        (one, list(StepFigures(one, longest)), _remarks(one.state), _answer(one)) for one in shown
+    ]
     facts = {"title": title, "question": question, "key": key, "sections": sections}
     return str(template("sample.html.j2").render(**facts))
 
 
 def words(shown: Shown) -> list[str]:
-    """A section of the page as lines of text: what each stage changed, the replies, looks, and the answer."""
+    """A section of the page as lines of text: what each stage changed, the replies, looks, and the
+    answer."""
     lines, looks, calls = list[str](), looks_by_call(shown.state), 0
     for number, step in enumerate(shown.state.trace):
         lines.append(
-            f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)} call{'s' * (len(step.calls) != 1)}"
+            f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)}"
+            f" call{'s' * (len(step.calls) != 1)}"
         )
-        lines += [f"    {caption(n, view)}" for n, view in enumerate(changed_views(shown.state, number) or (), 1)]
+        lines += [
+            f"    {caption(n, view)}"
+            for n, view in enumerate(changed_views(shown.state, number) or (), 1)
+        ]
         for call in step.calls:
-            lines += [f"    told: {text[:300]!r}" for text in (_told(call) if calls - 1 in looks else ())]
-            lines += [f"    reply: {call.reply.text[:300]!r}"] if call.reply else [f"    no reply: {call.error[:300]}"]
+            lines += [
+                f"    told: {text[:300]!r}" for text in (_told(call) if calls - 1 in looks else ())
+            ]
+            lines += (
+                [f"    reply: {call.reply.text[:300]!r}"]
+                if call.reply
+                else [f"    no reply: {call.error[:300]}"]
+            )
             lines += [f"    {look.words}" for look in looks.get(calls, ())]
             calls += 1
     lines += [f"  note: {note}" for note in _remarks(shown.state)]
@@ -52,18 +68,24 @@ def words(shown: Shown) -> list[str]:
 
 
 def _told(call: Call) -> list[str]:
-    """The words that the model was told since its last turn: after a look, what the tool gave back."""
+    """The words that the model was told since its last turn: after a look, what the tool gave
+    back."""
     since = list(takewhile(lambda message: message.role != "assistant", reversed(call.messages)))
     return [message.text for message in reversed(since) if message.text]
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each of these: one that Windows takes too, and no two alike, also where case does not count."""
+    """A file name for each of these: one that Windows takes too, and no two alike, also where case
+    does not count."""
     wanted = list(dict.fromkeys(names))
     safe = {name: _safe(name) for name in wanted}
     times = Counter(text.casefold() for text in safe.values())
-    kept = {name for name, text in safe.items() if text and text == name and times[text.casefold()] == 1}
-    return {name: text if name in kept else f"{text}-{digest(name)[:8]}" for name, text in safe.items()}
+    kept = {
+        name for name, text in safe.items() if text and text == name and times[text.casefold()] == 1
+    }
+    return {
+        name: text if name in kept else f"{text}-{digest(name)[:8]}" for name, text in safe.items()
+    }
 
 
 def _safe(name: str) -> str:
@@ -77,8 +99,11 @@ def _remarks(state: State) -> list[str]:
 
 
 def _answer(shown: Shown) -> str:
-    """The answer of the stages in the sample's own letters, or why there is none; empty where a reader gives it."""
+    """The answer of the stages in the sample's own letters, or why there is none; empty where a
+    reader gives it."""
     state = shown.state
     if state.answer is None:
-        return state.reason or ("read at scoring" if state.reply and not shown.outcome and not shown.error else "")
+        return state.reason or (
+            "read at scoring" if state.reply and not shown.outcome and not shown.error else ""
+        )
     return state.letters.get(state.answer, state.answer)

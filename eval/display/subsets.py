@@ -1,4 +1,5 @@
-"""A subset of a run's samples, as `looktwice audit` writes it, laid over scores: every table shows it or the whole."""
+"""A subset of a run's samples, as `looktwice audit` writes it, laid over scores: every table shows
+it or the whole."""
 
 from __future__ import annotations
 
@@ -18,25 +19,34 @@ FRAGMENT = fields({}, {"task": CHOSEN, "tasks": maybe(mapping_of(CHOSEN))}, more
 
 
 def read_subset(path: Path) -> Mapping[str, set[str]]:
-    """The sample ids of each task in a piece of a configuration: `tasks: {depth: {subset: {ids: [...]}}}`.
+    """The sample ids of each task in a piece of a configuration:
+    `tasks: {depth: {subset: {ids: [...]}}}`.
 
     Raises RunError where it is none.
     """
     try:
         held = parse_yaml(path, FRAGMENT) or {}
     except (OSError, ValueError, yaml.YAMLError) as exc:
-        raise RunError(f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes") from exc
+        raise RunError(
+            f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes"
+        ) from exc
     tasks = {**(held.get("tasks") or {}), **({"task": held["task"]} if "task" in held else {})}
     if not tasks:
-        raise RunError(f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice audit` writes such a file")
+        raise RunError(
+            f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice audit` writes such a"
+            " file"
+        )
     return {str(name): set(node["subset"]["ids"]) for name, node in tasks.items()}
 
 
 def keep_only(run: RunScores, path: Path) -> RunScores:
-    """The scores on the samples that the file names; a task that it does not name is left out. Raises RunError."""
+    """The scores on the samples that the file names; a task that it does not name is left out.
+    Raises RunError."""
     ids = read_subset(path)
     names = {scores.point.task for scores in run.points}
-    if len(names) == 1 and ids.keys() == {"task"}:  # the short form of a single task, whatever it is called
+    if len(names) == 1 and ids.keys() == {
+        "task"
+    }:  # the short form of a single task, whatever it is called
         ids = {name: ids["task"] for name in names}
     kept = [scores for scores in run.points if scores.point.task in ids]
     if not any(ids[scores.point.task] & scores.samples.keys() for scores in kept):

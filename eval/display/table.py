@@ -1,4 +1,5 @@
-"""The long table of one or several runs, and how it is shown on a terminal, in a notebook and as CSV."""
+"""The long table of one or several runs, and how it is shown on a terminal, in a notebook and as
+CSV."""
 
 from __future__ import annotations
 
@@ -54,10 +55,11 @@ SHOWN = 3  # arms that a line names
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then majority and chance.
+    """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then
+    majority and chance.
 
-    `scores` are the runs that the rows were computed from, `by` the fields that they are sliced by. A notebook and
-    `print` show the accuracy of every point.
+    `scores` are the runs that the rows were computed from, `by` the fields that they are sliced by.
+    A notebook and `print` show the accuracy of every point.
     """
 
     rows: tuple[Row, ...]
@@ -72,7 +74,10 @@ class Table:
 
     def where(self, **fields: Any) -> Table:
         """The rows whose fields have these values, such as `metric="accuracy", slice=""`."""
-        return replace(self, rows=tuple(r for r in self.rows if all(getattr(r, k) == v for k, v in fields.items())))
+        return replace(
+            self,
+            rows=tuple(r for r in self.rows if all(getattr(r, k) == v for k, v in fields.items())),
+        )
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
@@ -81,33 +86,46 @@ class Table:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What changed nothing, what delta compares with, and what was not asked or is left out, such as older arms."""
+        """What changed nothing, what delta compares with, and what was not asked or is left out,
+        such as older arms."""
         return (*self.unchanged, *self._lines(notes))
 
     def _lines(self, say: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
         many = len(self.scores) > 1
-        return tuple(f"{run.name}: {line}" if many else line for run in self.scores for line in say(run))
+        return tuple(
+            f"{run.name}: {line}" if many else line for run in self.scores for line in say(run)
+        )
 
     @property
     def csv(self) -> str:
-        """The columns of report.csv, a header and a line per row; empty where a value does not apply.
+        """The columns of report.csv, a header and a line per row; empty where a value does not
+        apply.
 
-        A text that begins as a formula does (`=`, `+`, `-`, `@`, a tab or a line break) stands behind a single quote.
+        A text that begins as a formula does (`=`, `+`, `-`, `@`, a tab or a line break) stands
+        behind a single quote.
         """
         return self._csv(changed=csv_cell)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The columns of report.csv, and one for each setting that the study changes; NaN where nothing applies.
+        """The columns of report.csv, and one for each setting that the study changes; NaN where
+        nothing applies.
 
-        `stages.mark.radius` holds the number that an arm has, changed or as the file says; `stages.think` the class of
-        the stage, or "none". A mean over tasks has the settings that all its arms share.
+        `stages.mark.radius` holds the number that an arm has, changed or as the file says;
+        `stages.think` the class of the stage, or "none". A mean over tasks has the settings that
+        all its arms share.
         """
         import pandas
 
-        places = dict.fromkeys(name for run in self.scores for arm in run.points for name in arm.point.changes)
-        return pandas.read_csv(io.StringIO(self._csv(tuple(places))), keep_default_na=False, na_values="")
+        places = dict.fromkeys(
+            name for run in self.scores for arm in run.points for name in arm.point.changes
+        )
+        return pandas.read_csv(
+            io.StringIO(self._csv(tuple(places))), keep_default_na=False, na_values=""
+        )
 
-    def _csv(self, places: Sequence[str] = (), changed: Callable[[Any], Any] = lambda value: value) -> str:
+    def _csv(
+        self, places: Sequence[str] = (), changed: Callable[[Any], Any] = lambda value: value
+    ) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow((*COLUMNS, *places))
@@ -120,7 +138,9 @@ class Table:
             mine = arms.get((row.run, row.point or row.contestant), [])
             settings = ({setting_of(point, place) for point in mine} for place in places)
             same = (found.pop() if len(found) == 1 else None for found in settings)
-            writer.writerow([*(changed(_cell(getattr(row, name))) for name in COLUMNS), *map(_cell, same)])
+            writer.writerow(
+                [*(changed(_cell(getattr(row, name))) for name in COLUMNS), *map(_cell, same)]
+            )
         return out.getvalue()
 
     def __repr__(self) -> str:
@@ -131,7 +151,9 @@ class Table:
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def _repr_html_(self) -> str:
-        return notebook_table(self.rows).html + "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
+        return notebook_table(self.rows).html + "".join(
+            f"<p>{html.escape(line)}</p>" for line in self.notes
+        )
 
     def _repr_markdown_(self) -> str:
         return "\n\n".join((notebook_table(self.rows).markdown, *map(escaped, self.notes)))
@@ -148,31 +170,42 @@ def score_table(
     all_arms: bool = False,
     only: Path | None = None,
 ) -> Table:
-    """Score runs and put them into one table; `by` names meta fields or measurements to slice by. Raises RunError.
+    """Score runs and put them into one table; `by` names meta fields or measurements to slice by.
+    Raises RunError.
 
-    `judge` names the judge whose judgements are used: "" takes the one that read most, "none" uses no judge. `plan`
-    is what the runs were just made from, `plugins` are loaded modules whose classes runs may name. `all_arms` adds the
-    arms of earlier plans in the same folder. `only` is a file with the samples that are left, as `audit` writes it.
+    `judge` names the judge whose judgements are used: "" takes the one that read most, "none" uses
+    no judge. `plan` is what the runs were just made from, `plugins` are loaded modules whose
+    classes runs may name. `all_arms` adds the arms of earlier plans in the same folder. `only` is a
+    file with the samples that are left, as `audit` writes it.
     """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     folders = [RunFolder(Path(path)) for path in paths]
-    scored = [score_run(f, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms) for f in folders]
+    scored = [
+        score_run(f, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms) for f in folders
+    ]
     return make_table([keep_only(run, only) for run in scored] if only else scored, by)
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
-    """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for one no sample has."""
-    arms = [scores for run in runs for scores in run.points] if by else []  # to look at every sample takes a while
+    """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for
+    one no sample has."""
+    arms = (
+        [scores for run in runs for scores in run.points] if by else []
+    )  # to look at every sample takes a while
     known = {name for scores in arms for row in scores.samples.values() for name in row.meta}
     known |= {name for scores in arms for name in measurements(scores)}
     for name in (part for names in by for part in names.split(",")):
         if name not in known:
-            raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")
+            raise RunError(
+                f"--by {name}: no sample has this field; there are"
+                f" {', '.join(sorted(known)) or 'none'}"
+            )
     return Table(tuple(row for run in runs for row in run_rows(run, by)), tuple(runs), tuple(by))
 
 
 def console_table(shown: Table) -> RichTable:
-    """The accuracy of every point with its interval, counts and comparison, for a terminal; a block per task.
+    """The accuracy of every point with its interval, counts and comparison, for a terminal; a block
+    per task.
 
     Above it stand the metrics by which a benchmark itself is quoted, its totals above all.
     """
@@ -183,8 +216,13 @@ def console_table(shown: Table) -> RichTable:
     rows = drop_repeats(drop_means_of_one(every))
     single = len(rows) < len(drop_repeats(every))
     own = drop_repeats(headline_rows(shown.scores, shown.rows))
-    missing, some_failed = any(row.missing for row in rows), any(row.failed and not row.failure for row in rows)
-    answered = {place_of(row): percent(row.value) for row in shown.where(metric="accuracy_answered")}
+    missing, some_failed = (
+        any(row.missing for row in rows),
+        any(row.failed and not row.failure for row in rows),
+    )
+    answered = {
+        place_of(row): percent(row.value) for row in shown.where(metric="accuracy_answered")
+    }
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
     clustered = any(map(clusters_of, [*own, *rows]))
@@ -194,10 +232,14 @@ def console_table(shown: Table) -> RichTable:
         f"{_named(own)}accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
         + ("; answered: accuracy of what did not fail and was readable" if some_failed else "")
         + (
-            "\nn (in so many clusters): those that share a picture or a group are one; intervals are over clusters"
-            * clustered
+            "\nn (in so many clusters): those that share a picture or a group are one; intervals"
+            " are over clusters" * clustered
         )
-        + ("\nmacro and micro of a contestant with one task are not shown: they are its accuracy" if single else "")
+        + (
+            "\nmacro and micro of a contestant with one task are not shown: they are its accuracy"
+            if single
+            else ""
+        )
         + "".join(f"\n{line}" for line in (*shown.notes, *_failed_lines(rows), *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
@@ -215,7 +257,9 @@ def console_table(shown: Table) -> RichTable:
     for name in ("accuracy", *(["answered"] * some_failed), "n", counts, "delta", "p", *people):
         out.add_column(name, justify="right", no_wrap=True)
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
-    order = {place: number for number, place in enumerate(places, 1)}  # a total has none, and is the first
+    order = {
+        place: number for number, place in enumerate(places, 1)
+    }  # a total has none, and is the first
     blocks: dict[str, list[Row]] = defaultdict(list)
     for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
         blocks[_block(row)].append(row)
@@ -223,7 +267,9 @@ def console_table(shown: Table) -> RichTable:
         out.add_row(cell(title, "bold"))
         for row in block:
             name, value, *cells = _console_cells(row, missing)
-            beside = [answered.get(place_of(row), "") if row.failed and row.metric == "accuracy" else ""]
+            beside = [
+                answered.get(place_of(row), "") if row.failed and row.metric == "accuracy" else ""
+            ]
             more = [to_people(row)] if people else []
             out.add_row(*map(cell, (name, value, *(beside * some_failed), *cells, *more)))
         out.add_section()
@@ -231,25 +277,39 @@ def console_table(shown: Table) -> RichTable:
 
 
 def _block(row: Row) -> str:
-    """The title of the rows of one task and slice, and of one metric where that is the benchmark's own."""
+    """The title of the rows of one task and slice, and of one metric where that is the benchmark's
+    own."""
     task = f"{row.task} ({row.slice})" if row.slice else row.task
     return task if row.metric == "accuracy" else f"{task}: {row.metric}"
 
 
 def _named(own: Sequence[Row]) -> str:
     units = {row.metric: row.unit for row in own if row.point or not row.unit}
-    names = [f"{name} (n: {unit}s)" if unit not in ("", "sample") else name for name, unit in units.items()]
+    names = [
+        f"{name} (n: {unit}s)" if unit not in ("", "sample") else name
+        for name, unit in units.items()
+    ]
     return f"{', '.join(names)}: the benchmark's own, shown first\n" if own else ""
 
 
 def _cost_lines(shown: Table) -> Iterator[str]:
     """Tokens and list price of each contestant whose model has prices."""
-    priced = [row for row in shown.where(metric="accuracy", task="micro", slice="") if row.cost is not None]
+    priced = [
+        row
+        for row in shown.where(metric="accuracy", task="micro", slice="")
+        if row.cost is not None
+    ]
     for row in priced:
         cost = format_cost(row.cost or 0.0)
-        yield f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost {cost} (list price)"
+        yield (
+            f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost {cost}"
+            " (list price)"
+        )
     if len(priced) > 1:
-        yield "cost: what each would cost alone; a reply that several share, or that was cached, is paid for once"
+        yield (
+            "cost: what each would cost alone; a reply that several share, or that was cached, is"
+            " paid for once"
+        )
 
 
 def _judge_lines(run: RunScores) -> Iterator[str]:
@@ -258,13 +318,16 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
     for scores in run.points:
         if waiting := sum(entry.reason == UNJUDGED for entry in scores.all):
             replies = counted(waiting, "reply", "replies")
-            yield f"{scores.task}: {replies} without a score until a judge gives one: looktwice judge RUN --model NAME"
+            yield (
+                f"{scores.task}: {replies} without a score until a judge gives one: looktwice judge"
+                " RUN --model NAME"
+            )
     entries = [entry for scores in run.points for entry in scores.all if entry.judge]
     none = sum(entry.answer is None for entry in entries)
     if entries:
         yield (
-            f"judge {run.judged.counts}: read {counted(len(entries) - none, 'reply', 'replies')}, and found no answer "
-            f"in {none} more; its tokens are counted separately"
+            f"judge {run.judged.counts}: read {counted(len(entries) - none, 'reply', 'replies')},"
+            f" and found no answer in {none} more; its tokens are counted separately"
         )
 
 
@@ -280,7 +343,13 @@ def _failed_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _console_cells(row: Row, missing: bool) -> list[str]:
-    counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
+    counts = (
+        row.right,
+        row.wrong,
+        row.unreadable,
+        row.failed,
+        *((row.missing,) if missing else ()),
+    )
     value = percent(row.value) or say_no_value(row).partition("\n")[0] or "-"
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
     clusters = f" ({clusters_of(row)})" if clusters_of(row) else ""
@@ -290,7 +359,9 @@ def _console_cells(row: Row, missing: bool) -> list[str]:
 
 
 def _facts(rows: Sequence[Row], name: str) -> str:
-    values = dict.fromkeys(part for row in rows for part in str(getattr(row, name)).split("; ") if part)
+    values = dict.fromkeys(
+        part for row in rows for part in str(getattr(row, name)).split("; ") if part
+    )
     return ", ".join(values) or "-"
 
 

@@ -1,4 +1,5 @@
-"""The HTML templates of eval/templates, loaded so that every text is escaped and an unknown name is an error."""
+"""The HTML templates of eval/templates, loaded so that every text is escaped and an unknown name is
+an error."""
 
 from __future__ import annotations
 
@@ -12,5 +13,11 @@ def template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("looktwice.eval", "templates")
-    env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    env = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return env.get_template(name)

@@ -1,4 +1,5 @@
-"""The printed tables of a report as grids of text, which Markdown, HTML and notebooks show alike."""
+"""The printed tables of a report as grids of text, which Markdown, HTML and notebooks show
+alike."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of strings: the first `text_columns` columns hold text, the others numbers. A cell may have two lines."""
+    """A table of strings: the first `text_columns` columns hold text, the others numbers. A cell
+    may have two lines."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -44,7 +46,11 @@ class TextTable:
     def markdown(self) -> str:
         """A GitHub table; characters with a meaning in Markdown or HTML are escaped."""
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
-        lines = ([escaped(cell) for cell in self.header], rule, *([escaped(cell) for cell in row] for row in self.rows))
+        lines = (
+            [escaped(cell) for cell in self.header],
+            rule,
+            *([escaped(cell) for cell in row] for row in self.rows),
+        )
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     @property
@@ -59,27 +65,42 @@ class TextTable:
         from rich import box
         from rich.table import Table as RichTable
 
-        out = RichTable(title=cell(title, "bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+        out = RichTable(
+            title=cell(title, "bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1)
+        )
         out.caption, out.caption_justify = cell(caption) if caption else None, "left"
         lines: list[tuple[str, ...]] = []
         for above, row in zip(((), *self.rows), self.rows, strict=False):
             if row[:blocks] != above[:blocks]:
                 lines.append((", ".join(row[:blocks]),))
-            lines.append((("  " if blocks else "") + row[blocks], *map(_one_line, row[blocks + 1 :])))
+            lines.append(
+                (("  " if blocks else "") + row[blocks], *map(_one_line, row[blocks + 1 :]))
+            )
         texts, wide = self.text_columns - blocks, 0
         for number, column in enumerate(zip_longest(self.header[blocks:], *lines, fillvalue="")):
             width = 2 + max(len(line) for text in column for line in text.split("\n"))
             wide += min(width, _NARROW) if number < texts else width
         for number, name in enumerate(self.header[blocks:]):
-            whole = number >= texts and wide <= _TERMINAL  # in a table beyond that, rich would cut what is not wrapped
-            out.add_column(cell(name), justify="left" if number < texts else "right", overflow="fold", no_wrap=whole)
+            whole = (
+                number >= texts and wide <= _TERMINAL
+            )  # in a table beyond that, rich would cut what is not wrapped
+            out.add_column(
+                cell(name),
+                justify="left" if number < texts else "right",
+                overflow="fold",
+                no_wrap=whole,
+            )
         for line in lines:
             out.add_row(*(cell(text, "bold" if len(line) == 1 else "") for text in line))
         return out
 
     def without_empty(self) -> TextTable:
         """The table without number columns that are empty."""
-        kept = [i for i in range(len(self.header)) if i < self.text_columns or any(row[i] for row in self.rows)]
+        kept = [
+            i
+            for i in range(len(self.header))
+            if i < self.text_columns or any(row[i] for row in self.rows)
+        ]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
         return TextTable(tuple(self.header[i] for i in kept), rows, self.text_columns)
 
@@ -99,7 +120,9 @@ class TextTable:
     def without(self, column: int) -> TextTable:
         """The table without one of its text columns."""
         rows = tuple((*row[:column], *row[column + 1 :]) for row in self.rows)
-        return TextTable((*self.header[:column], *self.header[column + 1 :]), rows, self.text_columns - 1)
+        return TextTable(
+            (*self.header[:column], *self.header[column + 1 :]), rows, self.text_columns - 1
+        )
 
     def _html_cells(self, row: Sequence[str]) -> str:
         tags = ("th scope=row" if i == 0 else f"td{self._number(i)}" for i in range(len(row)))
@@ -114,7 +137,9 @@ def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
 
     Before these stand the metrics by which a benchmark itself is quoted, whose rows are `own`.
     """
-    answered = {place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"}
+    answered = {
+        place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
+    }
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
     tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
     tasks = [*tasks[-2:], *tasks[:-2]]
@@ -130,11 +155,15 @@ def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
         part = len({row.task_name for row in task_rows if row is not None} - {""})
         name = f"{contestant} ({run})" if many else contestant
         name += f"\n{part} of {whole} tasks" if part < whole else ""
-        values = [_overview_cell(row, answered.get(place_of(row), "") if row else "") for row in task_rows]
+        values = [
+            _overview_cell(row, answered.get(place_of(row), "") if row else "") for row in task_rows
+        ]
         before = [quoted.get((run, contestant, column)) for column in first]
         lines.append((name, *(_overview_cell(row) if row else "" for row in before), *values))
     titles = [f"{task}\n{metric}" for task, metric in first]
-    return TextTable(("contestant", *titles, *(task.replace(" [", "\n[", 1) for task in tasks)), lines)
+    return TextTable(
+        ("contestant", *titles, *(task.replace(" [", "\n[", 1) for task in tasks)), lines
+    )
 
 
 def place_of(row: Row) -> tuple[str, ...]:
@@ -143,20 +172,37 @@ def place_of(row: Row) -> tuple[str, ...]:
 
 
 def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
-    """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the baseline.
+    """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the
+    baseline.
 
     `full` is for the rows of several tasks: it shows the task's name and not only its variant.
     """
     others = [name for name in METRICS if name != "accuracy"]
     header = (
-        "contestant", "task" if full else "variant", "accuracy %", "n", "clusters", "right", "wrong", "unreadable",
-        "failed", "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p", LESS_PEOPLE,
-    )  # fmt: skip
+        "contestant",
+        "task" if full else "variant",
+        "accuracy %",
+        "n",
+        "clusters",
+        "right",
+        "wrong",
+        "unreadable",
+        "failed",
+        "missing",
+        "key hidden",
+        "groups",
+        *(_title(name) for name in others),
+        "delta",
+        "p",
+        LESS_PEOPLE,
+    )
     by_name = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in drop_repeats([row for row in rows if row.metric == "accuracy"]):
-        beside = [by_name.get((row.run, row.contestant, row.task, row.slice, name)) for name in others]
+        beside = [
+            by_name.get((row.run, row.contestant, row.task, row.slice, name)) for name in others
+        ]
         who = contestant_of(row)
         names = f"{who} ({row.run})" if many else who, _variant(row, full)
         lines.append((*names, *_numbers(row, beside)))
@@ -166,39 +212,64 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
 
 
 def notebook_table(rows: Sequence[Row]) -> TextTable:
-    """All rows in blocks of a task, which the block's first line names; of a single task without its means."""
+    """All rows in blocks of a task, which the block's first line names; of a single task without
+    its means."""
     grid = task_table(sort_rows(drop_means_of_one(rows)), full=True)
     turned = tuple((row[1], row[0], *row[2:]) for row in grid.rows)
     return TextTable(("task", *grid.header[:1], *grid.header[2:]), turned, 2).without_repeats(0)
 
 
 def drop_means_of_one(rows: Sequence[Row]) -> list[Row]:
-    """The rows without the macro and micro of a contestant that was given one task, whose accuracy they are."""
+    """The rows without the macro and micro of a contestant that was given one task, whose accuracy
+    they are."""
     single = len({row.task for row in rows if row.task_name}) == 1
     return [row for row in rows if row.task_name or not (single or row.n_tasks == 1)]
 
 
 def contestant_of(row: Row) -> str:
-    """The contestant; for a mean that is not over all tasks of the run, over how many: "plain (2 of 3 tasks)"."""
+    """The contestant; for a mean that is not over all tasks of the run, over how many: "plain (2 of
+    3 tasks)"."""
     part = row.task in ("macro", "micro") and row.n_tasks < row.of_tasks
     return f"{row.contestant} ({row.n_tasks} of {row.of_tasks} tasks)" if part else row.contestant
 
 
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
-    """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each metric."""
+    """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each
+    metric."""
     header = (
-        "task", "metric", "slice", "contestant", "value %", "n", "unit", "clusters", "levels", "delta", "p",
+        "task",
+        "metric",
+        "slice",
+        "contestant",
+        "value %",
+        "n",
+        "unit",
+        "clusters",
+        "levels",
+        "delta",
+        "p",
         LESS_PEOPLE,
-    )  # fmt: skip
+    )
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in (row for row in rows if is_benchmark_metric(row)):
         name = f"{row.contestant} ({row.run})" if many else row.contestant
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
         levels = count_cell(row.n_groups) if row.unit == "sample" else ""
-        counts = (str(row.n), row.unit, clusters_of(row), levels, delta_cell(row), format_p(row.p), to_people(row, 2))
+        counts = (
+            str(row.n),
+            row.unit,
+            clusters_of(row),
+            levels,
+            delta_cell(row),
+            format_p(row.p),
+            to_people(row, 2),
+        )
         lines.append((row.task, row.metric, row.slice, name, value, *counts))
-    order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
+    order = {
+        key: number
+        for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))
+    }
     lines.sort(key=lambda line: order[line[0], line[1]])
     whole = TextTable(header, lines, text_columns=4).without_empty()
     return whole if any(line[2] for line in lines) else whole.without(2)
@@ -228,26 +299,48 @@ def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
                 counts[key] += 1
                 example.setdefault(key, scored.sample)
     lines = tuple((*key, example[key], str(count)) for key, count in counts.most_common(limit))
-    return TextTable(("contestant", "task", "error", "for example", "samples"), lines, text_columns=4)
+    return TextTable(
+        ("contestant", "task", "error", "for example", "samples"), lines, text_columns=4
+    )
 
 
 def token_table(rows: Sequence[Row]) -> TextTable:
-    """Tokens of every contestant, as the server counted them, and their list price; cached replies are included."""
-    rows = [r for r in rows if r.metric == "accuracy" and r.task == "micro" and not r.slice and r.tokens_in]
-    lines = tuple((row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}", format_cost(row.cost)) for row in rows)
-    return TextTable(("contestant", "tokens in", "tokens out", "cost\n(list price)"), lines).without_empty()
+    """Tokens of every contestant, as the server counted them, and their list price; cached replies
+    are included."""
+    rows = [
+        r
+        for r in rows
+        if r.metric == "accuracy" and r.task == "micro" and not r.slice and r.tokens_in
+    ]
+    lines = tuple(
+        (row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}", format_cost(row.cost))
+        for row in rows
+    )
+    return TextTable(
+        ("contestant", "tokens in", "tokens out", "cost\n(list price)"), lines
+    ).without_empty()
 
 
 def sort_rows(rows: Sequence[Row]) -> list[Row]:
     """The tasks in their order, the variants of each together, macro and micro at the end."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(row.task_name for row in rows))}
+    names = {
+        name: number for number, name in enumerate(dict.fromkeys(row.task_name for row in rows))
+    }
     tasks = {task: number for number, task in enumerate(dict.fromkeys(row.task for row in rows))}
     last = {"macro": 1, "micro": 2}
-    return sorted(rows, key=lambda row: (0 if row.task_name else last[row.task], names[row.task_name], tasks[row.task]))
+    return sorted(
+        rows,
+        key=lambda row: (
+            0 if row.task_name else last[row.task],
+            names[row.task_name],
+            tasks[row.task],
+        ),
+    )
 
 
 def drop_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Keep majority and chance only once for each task: variants of one task mostly have the same keys."""
+    """Keep majority and chance only once for each task: variants of one task mostly have the same
+    keys."""
     seen: set[tuple[Any, ...]] = set()
     kept = []
     for row in rows:
@@ -264,13 +357,22 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
 
 
 def to_people(row: Row, digits: int = 1) -> str:
-    """How many points the value lies above or below what people reach, as published; empty where nothing is."""
-    return "" if row.people is None or row.value is None else percent(row.value - row.people, digits, sign=True)
+    """How many points the value lies above or below what people reach, as published; empty where
+    nothing is."""
+    return (
+        ""
+        if row.people is None or row.value is None
+        else percent(row.value - row.people, digits, sign=True)
+    )
 
 
 def with_interval(value: float, low: float | None, high: float | None, sign: bool = False) -> str:
     """A share in percent with its interval below it, where it has one."""
-    wide = "" if low is None or high is None else f"\n{percent(low, sign=sign)} to {percent(high, sign=sign)}"
+    wide = (
+        ""
+        if low is None or high is None
+        else f"\n{percent(low, sign=sign)} to {percent(high, sign=sign)}"
+    )
     return percent(value, sign=sign) + wide
 
 
@@ -286,7 +388,11 @@ def share_cell(share: Estimate) -> str:
 
 def delta_cell(row: Row) -> str:
     """The difference of a row to its baseline with its interval, where it has one."""
-    return "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
+    return (
+        ""
+        if row.delta is None
+        else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
+    )
 
 
 def format_cost(cost: float | None) -> str:
@@ -316,16 +422,21 @@ def _one_line(cell: str) -> str:
 
 def _cell(tag: str, text: str) -> str:
     first, _, second = text.partition("\n")
-    return f"<{tag}>{escape(first)}{f' <small>{escape(second)}</small>' if second else ''}</{tag[:2]}>"
+    return (
+        f"<{tag}>{escape(first)}{f' <small>{escape(second)}</small>' if second else ''}</{tag[:2]}>"
+    )
 
 
 def _variant(row: Row, full: bool) -> str:
-    short = row.task if full or not row.task_name else row.task.removeprefix(row.task_name).strip(" []")
+    short = (
+        row.task if full or not row.task_name else row.task.removeprefix(row.task_name).strip(" []")
+    )
     return ", ".join(part for part in (short, row.slice) if part)
 
 
 def _title(metric: str) -> str:
-    """The header of a metric's column: "accuracy_answered" becomes "accuracy", and "answered %" below it."""
+    """The header of a metric's column: "accuracy_answered" becomes "accuracy", and "answered %"
+    below it."""
     first, _, rest = metric.partition("_")
     return f"{first}\n{rest.replace('_', ' ')} %" if rest else f"{first}\n%"
 
@@ -346,13 +457,16 @@ def _overview_cell(row: Row | None, answered: str = "") -> str:
     if row.value is None:
         return say_no_value(row) or ("not asked" if row.missing else "no samples")
     gap = to_people(row)
-    failed = f"{row.failed} of {row.n} failed; {answered} of what was answered" if row.failed else ""
+    failed = (
+        f"{row.failed} of {row.n} failed; {answered} of what was answered" if row.failed else ""
+    )
     below = [interval(row), failed, gap and f"less people {gap}"]
     return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
 
 
 def say_no_value(row: Row) -> str:
-    """Why a row has no value: every answer failed (below it the commonest reason), keys are hidden, no judge read."""
+    """Why a row has no value: every answer failed (below it the commonest reason), keys are hidden,
+    no judge read."""
     if row.failure or (row.failed and not (row.point or row.hidden)):
         return f"failed\n{row.failure}".strip()
     return "key hidden" if row.hidden else "not judged" if row.unreadable else ""
@@ -364,7 +478,8 @@ def count_cell(number: int | None) -> str:
 
 
 def escaped(cell: str) -> str:
-    """A text for a line or cell of Markdown: characters with a meaning in Markdown or HTML are escaped.
+    """A text for a line or cell of Markdown: characters with a meaning in Markdown or HTML are
+    escaped.
 
     An address becomes no link either, so that nothing in a report leads elsewhere.
     """

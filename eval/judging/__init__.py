@@ -1,4 +1,5 @@
-"""A model as a judge of replies that no rule can read: what it is asked, its calls, and a summary of its verdicts.
+"""A model as a judge of replies that no rule can read: what it is asked, its calls, and a summary
+of its verdicts.
 
 Not here: rules that read replies (`readers`), and the stored judgements (`records`)."""
 

@@ -1,6 +1,8 @@
-"""The annotated solutions that the judge of BLINK-Twice is shown: visual clues and what the image really shows.
+"""The annotated solutions that the judge of BLINK-Twice is shown: visual clues and what the image
+really shows.
 
-No stage sees them, so they are in no record; they are read from the task's own file when a run is judged.
+No stage sees them, so they are in no record; they are read from the task's own file when a run is
+judged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from looktwice.eval.tasks.table_files import open_table
 from looktwice.pipelines.config.build import Binder, Scope
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
-    "clues": ("detailed_visual_clues", "visual_clues", "detailed_clues", "clues", "visual_cues", "detailed_cues"),
+    "clues": (
+        "detailed_visual_clues",
+        "visual_clues",
+        "detailed_clues",
+        "clues",
+        "visual_cues",
+        "detailed_cues",
+    ),
     "truth": ("true_reality", "reality", "truth", "real_situation"),
 }
 """The column names that are tried for the two columns; published files differ in them."""
@@ -29,21 +38,25 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass
 class AnnotatedSolutions:
-    """Adds clues, truth and the image itself to cases of BLINK-Twice, of the run in the folder `run`.
+    """Adds clues, truth and the image itself to cases of BLINK-Twice, of the run in the folder
+    `run`.
 
-    `columns` names columns that are not in COLUMN_NAMES. If the file of a task or these columns are missing, its cases
-    stay unchanged, and `notes` says so.
+    `columns` names columns that are not in COLUMN_NAMES. If the file of a task or these columns are
+    missing, its cases stay unchanged, and `notes` says so.
     """
 
     run: Path
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(default_factory=dict)
+    loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
             raise RunError(
-                f"--column {unknown[0]}: the columns are {' and '.join(COLUMN_NAMES)}, as --column clues=NAME"
+                f"--column {unknown[0]}: the columns are {' and '.join(COLUMN_NAMES)}, as --column"
+                " clues=NAME"
             )
 
     def __call__(self, case: JudgeCase, point: PointRow) -> JudgeCase:
@@ -80,9 +93,14 @@ class AnnotatedSolutions:
             guess = next((by_case[one] for one in guesses if one in by_case), "")
             column = chosen[name] = self.columns.get(name, guess)
             if column not in available:
-                problem = f"there is no column {column!r}{suggest_name(column, available)}" if column else "none found"
+                problem = (
+                    f"there is no column {column!r}{suggest_name(column, available)}"
+                    if column
+                    else "none found"
+                )
                 raise TaskError(
-                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column {name}=COLUMN"
+                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column"
+                    f" {name}=COLUMN"
                 )
         return chosen
 

@@ -1,8 +1,9 @@
-"""What `looktwice judge` does: asks a named model about the replies of a run, once each, and keeps what it says.
+"""What `looktwice judge` does: asks a named model about the replies of a run, once each, and keeps
+what it says.
 
-Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder, one line each as they
-come; scoring and reports use them afterwards without any call. A judge's tokens are counted apart from those of the
-models under test.
+Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder,
+one line each as they come; scoring and reports use them afterwards without any call. A judge's
+tokens are counted apart from those of the models under test.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from looktwice.eval.display.progress import Display, Spent
 from looktwice.eval.judging.annotations import AnnotatedSolutions
 from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
 from looktwice.eval.judging.summary import agreement, summary
-from looktwice.eval.records.judgements import REASONING_PASS, Judgement, append, judgements, words_of
+from looktwice.eval.records.judgements import (
+    REASONING_PASS,
+    Judgement,
+    append,
+    judgements,
+    words_of,
+)
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, explain_missing_reply
@@ -51,11 +58,12 @@ class _Job:
 class RunJudge:
     """Judges the replies of a run folder with a model that is called `name` in every table.
 
-    `passes` are names of PASSES (none: all that the run has replies for); `reader` decides which replies are
-    unreadable, where it is not the run's own. `columns` names the columns of BLINK-Twice's file that hold the clues
-    and the truth. `cache` is the folder of the reply store (None: beside the run, as for runs), and `plugins` are the
-    modules whose classes the run may name. What was judged before, with these very words, is not asked again; a call
-    that failed is. Raises RunError.
+    `passes` are names of PASSES (none: all that the run has replies for); `reader` decides which
+    replies are unreadable, where it is not the run's own. `columns` names the columns of
+    BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply store
+    (None: beside the run, as for runs), and `plugins` are the modules whose classes the run may
+    name. What was judged before, with these very words, is not asked again; a call that failed is.
+    Raises RunError.
     """
 
     run: Path
@@ -71,7 +79,8 @@ class RunJudge:
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def __call__(self, say: Callable[[str], None]) -> int:
-        """Ask the judge, then report what was judged, the tokens and the agreement; return how many calls failed.
+        """Ask the judge, then report what was judged, the tokens and the agreement; return how many
+        calls failed.
 
         Raises RunError, CacheError.
         """
@@ -93,7 +102,11 @@ class RunJudge:
             lock.release()
         judged = judgements(self.run)
         notes = [*solutions.notes, *([] if jobs else ["nothing is left to judge"])]
-        sentences = *summary(judged.lines, self.name), *judged.which_counts, *agreement(judged.lines)
+        sentences = (
+            *summary(judged.lines, self.name),
+            *judged.which_counts,
+            *agreement(judged.lines),
+        )
         for sentence in (*notes, *sentences):
             say(sentence)
         return failed
@@ -104,11 +117,14 @@ class RunJudge:
         return hashlib.sha256(self.model.identity.encode()).hexdigest()[:16]
 
     def _refuse_namesake(self) -> None:
-        identities = {line.identity for line in judgements(self.run).lines if line.judge == self.name}
+        identities = {
+            line.identity for line in judgements(self.run).lines if line.judge == self.name
+        }
         if identities - {self.identity}:
             raise RunError(
-                f"{self.run} was judged by another model, server or settings, under the name {self.name!r}; "
-                "give this one another name under `models:`, so that tables can tell the two apart"
+                f"{self.run} was judged by another model, server or settings, under the name"
+                f" {self.name!r}; give this one another name under `models:`, so that tables can"
+                " tell the two apart"
             )
 
     def _jobs(self, folder: RunFolder, solutions: AnnotatedSolutions) -> Iterator[_Job]:
@@ -118,7 +134,9 @@ class RunJudge:
         seen = set(done)
         for scores in score_run(folder, self.reader, judge="none", plugins=self.plugins).points:
             for judging in PASSES.values():
-                if judging.covers_point(scores.point) and (not self.passes or judging.name in self.passes):
+                if judging.covers_point(scores.point) and (
+                    not self.passes or judging.name in self.passes
+                ):
                     for job in self._jobs_of_point(folder, scores, records, judging, solutions):
                         key = self._judgement(job, JudgeVerdict()).key
                         if key not in seen:
@@ -136,7 +154,11 @@ class RunJudge:
         for entry in scores.all:
             record = records[scores.point.recorded_as, entry.sample, entry.draw]
             row, replies = scores.samples[entry.sample], record.replies
-            if record.error or record.answer is not None or explain_missing_reply(record) is not None:
+            if (
+                record.error
+                or record.answer is not None
+                or explain_missing_reply(record) is not None
+            ):
                 continue
             sample = row.without_pixels(folder.blobs, record.choices)
             case = JudgeCase(sample, row.answer or "", replies[-1].text, entry)
@@ -145,7 +167,8 @@ class RunJudge:
                 yield _Job(judging, case, record)
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> int:
-        """Run the jobs in threads and write each verdict when it arrives; return how many calls failed."""
+        """Run the jobs in threads and write each verdict when it arrives; return how many calls
+        failed."""
         failed, stop, counts, dead = 0, threading.Event(), [0, 0], list[str]()
 
         def give_up(why: str) -> None:
@@ -159,13 +182,21 @@ class RunJudge:
             with display:
                 for line in self._ask_all(pool, model, jobs):
                     if dead:
-                        raise RunError(f"{dead[0]}; what was judged is kept, and the same command goes on later")
+                        raise RunError(
+                            f"{dead[0]}; what was judged is kept, and the same command goes on"
+                            " later"
+                        )
                     append(self.run, line)
                     failed += bool(line.error)
                     paid = not line.cached
-                    counts[:] = counts[0] + paid * line.tokens_in, counts[1] + paid * line.tokens_out
+                    counts[:] = (
+                        counts[0] + paid * line.tokens_in,
+                        counts[1] + paid * line.tokens_out,
+                    )
                     display.add("judged")
-        except KeyboardInterrupt:  # no new call begins, and what is in flight must not hold the command
+        except (
+            KeyboardInterrupt
+        ):  # no new call begins, and what is in flight must not hold the command
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             http_loop().cancel()
@@ -176,7 +207,9 @@ class RunJudge:
             close_model(model)
         return failed
 
-    def _ask_all(self, pool: ThreadPoolExecutor, model: Model, jobs: Sequence[_Job]) -> Iterator[Judgement]:
+    def _ask_all(
+        self, pool: ThreadPoolExecutor, model: Model, jobs: Sequence[_Job]
+    ) -> Iterator[Judgement]:
         for start in range(0, len(jobs), _BATCH):
             futures: list[Future[Judgement]] = [
                 pool.submit(self._ask, model, job) for job in jobs[start : start + _BATCH]
@@ -208,7 +241,15 @@ class RunJudge:
 
     def _judgement(self, job: _Job, verdict: JudgeVerdict, **more: Any) -> Judgement:
         record = job.record
-        names = job.judging.name, record.point, record.sample, record.draw, self.name, self.identity, words_of(record)
+        names = (
+            job.judging.name,
+            record.point,
+            record.sample,
+            record.draw,
+            self.name,
+            self.identity,
+            words_of(record),
+        )
         fields = verdict.answer, verdict.scores, verdict.none, verdict.reason
         return Judgement(*names, job.judging.version, *fields, **more)
 

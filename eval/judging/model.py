@@ -1,4 +1,5 @@
-"""The model that a name stands for: among the models of a run's own configuration, or of another one."""
+"""The model that a name stands for: among the models of a run's own configuration, or of another
+one."""
 
 from __future__ import annotations
 
@@ -22,17 +23,26 @@ def build_judge_model(
     plugins: Sequence[str] = (),
     allow: Sequence[str] = (),
 ) -> Model:
-    """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after the overrides.
+    """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after
+    the overrides.
 
-    `models.judge={use: ..., model: ...}` among the overrides adds one. Paths of its settings count from the folder of
-    `config`, else from the working folder. Raises ConfigError with every fault, RunError.
+    `models.judge={use: ..., model: ...}` among the overrides adds one. Paths of its settings count
+    from the folder of `config`, else from the working folder. Raises ConfigError with every fault,
+    RunError.
     """
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
     source = config if config is not None else folder.facts.get("config") or {}
-    node, scope, faults = read_config(source, overrides, plugins, (*allow, *map(str, allowed_to(run))))
-    if strange := [place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")]:
-        faults.append(f"{strange[0]}: a judge's settings stand under `models:`, as models.{name or 'judge'}.model=NAME")
+    node, scope, faults = read_config(
+        source, overrides, plugins, (*allow, *map(str, allowed_to(run)))
+    )
+    if strange := [
+        place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")
+    ]:
+        faults.append(
+            f"{strange[0]}: a judge's settings stand under `models:`, as"
+            f" models.{name or 'judge'}.model=NAME"
+        )
     node = resolve({"models": node.get("models") or {}, **_plain(node)}, faults)
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
@@ -53,6 +63,8 @@ def _plain(node: Mapping[str, Any]) -> dict[str, Any]:
 def _unknown(name: str, models: Mapping[str, Any]) -> str:
     hint = did_you_mean(name, models)
     return (
-        f"--model {name}: there is no such model under `models:` ({', '.join(models) or 'none'}){hint}; name one, add "
-        f"one with 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give --config FILE"
+        f"--model {name}: there is no such model under `models:`"
+        f" ({', '.join(models) or 'none'}){hint}; name one, add one with"
+        f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
+        " --config FILE"
     )

@@ -18,15 +18,20 @@ FORMATS = ("inspect", "every-eval-ever", "eval-results")
 def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") -> Iterator[str]:
     """Write each contestant into the folder `out`, and say a line per file.
 
-    `form` is one of FORMATS: a `.eval` of inspect_ai for each task, Every Eval Ever's pair of files, or an entry for
-    Hugging Face's `.eval_results`, which names the repository of the `dataset`. Raises TaskError and OSError.
+    `form` is one of FORMATS: a `.eval` of inspect_ai for each task, Every Eval Ever's pair of
+    files, or an entry for Hugging Face's `.eval_results`, which names the repository of the
+    `dataset`. Raises TaskError and OSError.
     """
     if form not in FORMATS:
         raise TaskError(
-            f"--to {form}: the formats are {', '.join(FORMATS)}; `looktwice replies --export` writes others"
+            f"--to {form}: the formats are {', '.join(FORMATS)}; `looktwice replies --export`"
+            " writes others"
         )
     if form == "eval-results" and "/" not in dataset:
-        raise TaskError("--to eval-results: name the benchmark's repository, such as --dataset BLINK-Benchmark/BLINK")
+        raise TaskError(
+            "--to eval-results: name the benchmark's repository, such as --dataset"
+            " BLINK-Benchmark/BLINK"
+        )
     for log in name_apart([log.whole for log in logs]):
         if form == "every-eval-ever":
             yield f"written: {write_every_eval_ever(log, out)}"

@@ -17,15 +17,26 @@ from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Messages
 
 SCORER = "looktwice"
-IN_SUMMARY = ("id", "epoch", "input", "choices", "target", "metadata", "scores", "model_usage", "error")
+IN_SUMMARY = (
+    "id",
+    "epoch",
+    "input",
+    "choices",
+    "target",
+    "metadata",
+    "scores",
+    "model_usage",
+    "error",
+)
 LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
 def write_inspect(log: Log, task: str, file: Path) -> int:
     """Write the samples of one task as one evaluation; gives how many.
 
-    The contestant is the model. The last conversation of each sample is kept with its pictures, where the log holds
-    them; an unreadable reply is inspect_ai's "no answer", a failed sample has an error and no score. Raises OSError.
+    The contestant is the model. The last conversation of each sample is kept with its pictures,
+    where the log holds them; an unreadable reply is inspect_ai's "no answer", a failed sample has
+    an error and no score. Raises OSError.
     """
     rows = log.rows[log.rows["task"] == task].to_dict("records")
     summaries = []
@@ -34,7 +45,11 @@ def write_inspect(log: Log, task: str, file: Path) -> int:
         start = {"version": 2, "eval": header["eval"], "plan": header["plan"]}
         archive.writestr("_journal/start.json", write_json(start))
         for row in rows:
-            said = log.transcript(task, row["sample"], row["draw"]) if log.transcript is not None else ()
+            said = (
+                log.transcript(task, row["sample"], row["draw"])
+                if log.transcript is not None
+                else ()
+            )
             sample = _sample(log.name, row, said)
             archive.writestr(f"samples/{_file_name(sample)}.json", write_json(sample))
             summaries.append(_summary(sample))
@@ -50,8 +65,13 @@ def _file_name(sample: Mapping[str, Any]) -> str:
 def _header(log: Log, task: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     values = [row["value"] for row in rows if row["value"] == row["value"]]
     mean, now = sum(values) / max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
-    spread = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / max(1, len(values)))
-    metrics = {name: {"name": name, "value": value} for name, value in (("accuracy", mean), ("stderr", spread))}
+    spread = sqrt(
+        sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / max(1, len(values))
+    )
+    metrics = {
+        name: {"name": name, "value": value}
+        for name, value in (("accuracy", mean), ("stderr", spread))
+    }
     ids = list(dict.fromkeys(row["sample"] for row in rows))
     tokens = int(sum(row["tokens"] for row in rows if row["tokens"] == row["tokens"]))
     name = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
@@ -75,7 +95,11 @@ def _header(log: Log, task: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
             "completed_samples": len(values),
             "scores": [{"name": SCORER, "scorer": SCORER, "metrics": metrics}],
         },
-        "stats": {"started_at": now, "completed_at": now, "model_usage": {log.name: {"total_tokens": tokens}}},
+        "stats": {
+            "started_at": now,
+            "completed_at": now,
+            "model_usage": {log.name: {"total_tokens": tokens}},
+        },
     }
 
 
@@ -88,7 +112,11 @@ def _sample(model: str, row: Mapping[str, Any], said: Messages) -> dict[str, Any
         row["verdict"] == "failed",
         {name: row[name] for name in ("task", "group", "pictures", "verdict")},
     )
-    score = {"value": LETTERS.get(row["verdict"], row["value"]), "answer": row["answer"], "explanation": row["verdict"]}
+    score = {
+        "value": LETTERS.get(row["verdict"], row["value"]),
+        "answer": row["answer"],
+        "explanation": row["verdict"],
+    }
     sample = {
         "id": row["sample"],
         "epoch": row["draw"] + 1,
@@ -96,7 +124,11 @@ def _sample(model: str, row: Mapping[str, Any], said: Messages) -> dict[str, Any
         "choices": list(row["choices"]) or None,
         "target": row["key"],
         "messages": messages or [{"role": "user", "content": row["question"]}, reply],
-        "output": {"model": model, "choices": [{"message": reply, "stop_reason": "stop"}], "completion": row["reply"]},
+        "output": {
+            "model": model,
+            "choices": [{"message": reply, "stop_reason": "stop"}],
+            "completion": row["reply"],
+        },
         "scores": {} if failed or row["verdict"] == "hidden" else {SCORER: score},
         "metadata": metadata,
         "attachments": attachments,
@@ -117,7 +149,9 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in held:
         held["error"] = held["error"]["message"]
     if isinstance(held["input"], list):
-        held["input"] = [{**message, "content": list(_without_pictures(message))} for message in held["input"]]
+        held["input"] = [
+            {**message, "content": list(_without_pictures(message))} for message in held["input"]
+        ]
     return {**held, "completed": True, "message_count": len(sample["messages"])}
 
 

@@ -25,8 +25,9 @@ ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from
 def read_inspect(path: Path, score: str = "") -> Log:
     """The log of one evaluation: one model on one task.
 
-    The summaries of the samples are read where there are any; the samples themselves, which hold pictures and replies,
-    where they are asked for. `score` names one of several scorers; the first is the default. Raises TaskError.
+    The summaries of the samples are read where there are any; the samples themselves, which hold
+    pictures and replies, where they are asked for. `score` names one of several scorers; the first
+    is the default. Raises TaskError.
     """
     if path.suffix == ".json":
         return _log(path, load_json(path), score)
@@ -49,7 +50,10 @@ def _log(path: Path, data: Mapping[str, Any], score: str, whole: bool = True) ->
             raise TaskError(f"{path}: {exc}") from exc
         raise TaskError(f"{path} is no log of inspect_ai ({type(exc).__name__}: {exc})") from exc
     if rows.empty:
-        raise TaskError(f"{path} holds no sample; was it stopped before the first one, or written without samples?")
+        raise TaskError(
+            f"{path} holds no sample; was it stopped before the first one, or written without"
+            " samples?"
+        )
     later = None if whole else partial(_whole_rows, path, data, score)
     return Log(name, rows, path.name, task, later)
 
@@ -85,7 +89,9 @@ class _Archive:
             self.zip = ZipFile(self.file)
         except (BadZipFile, OSError, ValueError) as exc:
             self.file.close()
-            raise TaskError(f"{self.path} is no log of inspect_ai: it is not a zip ({exc})") from exc
+            raise TaskError(
+                f"{self.path} is no log of inspect_ai: it is not a zip ({exc})"
+            ) from exc
         self.names = self.zip.NameToInfo
         if "header.json" not in self.names and "_journal/start.json" not in self.names:
             self.__exit__()
@@ -99,16 +105,30 @@ class _Archive:
     def load(self, name: str) -> Any:
         """The JSON value of a member. Raises TaskError."""
         try:
-            return json.loads(self._bytes(name))  # no bound on its values: one member tells of every sample
+            return json.loads(
+                self._bytes(name)
+            )  # no bound on its values: one member tells of every sample
         except RecursionError:
             raise TaskError(f"{self.path}: {name} is nested too deep to be a log") from None
-        except (ValueError, OSError, EOFError, BadZipFile, NotImplementedError, zlib.error, struct.error) as exc:
-            raise TaskError(f"{self.path}: {name} cannot be read ({exc}); copy the log again") from exc
+        except (
+            ValueError,
+            OSError,
+            EOFError,
+            BadZipFile,
+            NotImplementedError,
+            zlib.error,
+            struct.error,
+        ) as exc:
+            raise TaskError(
+                f"{self.path}: {name} cannot be read ({exc}); copy the log again"
+            ) from exc
 
     def _bytes(self, name: str) -> bytes:
         entry = self.zip.getinfo(name)
         if entry.file_size > MOST_BYTES:
-            raise ValueError(f"it would unpack to {entry.file_size:,} bytes; {MOST_BYTES:,} are the most")
+            raise ValueError(
+                f"it would unpack to {entry.file_size:,} bytes; {MOST_BYTES:,} are the most"
+            )
         if entry.compress_type != ZSTD:
             return self.zip.read(entry)
         import pyarrow
@@ -137,7 +157,9 @@ def _row(sample: Mapping[str, Any], task: str, score: str) -> dict[str, Any]:
         "sample": str(sample["id"]),
         "draw": int(sample.get("epoch") or 1) - 1,
         "question": words,
-        "pictures": kept if isinstance(kept := metadata.get("pictures"), str) else pictures,  # of the sources
+        "pictures": (
+            kept if isinstance(kept := metadata.get("pictures"), str) else pictures
+        ),  # of the sources
         "choices": tuple(map(str, sample.get("choices") or ())),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
         "answer": str(found.get("answer") or ""),
@@ -145,8 +167,12 @@ def _row(sample: Mapping[str, Any], task: str, score: str) -> dict[str, Any]:
         "verdict": "unreadable" if found.get("value") == "N" else "",
         "group": str(metadata.get("group") or ""),
         "reply": str((sample.get("output") or {}).get("completion") or ""),
-        "tokens": float(sum(int(one.get("total_tokens") or 0) for one in usage)) if usage else NOTHING,
-        "cost": (sum(float(one.get("total_cost") or 0) for one in usage) if usage else 0) or NOTHING,
+        "tokens": (
+            float(sum(int(one.get("total_tokens") or 0) for one in usage)) if usage else NOTHING
+        ),
+        "cost": (
+            (sum(float(one.get("total_cost") or 0) for one in usage) if usage else 0) or NOTHING
+        ),
     }
 
 
@@ -161,9 +187,19 @@ def _read_input(said: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
     if isinstance(said, str):
         return _attached(said, attachments), ""
     parts = [part for message in said if message.get("role") == "user" for part in _parts(message)]
-    texts = [_attached(str(part.get("text") or ""), attachments) for part in parts if part.get("type") == "text"]
-    images = [_attached(str(part.get("image") or ""), attachments) for part in parts if part.get("type") == "image"]
-    return "\n".join(text for text in texts if text != "(Image)"), join_pictures(map(_sha_of_address, images))
+    texts = [
+        _attached(str(part.get("text") or ""), attachments)
+        for part in parts
+        if part.get("type") == "text"
+    ]
+    images = [
+        _attached(str(part.get("image") or ""), attachments)
+        for part in parts
+        if part.get("type") == "image"
+    ]
+    return "\n".join(text for text in texts if text != "(Image)"), join_pictures(
+        map(_sha_of_address, images)
+    )
 
 
 def _parts(message: Mapping[str, Any]) -> list[Any]:
@@ -172,11 +208,16 @@ def _parts(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _attached(text: str, attachments: Mapping[str, str]) -> str:
-    return attachments.get(text.removeprefix("attachment://"), text) if text.startswith("attachment://") else text
+    return (
+        attachments.get(text.removeprefix("attachment://"), text)
+        if text.startswith("attachment://")
+        else text
+    )
 
 
 def _sha_of_address(address: str) -> str:
-    """The sha256 of a picture given as a data URI; empty for another address, whose bytes are elsewhere."""
+    """The sha256 of a picture given as a data URI; empty for another address, whose bytes are
+    elsewhere."""
     head, _, body = address.partition(";base64,")
     if not head.startswith("data:"):
         return ""

@@ -33,8 +33,8 @@ COLUMNS: Mapping[str, Any] = {
 }
 """The columns of a log and what stands where a program says nothing.
 
-`value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply is worth 0. `verdict` is one
-of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
+`value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply is worth
+0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
 """
 UNSCORED = "unscored"
 """The verdict of a reply that nobody has scored yet."""
@@ -43,17 +43,19 @@ WORDS: Mapping[str, float] = {
     **dict.fromkeys(("i", "n", "false", "no", "wrong", "incorrect", "unreadable"), 0.0),
     "p": 0.5,
 }
-"""Values that are told in words: inspect_ai's Correct, Incorrect, Partial and No answer, and plain ones."""
+"""Values that are told in words: inspect_ai's Correct, Incorrect, Partial and No answer, and plain
+ones."""
 
 
 @dataclass(frozen=True)
 class Log:
     """The rows of one contestant in one log, a frame with COLUMNS.
 
-    `detail`, `source` and `path` tell it from others of its name: its task or variant, its file's name, and where that
-    lies. `read_whole` gives the rows with questions, pictures and replies, where `rows` were read without them to save
-    time. `transcript` gives the messages of a task, sample and draw, where a log keeps them. `people` is what people
-    reach by task, in 0..1, as `published:` of a run says.
+    `detail`, `source` and `path` tell it from others of its name: its task or variant, its file's
+    name, and where that lies. `read_whole` gives the rows with questions, pictures and replies,
+    where `rows` were read without them to save time. `transcript` gives the messages of a task,
+    sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
+    `published:` of a run says.
     """
 
     name: str
@@ -70,25 +72,35 @@ class Log:
 
     @cached_property
     def units(self) -> pandas.DataFrame:
-        """A row per task and sample; value, tokens and cost are means over the draws that did not fail."""
+        """A row per task and sample; value, tokens and cost are means over the draws that did not
+        fail."""
         first = self.rows.drop_duplicates(["task", "sample"]).reset_index(drop=True)
         if len(first) == len(self.rows):
             return first
-        means = self.rows.groupby(["task", "sample"], sort=False)[["value", "tokens", "cost"]].mean()
+        means = self.rows.groupby(["task", "sample"], sort=False)[
+            ["value", "tokens", "cost"]
+        ].mean()
         return first.assign(**{name: means[name].to_numpy() for name in means})
 
     @cached_property
     def clusters(self) -> pandas.Series:
-        """What each of `units` shares with others: a group of its task, else its pictures in any task, else nothing."""
+        """What each of `units` shares with others: a group of its task, else its pictures in any
+        task, else nothing."""
         units = self.units
         group = units["task"] + ": group " + units["group"]
         alone = units["task"] + ": " + units["sample"]
-        return group.where(units["group"] != "", units["pictures"].where(units["pictures"] != "", alone))
+        return group.where(
+            units["group"] != "", units["pictures"].where(units["pictures"] != "", alone)
+        )
 
     @cached_property
     def whole(self) -> Log:
         """The log with the questions, pictures and replies of its rows."""
-        return self if self.read_whole is None else replace(self, rows=self.read_whole(), read_whole=None)
+        return (
+            self
+            if self.read_whole is None
+            else replace(self, rows=self.read_whole(), read_whole=None)
+        )
 
 
 def make_rows(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
@@ -104,8 +116,8 @@ def make_rows(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
     if len(beyond):
         row = beyond.iloc[0]
         raise TaskError(
-            f"{row['sample']}: its value is {row['value']:g}; a value lies in 0..1, so divide by the most, or name "
-            "another column with --column value=NAME"
+            f"{row['sample']}: its value is {row['value']:g}; a value lies in 0..1, so divide by"
+            " the most, or name another column with --column value=NAME"
         )
     unsaid = frame["verdict"] == ""
     frame.loc[unsaid & (frame["value"] == 1), "verdict"] = "right"
@@ -116,7 +128,12 @@ def make_rows(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
 
 def rows_of(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     """A frame with COLUMNS from a mapping per row, all with the same names."""
-    return make_rows({name: [record[name] for record in records] for name in (records[0] if records else COLUMNS)})
+    return make_rows(
+        {
+            name: [record[name] for record in records]
+            for name in (records[0] if records else COLUMNS)
+        }
+    )
 
 
 def parse_value(cell: object) -> float:
@@ -131,14 +148,16 @@ def parse_value(cell: object) -> float:
 
 
 def letter_or_text(key: object) -> str:
-    """A key or an answer as it is compared: "(A)", "A." and "A" are one letter, other words in lower case."""
+    """A key or an answer as it is compared: "(A)", "A." and "A" are one letter, other words in
+    lower case."""
     text = " ".join(str(key).split())
     bare = text.strip("().: ")
     return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()
 
 
 def name_apart(logs: Sequence[Log]) -> list[Log]:
-    """The logs with names of their own: those that share one get the detail, source, path or number that tells them."""
+    """The logs with names of their own: those that share one get the detail, source, path or number
+    that tells them."""
     for kind in ("detail", "source", "path", "number"):
         told = [(log.name, str(getattr(log, kind, number))) for number, log in enumerate(logs, 1)]
         apart = Counter(name for name, _ in set(told))

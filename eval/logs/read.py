@@ -20,22 +20,29 @@ __all__ = ["read_logs"]
 
 
 def read_logs(
-    path: Path | str, columns: Mapping[str, str] | None = None, reader: Stage | None = None, plugins: Sequence[str] = ()
+    path: Path | str,
+    columns: Mapping[str, str] | None = None,
+    reader: Stage | None = None,
+    plugins: Sequence[str] = (),
 ) -> list[Log]:
     """The logs in a file or folder, one for each contestant.
 
-    A run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of predictions or of results;
-    lmms-eval's samples, a `.jsonl` or the folder of them; Every Eval Ever's `.json` or `.jsonl`; our recorded replies;
-    a table. `columns` names columns of tables by what they hold, and as `value` the scorer of inspect_ai or the metric
-    of lmms-eval. `reader` reads all replies again; without one, the robust reader reads those that nobody scored.
-    Raises TaskError and RunError.
+    A run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of predictions or
+    of results; lmms-eval's samples, a `.jsonl` or the folder of them; Every Eval Ever's `.json` or
+    `.jsonl`; our recorded replies; a table. `columns` names columns of tables by what they hold,
+    and as `value` the scorer of inspect_ai or the metric of lmms-eval. `reader` reads all replies
+    again; without one, the robust reader reads those that nobody scored. Raises TaskError and
+    RunError.
     """
     path, named = Path(path), dict(columns or {})
     if path.is_dir() and (path / "points.yaml").exists():
         logs = read_run(path, reader, plugins)
     else:
         logs = [read_with(log, reader) if reader is not None else log for log in _read(path, named)]
-        logs = [read_with(log, Robust()) if bool((log.rows["verdict"] == UNSCORED).all()) else log for log in logs]
+        logs = [
+            read_with(log, Robust()) if bool((log.rows["verdict"] == UNSCORED).all()) else log
+            for log in logs
+        ]
     return [replace(log, path=str(path)) for log in logs]
 
 
@@ -45,7 +52,8 @@ def _read(path: Path, named: Mapping[str, str]) -> list[Log]:
         if samples := sorted(path.glob("*_samples_*.jsonl")):
             return [read_lmms_eval(samples, value)]
         raise TaskError(
-            f"{path} is no run folder and holds no *_samples_*.jsonl of lmms-eval; name the files themselves"
+            f"{path} is no run folder and holds no *_samples_*.jsonl of lmms-eval; name the files"
+            " themselves"
         )
     if ending == ".eval":
         return [read_inspect(path, value)]
@@ -58,7 +66,9 @@ def _read(path: Path, named: Mapping[str, str]) -> list[Log]:
     if not path.exists():
         raise TaskError(f"there is no file {path}")
     known = ", ".join((".eval", ".json", ".jsonl", *ENDINGS))
-    raise TaskError(f"{path}: expected a run folder or a log that ends with one of {known}, and .gz behind text")
+    raise TaskError(
+        f"{path}: expected a run folder or a log that ends with one of {known}, and .gz behind text"
+    )
 
 
 def _read_json(path: Path, value: str) -> Log:

@@ -1,4 +1,5 @@
-"""Logs of our own: run folders and recorded replies; and how the replies of any log are read by a reader of ours."""
+"""Logs of our own: run folders and recorded replies; and how the replies of any log are read by a
+reader of ours."""
 
 from __future__ import annotations
 
@@ -24,10 +25,14 @@ UNSCORED = (Verdict.FAILED, Verdict.HIDDEN)
 
 
 def read_run(path: Path, reader: Stage | None = None, plugins: Sequence[str] = ()) -> list[Log]:
-    """A log for each contestant of a run, with all its tasks. Raises RunError, and TaskError for an empty run."""
+    """A log for each contestant of a run, with all its tasks. Raises RunError, and TaskError for an
+    empty run."""
     folder = RunFolder(path)
     run = score_run(folder, reader, plugins=plugins)
-    texts = {record.key: str((record.last_reply or {}).get("text") or "") for record in folder.last_records()}
+    texts = {
+        record.key: str((record.last_reply or {}).get("text") or "")
+        for record in folder.last_records()
+    }
     people, kept = published_people(run), _KeptRecords(folder)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
     found: list[Log] = []
@@ -53,13 +58,17 @@ class _KeptRecords:
         return self.folder.records()
 
 
-def _transcript(kept: _KeptRecords, ids: Mapping[str, str], task: str, sample: str, draw: int) -> Messages:
+def _transcript(
+    kept: _KeptRecords, ids: Mapping[str, str], task: str, sample: str, draw: int
+) -> Messages:
     """The conversation of the last call of a record; none where no model was called."""
     record = kept.held.get((ids[task], sample, draw))
     return () if record is None else kept.folder.messages(record)
 
 
-def _run_rows(scores: PointScores, texts: dict[tuple[str, str, int], str]) -> Iterator[dict[str, Any]]:
+def _run_rows(
+    scores: PointScores, texts: dict[tuple[str, str, int], str]
+) -> Iterator[dict[str, Any]]:
     for name, draws in scores.draws_asked.items():
         for scored in draws:
             reply = texts.get((scores.point.recorded_as, name, scored.draw), "")
@@ -74,7 +83,9 @@ def _scored_row(task: str, sample: SampleRow, scored: ScoredRecord, reply: str) 
         "draw": scored.draw,
         "question": str(sample.sample["question"]),
         "pictures": join_pictures(str(sha) for sha in sample.sample["images"]),
-        "choices": tuple(choice if isinstance(choice, str) else "" for choice in sample.sample["choices"]),
+        "choices": tuple(
+            choice if isinstance(choice, str) else "" for choice in sample.sample["choices"]
+        ),
         "key": sample.answer or "",
         "answer": scored.answer or "",
         "value": NOTHING if verdict in UNSCORED else scored.score.value,
@@ -87,7 +98,8 @@ def _scored_row(task: str, sample: SampleRow, scored: ScoredRecord, reply: str) 
 
 
 def read_replies(path: Path, reader: Stage | None = None) -> Log:
-    """The log of a file of recorded replies, by their official labels or by a reader. Raises TaskError."""
+    """The log of a file of recorded replies, by their official labels or by a reader. Raises
+    TaskError."""
     scores = score_replies(model_name(path), load_replies(path), None, reader).scores
     texts = {(scores.point.recorded_as, row.idx, 0): row.reply for row in load_replies(path)}
     rows = [{**row, "task": scores.samples[row["sample"]].task} for row in _run_rows(scores, texts)]
@@ -95,13 +107,17 @@ def read_replies(path: Path, reader: Stage | None = None) -> Log:
 
 
 def read_with(log: Log, reader: Stage) -> Log:
-    """The log with its replies read and scored by the reader, by the keys and choices that it holds."""
+    """The log with its replies read and scored by the reader, by the keys and choices that it
+    holds."""
     whole = log.whole
     scorer = RecordScorer(RunFolder(Path()), reader)
     rows = whole.rows.to_dict("records")
     if not any(row["reply"] for row in rows):
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
-    scored = [_score_row(scorer, row) if row["key"] and row["verdict"] != "failed" else row for row in rows]
+    scored = [
+        _score_row(scorer, row) if row["key"] and row["verdict"] != "failed" else row
+        for row in rows
+    ]
     return replace(whole, rows=rows_of(scored))
 
 

@@ -1,4 +1,5 @@
-"""Writes logs in the formats in which results are shared: Every Eval Ever, and Hugging Face's `.eval_results`."""
+"""Writes logs in the formats in which results are shared: Every Eval Ever, and Hugging Face's
+`.eval_results`."""
 
 from __future__ import annotations
 
@@ -22,17 +23,23 @@ SCHEMA = "0.3.0"
 
 
 def write_every_eval_ever(log: Log, out: Path) -> Path:
-    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances beside it; gives the path.
+    """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances beside it;
+    gives the path.
 
-    The collection is the log's source, the developer and the model are the contestant's name, "looktwice" being the
-    developer of a name without one. Each instance holds the hashes of its pictures; a failed or unreadable one has the
-    score 0, which the format needs, and its verdict in the metadata. Raises OSError.
+    The collection is the log's source, the developer and the model are the contestant's name,
+    "looktwice" being the developer of a name without one. Each instance holds the hashes of its
+    pictures; a failed or unreadable one has the score 0, which the format needs, and its verdict in
+    the metadata. Raises OSError.
     """
     developer, _, model = log.name.rpartition("/")
-    collection, developer, model = (_plain(name) for name in (log.source or "log", developer or "looktwice", model))
+    collection, developer, model = (
+        _plain(name) for name in (log.source or "log", developer or "looktwice", model)
+    )
     now = str(int(datetime.now(UTC).timestamp()))
     about, model_id = f"{collection}/{developer}_{model}/{now}", f"{developer}/{model}"
-    lines = "".join(f"{write_json(_instance(row, about, model_id))}\n" for row in log.rows.to_dict("records"))
+    lines = "".join(
+        f"{write_json(_instance(row, about, model_id))}\n" for row in log.rows.to_dict("records")
+    )
     data = lines.encode(errors="backslashreplace")
     name = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{about} {hashlib.sha256(data).hexdigest()}"))
     folder = out / "data" / collection / developer / model
@@ -51,7 +58,9 @@ def write_every_eval_ever(log: Log, out: Path) -> Path:
             "name": log.name,
             "id": model_id,
             "developer": developer,
-            "additional_details": dict.fromkeys(("deployment_type", "model_availability"), "unknown"),
+            "additional_details": dict.fromkeys(
+                ("deployment_type", "model_availability"), "unknown"
+            ),
         },
         "evaluation_results": [_result(log, task) for task in dict.fromkeys(log.rows["task"])],
         "detailed_evaluation_results": {
@@ -74,12 +83,20 @@ def _plain(name: str) -> str:
 def _share(log: Log, task: str) -> Estimate:
     scored = (log.units["task"] == task) & log.units["value"].notna()
     values = log.units["value"][scored].tolist()
-    return share_interval(values, log.clusters[scored].tolist()) if values else Estimate(0.0, 0.0, 1.0, 0, 0)
+    return (
+        share_interval(values, log.clusters[scored].tolist())
+        if values
+        else Estimate(0.0, 0.0, 1.0, 0, 0)
+    )
 
 
 def _result(log: Log, task: str) -> dict[str, Any]:
     share = _share(log, task)
-    method = "Wilson" if share.clusters == share.n else f"Wilson, effective sample size of {share.clusters} clusters"
+    method = (
+        "Wilson"
+        if share.clusters == share.n
+        else f"Wilson, effective sample size of {share.clusters} clusters"
+    )
     interval = {"lower": share.low, "upper": share.high, "confidence_level": 0.95, "method": method}
     return {
         "evaluation_name": task or "task",
@@ -102,25 +119,37 @@ def _result(log: Log, task: str) -> dict[str, Any]:
 def _instance(row: Mapping[str, Any], about: str, model_id: str) -> dict[str, Any]:
     scored = row["value"] == row["value"]
     told = {"verdict": row["verdict"], "pictures_sha256": row["pictures"], "group": row["group"]}
-    told |= {"draw": str(row["draw"])} | ({"cost": str(row["cost"])} if row["cost"] == row["cost"] else {})
+    told |= {"draw": str(row["draw"])} | (
+        {"cost": str(row["cost"])} if row["cost"] == row["cost"] else {}
+    )
     instance: dict[str, Any] = {
         "schema_version": SCHEMA,
         "evaluation_id": about,
         "model_id": model_id,
         "evaluation_name": row["task"] or "task",
         "sample_id": row["sample"],
-        "sample_hash": hashlib.sha256(f"{row['question']}{row['key']}".encode(errors="replace")).hexdigest(),
+        "sample_hash": (
+            hashlib.sha256(f"{row['question']}{row['key']}".encode(errors="replace")).hexdigest()
+        ),
         "interaction_type": "single_turn",
         "input": {"raw": row["question"], "reference": [row["key"]] if row["key"] else []},
         "output": {"raw": [row["reply"]]},
         "answer_attribution": [],
-        "evaluation": {"score": row["value"] if scored else 0.0, "is_correct": row["verdict"] == "right"},
+        "evaluation": {
+            "score": row["value"] if scored else 0.0,
+            "is_correct": row["verdict"] == "right",
+        },
         "metadata": {name: value for name, value in told.items() if value},
     }
     if row["choices"]:
         instance["input"]["choices"] = list(row["choices"])
     if row["answer"]:
-        read = {"turn_idx": 0, "source": "output.raw", "extracted_value": row["answer"], "is_terminal": True}
+        read = {
+            "turn_idx": 0,
+            "source": "output.raw",
+            "extracted_value": row["answer"],
+            "is_terminal": True,
+        }
         instance["answer_attribution"] = [{**read, "extraction_method": "custom"}]
     if row["verdict"] == "failed":
         instance["error"] = row["reply"] or "the sample failed"
@@ -130,7 +159,8 @@ def _instance(row: Mapping[str, Any], about: str, model_id: str) -> dict[str, An
 def write_eval_results(log: Log, dataset: str, out: Path) -> Path:
     """Write `.eval_results/looktwice_NAME.yaml` of a model's repository; gives the path.
 
-    `dataset` is the benchmark's repository, each task its `task_id`; values are percent. Raises OSError.
+    `dataset` is the benchmark's repository, each task its `task_id`; values are percent. Raises
+    OSError.
     """
 
     entries = []
@@ -138,10 +168,14 @@ def write_eval_results(log: Log, dataset: str, out: Path) -> Path:
         share = _share(log, task)
         ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
         clusters = f" in {share.clusters} clusters" if share.clusters < share.n else ""
-        notes = f"{share.n} samples{clusters}, 95 % interval {ends}; looktwice {version('looktwice')}"
+        notes = (
+            f"{share.n} samples{clusters}, 95 % interval {ends}; looktwice {version('looktwice')}"
+        )
         about = {"id": dataset} | ({"task_id": task} if task else {})
         date = datetime.now(UTC).date().isoformat()
-        entries.append({"dataset": about, "value": round(100 * share.value, 2), "date": date, "notes": notes})
+        entries.append(
+            {"dataset": about, "value": round(100 * share.value, 2), "date": date, "notes": notes}
+        )
     path = out / ".eval_results" / f"looktwice_{_plain(log.name)}.yaml"
     write_file(path, dump_yaml(entries))
     return path

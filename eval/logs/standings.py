@@ -1,4 +1,5 @@
-"""Published tables of accuracies without items: how far variants spread a contestant, and how ranks change."""
+"""Published tables of accuracies without items: how far variants spread a contestant, and how ranks
+change."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from looktwice.eval.tasks.row_errors import suggest_name
 class RankChange:
     """A variant beside the baseline variant on one task, over `models` contestants.
 
-    `flipped` counts the pairs of contestants in strictly opposite order, `tied` those that are equal in either;
-    `moved` the contestants whose competition rank (1 + how many are strictly better) changed, `furthest` by how many
-    places at most. `tau` is Kendall's tau-b. `mean_change` is the mean absolute difference of the accuracies, None
-    where only ranks are known.
+    `flipped` counts the pairs of contestants in strictly opposite order, `tied` those that are
+    equal in either; `moved` the contestants whose competition rank (1 + how many are strictly
+    better) changed, `furthest` by how many places at most. `tau` is Kendall's tau-b. `mean_change`
+    is the mean absolute difference of the accuracies, None where only ranks are known.
     """
 
     task: str
@@ -46,7 +47,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Standings:
-    """The spreads and rank changes of a published table; without accuracies there are no spreads."""
+    """The spreads and rank changes of a published table; without accuracies there are no
+    spreads."""
 
     baseline: str
     spreads: tuple[Spread, ...]
@@ -61,14 +63,17 @@ def is_published(paths: Sequence[Path], named: Mapping[str, str]) -> bool:
 def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> Standings:
     """The spreads and the rank changes of a table with a row per task, contestant and variant.
 
-    `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there are several. The
-    variant `baseline`, by default the first, is what the others are compared with. Raises TaskError.
+    `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there
+    are several. The variant `baseline`, by default the first, is what the others are compared with.
+    Raises TaskError.
     """
     frame = open_columns(path)
     found = find_columns(frame, named, path)
     lacking = [name for name in ("contestant", "variant") if name not in found]
     if lacking:
-        raise TaskError(f"{path}: which column is the {lacking[0]}? Say --column {lacking[0]}=COLUMN")
+        raise TaskError(
+            f"{path}: which column is the {lacking[0]}? Say --column {lacking[0]}=COLUMN"
+        )
     by_rank = "accuracy" not in named
     column = found["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
@@ -77,18 +82,32 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
     variants = list(dict.fromkeys(frame[found["variant"]]))
     base = baseline or variants[0]
     if base not in variants:
-        raise TaskError(f"no variant is named {base!r}{suggest_name(base, variants)}; there are {', '.join(variants)}")
+        raise TaskError(
+            f"no variant is named {base!r}{suggest_name(base, variants)}; there are"
+            f" {', '.join(variants)}"
+        )
     spreads: list[Spread] = []
     changes: list[RankChange] = []
     for task, part in table.groupby("_task", sort=False):
         if part.duplicated([found["contestant"], found["variant"]]).any():
-            raise TaskError(f"{path}: {task} has a contestant twice with one variant; name the column --column task=")
-        wide = part.pivot(index=found["contestant"], columns=found["variant"], values="_value").dropna(axis=1)
+            raise TaskError(
+                f"{path}: {task} has a contestant twice with one variant; name the column --column"
+                " task="
+            )
+        wide = part.pivot(
+            index=found["contestant"], columns=found["variant"], values="_value"
+        ).dropna(axis=1)
         if base not in wide.columns:
             raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
         if not by_rank:
             spreads += [
-                Spread(str(task), str(name), float(row.max() - row.min()), str(row.idxmax()), str(row.idxmin()))
+                Spread(
+                    str(task),
+                    str(name),
+                    float(row.max() - row.min()),
+                    str(row.idxmax()),
+                    str(row.idxmin()),
+                )
                 for name, row in wide.iterrows()
             ]
         for variant in (name for name in variants if name != base and name in wide.columns):

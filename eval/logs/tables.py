@@ -1,4 +1,5 @@
-"""Logs that are tables: VLMEvalKit's predictions and results, and a CSV, TSV, Excel or Parquet file of anybody's."""
+"""Logs that are tables: VLMEvalKit's predictions and results, and a CSV, TSV, Excel or Parquet file
+of anybody's."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "key": ("key", "target"),
     "draw": ("draw", "epoch"),
     "accuracy": ("accuracy",),
-    **{name: (name,) for name in ("question", "pictures", "answer", "verdict", "group", "tokens", "cost", "rank")},
+    **{
+        name: (name,)
+        for name in ("question", "pictures", "answer", "verdict", "group", "tokens", "cost", "rank")
+    },
 }
 """The names under which a column is looked for; `--column NAME=COLUMN` names another."""
 
@@ -46,14 +50,17 @@ def open_columns(path: Path) -> pandas.DataFrame:
             with open_file(path) as file:
                 frame = pandas.read_parquet(file).astype(str)
         except Exception as exc:  # a damaged table raises whatever its readers stumble over
-            raise TaskError(f"{path} cannot be read as a table ({type(exc).__name__}: {exc})") from exc
+            raise TaskError(
+                f"{path} cannot be read as a table ({type(exc).__name__}: {exc})"
+            ) from exc
     if not len(frame):
         raise TaskError(f"{path} holds no row")
     return frame
 
 
 def find_columns(frame: pandas.DataFrame, named: Mapping[str, str], path: Path) -> dict[str, str]:
-    """Which column of the table holds what; `named` come before ALIASES. Raises TaskError for an unknown name."""
+    """Which column of the table holds what; `named` come before ALIASES. Raises TaskError for an
+    unknown name."""
     available = [str(name) for name in frame.columns]
     by_case = {name.casefold(): name for name in available}
     for name, column in named.items():
@@ -76,15 +83,21 @@ def is_vlmevalkit(frame: pandas.DataFrame) -> bool:
 
 
 def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
-    """The logs of a table: one, or one for each contestant and variant that it has columns for. Raises TaskError."""
+    """The logs of a table: one, or one for each contestant and variant that it has columns for.
+    Raises TaskError."""
     frame = open_columns(path)
     found = find_columns(frame, named, path)
     columns = _vlmevalkit_columns(frame) if is_vlmevalkit(frame) else {}
-    columns |= {name: frame[column] for name, column in found.items() if name in COLUMNS and name not in columns}
+    columns |= {
+        name: frame[column]
+        for name, column in found.items()
+        if name in COLUMNS and name not in columns
+    }
     if "sample" not in found or not {"value", "reply"} & found.keys():
         raise TaskError(
-            f"{path}: which column is the sample's id and which its value (or its reply, for --reader)? Say --column "
-            f"sample=COLUMN --column value=COLUMN; the columns are {', '.join(map(str, frame.columns))}"
+            f"{path}: which column is the sample's id and which its value (or its reply, for"
+            " --reader)? Say --column sample=COLUMN --column value=COLUMN; the columns are"
+            f" {', '.join(map(str, frame.columns))}"
         )
     if "value" in columns:
         columns["value"] = _values(columns["value"], found["value"], path)
@@ -98,11 +111,15 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     if not names:
         return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
     who = frame[[found[name] for name in names]].agg(", ".join, axis=1).to_numpy()
-    return [Log(str(name), part.reset_index(drop=True), path.name) for name, part in rows.groupby(who, sort=False)]
+    return [
+        Log(str(name), part.reset_index(drop=True), path.name)
+        for name, part in rows.groupby(who, sort=False)
+    ]
 
 
 def _vlmevalkit_columns(frame: pandas.DataFrame) -> dict[str, Any]:
-    """The columns whose names mean something else in VLMEvalKit: `answer` is the key, and A, B ... are the choices."""
+    """The columns whose names mean something else in VLMEvalKit: `answer` is the key, and A, B ...
+    are the choices."""
     letters = [letter for letter in ascii_uppercase if letter in frame.columns]
     texts = frame[letters].to_numpy().tolist() if letters else [[]] * len(frame)
     columns: dict[str, Any] = {
@@ -117,7 +134,8 @@ def _vlmevalkit_columns(frame: pandas.DataFrame) -> dict[str, Any]:
 
 
 def _sha_of_base64(cell: str) -> str:
-    """The hash of a picture in base64; a list of several, or a number of the row that holds it, has none."""
+    """The hash of a picture in base64; a list of several, or a number of the row that holds it, has
+    none."""
     try:
         return hashlib.sha256(b64decode(cell, validate=True)).hexdigest() if len(cell) > 64 else ""
     except ValueError:
@@ -125,7 +143,8 @@ def _sha_of_base64(cell: str) -> str:
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """Values as `parse_value` reads them; an empty cell is a failure. Raises TaskError for other words."""
+    """Values as `parse_value` reads them; an empty cell is a failure. Raises TaskError for other
+    words."""
     import pandas
 
     texts = cells.str.strip().str.casefold()
@@ -133,8 +152,8 @@ def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
     values = values.where(values.notna(), pandas.to_numeric(texts, errors="coerce").astype(float))
     if len(strange := cells[values.isna() & ~texts.isin(("", "nan", "none", "failed"))]):
         raise TaskError(
-            f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0] + 2}; expected 0 to 1, or "
-            f"{', '.join(sorted(WORDS))}"
+            f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0] + 2}; expected 0 to"
+            f" 1, or {', '.join(sorted(WORDS))}"
         )
     return values
 

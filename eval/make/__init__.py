@@ -1,4 +1,5 @@
-"""Questions made from your own images: jigsaws, correspondence, relative depth, localisation, sequences.
+"""Questions made from your own images: jigsaws, correspondence, relative depth, localisation,
+sequences.
 
 Not here: questions drawn or cut by the program itself (`tasks`)."""
 

@@ -21,9 +21,12 @@ def make_questions(
     split: str = "val",
     allow: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError, TaskError, PictureError."""
+    """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError,
+    TaskError, PictureError."""
     if not split.isalnum():
-        raise TaskError(f"--split {split}: it begins every question's name, so it is letters and digits alone")
+        raise TaskError(
+            f"--split {split}: it begins every question's name, so it is letters and digits alone"
+        )
     for name, task in build_tasks(config, overrides, plugins, allow).items():
         saved = save(task, name, out, split)
         yield from _describe(name, saved)
@@ -31,9 +34,13 @@ def make_questions(
 
 
 def build_tasks(
-    config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = (), allow: Sequence[str] = ()
+    config: Path,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    allow: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The tasks of a configuration, built; its other entries are not looked at. Raises ConfigError."""
+    """The tasks of a configuration, built; its other entries are not looked at. Raises
+    ConfigError."""
     node, scope, faults = read_config(Path(config), overrides, plugins, allow)
     node = resolve(node, faults)
     nodes = _task_nodes(node, config)
@@ -46,12 +53,19 @@ def build_tasks(
 
 def _task_nodes(node: Node, config: Path) -> dict[str, tuple[str, Any]]:
     """The place and the node of each task, by its name."""
-    named = {str(name): task for name, task in (node.get("tasks") or {}).items() if task is not None}
+    named = {
+        str(name): task for name, task in (node.get("tasks") or {}).items() if task is not None
+    }
     tasks = {name: (f"tasks.{name}", task) for name, task in named.items()}
     if node.get("task") is not None:
         tasks = {Path(config).stem.removeprefix("make_"): ("task", node["task"]), **tasks}
     if not tasks:
-        raise ConfigError(["tasks: there is none to make; name one, such as `Jigsaw: {use: eval.make.Jigsaw, ...}`"])
+        raise ConfigError(
+            [
+                "tasks: there is none to make; name one, such as `Jigsaw: {use: eval.make.Jigsaw,"
+                " ...}`"
+            ]
+        )
     return tasks
 
 

@@ -27,7 +27,14 @@ from looktwice.eval.make.files import (
 )
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose_points, find_corners, make_marks
+from looktwice.eval.tasks.photos.points import (
+    APART,
+    MARGIN,
+    XY,
+    choose_points,
+    find_corners,
+    make_marks,
+)
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.marks import Mark
@@ -43,7 +50,8 @@ KEYS = {"first", "second", "homography"}
 class HomographyScene:
     """Views of one scene, and for each the 3x3 map from the first view to it, in pixel coordinates.
 
-    `change` is what differs between the views where the folder's name says it: viewpoint or illumination.
+    `change` is what differs between the views where the folder's name says it: viewpoint or
+    illumination.
     """
 
     name: str
@@ -59,13 +67,21 @@ class HomographyScene:
 def read_pair(root: Path, pair: Mapping[str, str]) -> HomographyScene:
     """A pair of images and the file with the map from the first to the second. Raises TaskError."""
     if pair.keys() != KEYS:
-        raise TaskError(f"a pair has first, second and homography (files in {root}), found {', '.join(sorted(pair))}")
-    first, second, file = (require_file(root, pair[key]) for key in ("first", "second", "homography"))
-    return HomographyScene(f"{first.stem}-{second.stem}", (first, second), (np.eye(3), read_homography(file)))
+        raise TaskError(
+            f"a pair has first, second and homography (files in {root}), found"
+            f" {', '.join(sorted(pair))}"
+        )
+    first, second, file = (
+        require_file(root, pair[key]) for key in ("first", "second", "homography")
+    )
+    return HomographyScene(
+        f"{first.stem}-{second.stem}", (first, second), (np.eye(3), read_homography(file))
+    )
 
 
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
-    """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and folders are noted."""
+    """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and
+    folders are noted."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
         views = {file.stem: file for file in list_images(place) if file.stem.isdecimal()}
         if "1" in views:
@@ -76,7 +92,9 @@ def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
             skipped.add(place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ...")
 
 
-def _read_scene(place: Path, views: Mapping[str, Path], skipped: RowErrors) -> HomographyScene | None:
+def _read_scene(
+    place: Path, views: Mapping[str, Path], skipped: RowErrors
+) -> HomographyScene | None:
     held, maps = [views["1"]], [np.eye(3)]
     for number in sorted((name for name in views if name != "1"), key=int):
         try:
@@ -92,14 +110,17 @@ def _read_scene(place: Path, views: Mapping[str, Path], skipped: RowErrors) -> H
 
 
 def read_homography(file: Path) -> Matrix:
-    """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises TaskError."""
+    """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises
+    TaskError."""
     found = _read_opencv(file) if file.suffix.lower() in TEXT_ENDINGS else _read_numbers(file)
     if found is None or found.size != 9:
         count = "none" if found is None else str(found.size)
         raise TaskError(f"{file}: a homography is nine numbers, three a line, found {count}")
     matrix: Matrix = found.reshape(3, 3)
     if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < 1e-12:
-        raise TaskError(f"{file}: these nine numbers are no homography, because they cannot be inverted")
+        raise TaskError(
+            f"{file}: these nine numbers are no homography, because they cannot be inverted"
+        )
     return matrix
 
 
@@ -128,18 +149,21 @@ MOST = 1500  # interest points of one image
 
 @dataclass(frozen=True)
 class Correspondence(MadeAtOnce):
-    """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK, section 3.2).
+    """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK,
+    section 3.2).
 
     Equal `seed`s give equal questions.
 
-    As the paper does on HPatches: two random views of a scene, an interest point, its place in the second view by
-    the true homography, and three more interest points. Beyond it, so that place alone tells nothing and every
-    question is fair: candidates are 32 px apart in both views, none lies at a rim, and how many of the wrong ones
-    are nearer than the right one to where REF was is dealt evenly. No spot is asked about twice.
+    As the paper does on HPatches: two random views of a scene, an interest point, its place in the
+    second view by the true homography, and three more interest points. Beyond it, so that place
+    alone tells nothing and every question is fair: candidates are 32 px apart in both views, none
+    lies at a rim, and how many of the wrong ones are nearer than the right one to where REF was is
+    dealt evenly. No spot is asked about twice.
 
-    `path` holds folders as HPatches has them (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image format), or the
-    files that `pairs` names, each {first, second, homography}, where the homography is nine numbers as text or an
-    OpenCV .xml or .yml file and maps pixels of the first to the second. Images stay as they are. Raises TaskError.
+    `path` holds folders as HPatches has them (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image
+    format), or the files that `pairs` names, each {first, second, homography}, where the homography
+    is nine numbers as text or an OpenCV .xml or .yml file and maps pixels of the first to the
+    second. Images stay as they are. Raises TaskError.
     """
 
     path: Path
@@ -157,7 +181,10 @@ class Correspondence(MadeAtOnce):
     def facts(self) -> Facts:
         """What was made, and which views could not be used."""
         scenes = self._scenes
-        sources = (f"{s.name} {[view.name for view in s.views]} {[m.tolist() for m in s.maps]}" for s in scenes)
+        sources = (
+            f"{s.name} {[view.name for view in s.views]} {[m.tolist() for m in s.maps]}"
+            for s in scenes
+        )
         note = f"{len(scenes)} scenes: questions on one scene are not independent"
         return make_facts(note, self._skipped, sources)
 
@@ -165,9 +192,14 @@ class Correspondence(MadeAtOnce):
     def _scenes(self) -> list[HomographyScene]:
         root = require_folder(self.path, "HPatches' folders, or the files that `pairs` names")
         self._skipped.clear()
-        scenes = [read_pair(root, pair) for pair in self.pairs] or list(find_scenes(root, self._skipped))
+        scenes = [read_pair(root, pair) for pair in self.pairs] or list(
+            find_scenes(root, self._skipped)
+        )
         if not scenes:
-            wanted = "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name files in `pairs`"
+            wanted = (
+                "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name"
+                " files in `pairs`"
+            )
             raise self._skipped.nothing_left(root, wanted)
         return scenes
 
@@ -180,25 +212,42 @@ class Correspondence(MadeAtOnce):
         """The question about the scene whose turn it is, or about the next one that gives one."""
         rng = seeded_rng("correspondence", self.seed, number)
         first = deal_evenly(number, range(len(self._scenes)), "scene", self.seed)
-        rank, letter = (deal_evenly(number, cards, "card", self.seed, str(cards)) for cards in (range(4), "ABCD"))
+        rank, letter = (
+            deal_evenly(number, cards, "card", self.seed, str(cards))
+            for cards in (range(4), "ABCD")
+        )
         order = chain(range(first, len(self._scenes)), range(first))
         for scene in (self._scenes[place] for place in order):
             for _ in range(MOST_TRIES):
                 one, other = (int(view) for view in rng.permutation(len(scene.views))[:2])
                 found = _choose_marks(rng, scene, (one, other), letter, rank, asked)
                 if found is not None:
-                    meta = {"source": scene.name, "change": scene.change, "views": [one + 1, other + 1]}
-                    return self._question(number, (scene.views[one], scene.views[other]), found, letter, meta)
+                    meta = {
+                        "source": scene.name,
+                        "change": scene.change,
+                        "views": [one + 1, other + 1],
+                    }
+                    return self._question(
+                        number, (scene.views[one], scene.views[other]), found, letter, meta
+                    )
         raise TaskError(
-            f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share four more interest "
-            f"points that are {APART:g} px apart; ask for fewer (n) or add scenes"
+            f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
+            f" four more interest points that are {APART:g} px apart; ask for fewer (n) or add"
+            " scenes"
         )
 
     def _question(
-        self, number: int, views: tuple[Path, Path], found: tuple[Mark, ...], letter: str, meta: dict[str, Any]
+        self,
+        number: int,
+        views: tuple[Path, Path],
+        found: tuple[Mark, ...],
+        letter: str,
+        meta: dict[str, Any],
     ) -> Item:
         subtask = {"subtask": "Visual_Correspondence"}
-        return make_item(f"correspondence_{number:04}", WORDS, views, CHOICES, letter, found, **subtask, **meta)
+        return make_item(
+            f"correspondence_{number:04}", WORDS, views, CHOICES, letter, found, **subtask, **meta
+        )
 
 
 def _choose_marks(
@@ -234,7 +283,8 @@ def _interest_points(file: Path) -> XY:
 
 
 def _in_front(points: XY, matrix: XY) -> Any:
-    """Which points lie before the horizon of the map, on the same side as the middle of them all."""
+    """Which points lie before the horizon of the map, on the same side as the middle of them
+    all."""
     depth = points @ matrix[2, :2] + matrix[2, 2]
     return depth * np.sign(np.median(depth)) > 0 if len(points) else np.zeros(0, bool)
 

@@ -1,4 +1,5 @@
-"""A user's own images and maps as sources of questions: what lies there, what can be read, what is left out."""
+"""A user's own images and maps as sources of questions: what lies there, what can be read, what is
+left out."""
 
 from __future__ import annotations
 
@@ -31,15 +32,23 @@ def require_file(root: Path, name: str) -> Path:
     """A file that a user named in the folder. Raises TaskError where it is missing, or outside."""
     file = file_inside(root, name)
     if not file.is_file():
-        there = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
-        held = f"{file.parent} holds {', '.join(there[:12]) or 'nothing'}" if there else f"there is no {file.parent}"
+        there = (
+            sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
+        )
+        held = (
+            f"{file.parent} holds {', '.join(there[:12]) or 'nothing'}"
+            if there
+            else f"there is no {file.parent}"
+        )
         raise TaskError(f"there is no file {file}; {held}")
     return file
 
 
 def list_images(place: Path) -> list[Path]:
     """The image files of a folder by their endings, sorted."""
-    return sorted(file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
+    return sorted(
+        file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
+    )
 
 
 def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
@@ -61,7 +70,8 @@ def image_size(file: Path) -> tuple[int, int]:
 
 
 class MadeAtOnce(ABC):
-    """A task whose questions are made all at once, and know what was left out of a user's files: `units`."""
+    """A task whose questions are made all at once, and know what was left out of a user's files:
+    `units`."""
 
     units: ClassVar[str] = "images"
 
@@ -90,12 +100,17 @@ def make_item(
     marks: tuple[Mark, ...] = (),
     **meta: Any,
 ) -> Item:
-    """An item whose pictures are files as they are, or pixels; `prompt` has the choices in lettered lines.
+    """An item whose pictures are files as they are, or pixels; `prompt` has the choices in lettered
+    lines.
 
     What is None in `meta` is left out.
     """
     pictures = tuple(
-        Picture.open(image) if isinstance(image, Path) else Picture(image, f"{identifier} image {number}")
+        (
+            Picture.open(image)
+            if isinstance(image, Path)
+            else Picture(image, f"{identifier} image {number}")
+        )
         for number, image in enumerate(images, 1)
     )
     lines = [f"({letter}) {choice}" for letter, choice in zip("ABCDEFGH", choices, strict=False)]
@@ -104,7 +119,12 @@ def make_item(
     return Item(Sample(identifier, words, pictures, choices, marks, said), answer)
 
 
-def make_facts(note: str, skipped: RowErrors, sources: Iterable[object], scorer: dict[str, Any] | None = None) -> Facts:
-    """Made from a user's files: the revision is the sha256 of what names the sources and gives the truth."""
+def make_facts(
+    note: str, skipped: RowErrors, sources: Iterable[object], scorer: dict[str, Any] | None = None
+) -> Facts:
+    """Made from a user's files: the revision is the sha256 of what names the sources and gives the
+    truth."""
     sha = hashlib.sha256("\n".join(str(source) for source in sources).encode()).hexdigest()
-    return Facts("made", "by construction", (), note, f"sha256 {sha}", skipped.sentences, scorer or {})
+    return Facts(
+        "made", "by construction", (), note, f"sha256 {sha}", skipped.sentences, scorer or {}
+    )

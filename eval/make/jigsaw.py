@@ -1,4 +1,5 @@
-"""Jigsaw questions from any folder of images, as BLINK makes them: which piece is the missing quarter?"""
+"""Jigsaw questions from any folder of images, as BLINK makes them: which piece is the missing
+quarter?"""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from looktwice.eval.make.files import keep_readable, list_images, make_facts, make_item, require_folder
+from looktwice.eval.make.files import (
+    keep_readable,
+    list_images,
+    make_facts,
+    make_item,
+    require_folder,
+)
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.jigsaw import cut_jigsaw
@@ -15,20 +22,24 @@ from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
-WORDS = "The lower right quarter of the first image is missing. Which image shows the missing piece?"
+WORDS = (
+    "The lower right quarter of the first image is missing. Which image shows the missing piece?"
+)
 CHOICES = ("the second image", "the third image")
 
 
 @dataclass(frozen=True)
 class Jigsaw:
-    """One question for each image of the folder `path`, or `n` of them (BLINK, section 3.2 and files).
+    """One question for each image of the folder `path`, or `n` of them (BLINK, section 3.2 and
+    files).
 
     Equal `seed`s give equal questions.
 
-    The image is cut into 3x3 pieces of 200 px width; the first picture is the upper left 2x2 with its last piece
-    black, and that piece stands beside one of the five that are not shown. With `whole` the image is cut as it is;
-    without it each question has a random crop at the aspect of BLINK's files, so one image gives any number. An
-    image whose pieces are flat or alike is left out and counted. Raises TaskError.
+    The image is cut into 3x3 pieces of 200 px width; the first picture is the upper left 2x2 with
+    its last piece black, and that piece stands beside one of the five that are not shown. With
+    `whole` the image is cut as it is; without it each question has a random crop at the aspect of
+    BLINK's files, so one image gives any number. An image whose pieces are flat or alike is left
+    out and counted. Raises TaskError.
     """
 
     path: Path
@@ -38,13 +49,18 @@ class Jigsaw:
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:
-            raise TaskError(f"n is how many questions are made, 1 or more, or null for one an image; found {self.n}")
+            raise TaskError(
+                "n is how many questions are made, 1 or more, or null for one an image; found"
+                f" {self.n}"
+            )
 
     @property
     def facts(self) -> Facts:
         """What was made, and of which images none could be."""
         used = self._used
-        return make_facts(f"jigsaws of {len(used)} images", self._skipped, (file.name for file in used))
+        return make_facts(
+            f"jigsaws of {len(used)} images", self._skipped, (file.name for file in used)
+        )
 
     def __len__(self) -> int:
         return self.n if self.n is not None and not self.whole else len(self._used)
@@ -60,7 +76,9 @@ class Jigsaw:
 
     def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
         rng = seeded_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
-        return cut_jigsaw(rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole)
+        return cut_jigsaw(
+            rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole
+        )
 
     @cached_property
     def _skipped(self) -> RowErrors:
@@ -90,7 +108,7 @@ class Jigsaw:
             raise self._skipped.nothing_left(Path(self.path), "no image gives a question")
         if self.n is not None and self.whole and len(used) < self.n:
             raise TaskError(
-                f"{self.path}: {len(used)} images give {len(used)} questions and not {self.n}; say `whole: false` "
-                "for several crops of each"
+                f"{self.path}: {len(used)} images give {len(used)} questions and not {self.n}; say"
+                " `whole: false` for several crops of each"
             )
         return used

@@ -1,4 +1,5 @@
-"""Object localisation questions from boxes in COCO's or LVIS's format: which of two boxes fits the object?"""
+"""Object localisation questions from boxes in COCO's or LVIS's format: which of two boxes fits the
+object?"""
 
 from __future__ import annotations
 
@@ -36,14 +37,15 @@ class Localization(MadeAtOnce):
 
     Equal `seed`s give equal questions.
 
-    As the paper does on LVIS: one random object of an image, its true box, and the same box with Gaussian noise on its
-    edges. The paper gives no sigma: `noise` is sigma as a share of the box's width and height, and the noisy box is
-    drawn again until its intersection over union with the true one lies in `iou`, so that it is neither the
-    same box nor another object's. Objects are at least `smallest` px wide and high; crowds are left out.
+    As the paper does on LVIS: one random object of an image, its true box, and the same box with
+    Gaussian noise on its edges. The paper gives no sigma: `noise` is sigma as a share of the box's
+    width and height, and the noisy box is drawn again until its intersection over union with the
+    true one lies in `iou`, so that it is neither the same box nor another object's. Objects are at
+    least `smallest` px wide and high; crowds are left out.
 
-    `path` is the JSON file with images, annotations and categories; image files lie in `images` (default: beside
-    it), also below the folder that LVIS's addresses name. What is missing there is left out and counted. Boxes are
-    the marks A and B, nothing is drawn. Raises TaskError.
+    `path` is the JSON file with images, annotations and categories; image files lie in `images`
+    (default: beside it), also below the folder that LVIS's addresses name. What is missing there is
+    left out and counted. Boxes are the marks A and B, nothing is drawn. Raises TaskError.
     """
 
     path: Path
@@ -55,10 +57,14 @@ class Localization(MadeAtOnce):
     smallest: float = 32.0
 
     def __post_init__(self) -> None:
-        if (self.n is not None and self.n < 1) or self.noise <= 0 or not 0 <= self.iou[0] < self.iou[1] < 1:
+        if (
+            (self.n is not None and self.n < 1)
+            or self.noise <= 0
+            or not 0 <= self.iou[0] < self.iou[1] < 1
+        ):
             raise TaskError(
-                "n is 1 or more (null: one an image), noise above 0 and iou two rising shares below 1, "
-                f"found n={self.n}, noise={self.noise}, iou={self.iou}"
+                "n is 1 or more (null: one an image), noise above 0 and iou two rising shares"
+                f" below 1, found n={self.n}, noise={self.noise}, iou={self.iou}"
             )
 
     @property
@@ -66,7 +72,9 @@ class Localization(MadeAtOnce):
         """What was made, and which images could not be used."""
         self._items  # noqa: B018  what is left out is known only then
         sources = (f"{item.sample.meta['source']} {item.sample.marks}" for item in self._items)
-        note = f"boxes of {Path(self.path).name} with Gaussian noise of {self.noise:g} of their sides"
+        note = (
+            f"boxes of {Path(self.path).name} with Gaussian noise of {self.noise:g} of their sides"
+        )
         return make_facts(note, self._skipped, sources)
 
     @cached_property
@@ -75,25 +83,36 @@ class Localization(MadeAtOnce):
             data = read_json(read_file(Path(self.path)), most=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
-        if not isinstance(data, dict) or any(not isinstance(data.get(name), list) for name in LISTS):
+        if not isinstance(data, dict) or any(
+            not isinstance(data.get(name), list) for name in LISTS
+        ):
             found = ", ".join(sorted(data)) if isinstance(data, dict) else type(data).__name__
-            raise TaskError(f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {found}")
+            raise TaskError(
+                f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {found}"
+            )
         for name in LISTS:
             for number, row in enumerate(data[name]):
-                if not isinstance(row, dict) or any(isinstance(row.get(key), list | dict) for key in IDS):
-                    raise TaskError(f"{self.path}: {name}[{number}] is no object with ids, found {row!r:.80}")
+                if not isinstance(row, dict) or any(
+                    isinstance(row.get(key), list | dict) for key in IDS
+                ):
+                    raise TaskError(
+                        f"{self.path}: {name}[{number}] is no object with ids, found {row!r:.80}"
+                    )
         return data
 
     @cached_property
     def _boxes(self) -> dict[Any, list[tuple[str, Rect]]]:
         """The usable objects by image: what each is called, and its box."""
         kinds = self._json["categories"]
-        names = {row.get("id"): str(row.get("name", "object")).replace("_", " ") for row in kinds}  # bus_(vehicle)
+        names = {
+            row.get("id"): str(row.get("name", "object")).replace("_", " ") for row in kinds
+        }  # bus_(vehicle)
         rows = self._json["annotations"]
         held = [row for row in rows if _is_box(row.get("bbox"))]
         if not held:
             raise TaskError(
-                f"{self.path}: none of its {len(rows)} annotations has a box; `bbox` is [left, top, width, height]"
+                f"{self.path}: none of its {len(rows)} annotations has a box; `bbox` is [left, top,"
+                " width, height]"
             )
         boxes: dict[Any, list[tuple[str, Rect]]] = defaultdict(list)
         for row in held:
@@ -118,7 +137,9 @@ class Localization(MadeAtOnce):
             raise self._skipped.nothing_left(Path(self.path), wanted)
         return items
 
-    def _item(self, number: int, row: Mapping[str, Any], objects: list[tuple[str, Rect]]) -> Item | None:
+    def _item(
+        self, number: int, row: Mapping[str, Any], objects: list[tuple[str, Rect]]
+    ) -> Item | None:
         file = self._file(row)
         rng = seeded_rng("localization", self.seed, str(row.get("id")))
         name, true = objects[int(rng.integers(len(objects)))]
@@ -132,23 +153,40 @@ class Localization(MadeAtOnce):
         letter = deal_evenly(number, "AB", "letter", "localization", self.seed)
         pair = (_clip(true, size), wrong) if letter == "A" else (wrong, _clip(true, size))
         marked = tuple(Box(label, *box) for label, box in zip("AB", pair, strict=True))
-        words = f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its outermost pixels?"
-        meta = {"subtask": "Object_Localization", "source": file.name, "object": name, "iou": round(iou(*pair), 2)}
-        return make_item(f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta)
+        words = (
+            f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its"
+            " outermost pixels?"
+        )
+        meta = {
+            "subtask": "Object_Localization",
+            "source": file.name,
+            "object": name,
+            "iou": round(iou(*pair), 2),
+        }
+        return make_item(
+            f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta
+        )
 
     def _noisy(self, rng: Generator, true: Rect, size: tuple[int, int], others: list[Rect]) -> Rect:
-        """The true box with noise on its edges; not so that it fits another object of the same kind."""
+        """The true box with noise on its edges; not so that it fits another object of the same
+        kind."""
         sigma = [self.noise * side for side in (true[2] - true[0], true[3] - true[1])] * 2
         for _ in range(TRIES):
-            moved = [edge + float(rng.normal(0, spread)) for edge, spread in zip(true, sigma, strict=True)]
+            moved = [
+                edge + float(rng.normal(0, spread))
+                for edge, spread in zip(true, sigma, strict=True)
+            ]
             x0, y0, x1, y1 = (round(edge, 1) for edge in moved)
             if x0 < 0 or y0 < 0 or x1 > size[0] or y1 > size[1] or x1 - x0 < 2 or y1 - y0 < 2:
                 continue
             box = (x0, y0, x1, y1)
-            if self.iou[0] <= iou(box, true) <= self.iou[1] and all(iou(box, other) < 0.5 for other in others):
+            if self.iou[0] <= iou(box, true) <= self.iou[1] and all(
+                iou(box, other) < 0.5 for other in others
+            ):
                 return box
         raise TaskError(
-            f"no noisy box with an intersection over union in {self.iou} stays inside; the object may fill its image"
+            f"no noisy box with an intersection over union in {self.iou} stays inside; the object"
+            " may fill its image"
         )
 
     def _file(self, row: Mapping[str, Any]) -> Path:
@@ -158,7 +196,9 @@ class Localization(MadeAtOnce):
         names = [str(row["file_name"])] if row.get("file_name") else []
         names += ["/".join(address[-2:]), address[-1]] if address[-1] else []
         if not names:
-            raise TaskError(f"{self.path}: the image {row.get('id')!r} has neither file_name nor coco_url")
+            raise TaskError(
+                f"{self.path}: the image {row.get('id')!r} has neither file_name nor coco_url"
+            )
         found = (file_inside(root, name) for name in names)
         return next((file for file in found if file.is_file()), file_inside(root, names[0]))
 
@@ -166,12 +206,17 @@ class Localization(MadeAtOnce):
 def _is_box(found: Any) -> bool:
     if not isinstance(found, list) or len(found) != 4:
         return False
-    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in found)
+    numbers = all(
+        isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one)
+        for one in found
+    )
     return numbers and found[2] > 0 and found[3] > 0
 
 
 def _clip(box: Rect, size: tuple[int, int]) -> Rect:
     width, height = size
     if min(box[:2]) < -SLACK or box[2] > width + SLACK or box[3] > height + SLACK:
-        raise TaskError(f"its box {box} lies outside the image of {width}x{height}: the JSON is of other images")
+        raise TaskError(
+            f"its box {box} lies outside the image of {width}x{height}: the JSON is of other images"
+        )
     return max(0.0, box[0]), max(0.0, box[1]), min(float(width), box[2]), min(float(height), box[3])

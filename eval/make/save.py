@@ -1,4 +1,5 @@
-"""Saves any task as a `Folder` task and as parquet in BLINK's columns, side by side in one folder."""
+"""Saves any task as a `Folder` task and as parquet in BLINK's columns, side by side in one
+folder."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MOST_IMAGES = 4  # BLINK has image_1 to image_4
 
 @dataclass
 class SavedQuestions:
-    """What lies in a folder now: how many questions and images, and why there is no parquet file, if there is none."""
+    """What lies in a folder now: how many questions and images, and why there is no parquet file,
+    if there is none."""
 
     folder: Path
     split: str
@@ -38,18 +40,23 @@ class SavedQuestions:
 
 
 def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
-    """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for `Blink(out, name)`.
+    """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
+    `Blink(out, name)`.
 
-    Questions are numbered `SPLIT_NAME_1` as BLINK's are. Nothing is drawn into images, and bytes that a model would be
-    sent as they are stay as they are; marks are in the JSON lines, and as text in a column `marks`, which BLINK does
-    not have. Questions without choices get the closed ones that their keys imply (T and F; 1 to the number of
-    images); where there are none, or more than four images, there is no parquet file. Raises TaskError where
-    something lies there already.
+    Questions are numbered `SPLIT_NAME_1` as BLINK's are. Nothing is drawn into images, and bytes
+    that a model would be sent as they are stay as they are; marks are in the JSON lines, and as
+    text in a column `marks`, which BLINK does not have. Questions without choices get the closed
+    ones that their keys imply (T and F; 1 to the number of images); where there are none, or more
+    than four images, there is no parquet file. Raises TaskError where something lies there already.
     """
     if not re.fullmatch(r"[\w-][\w.-]*", name):
-        raise TaskError(f"the task {name!r} names a folder; use letters, digits, '.', '_' and '-' only")
+        raise TaskError(
+            f"the task {name!r} names a folder; use letters, digits, '.', '_' and '-' only"
+        )
     if (out / name).exists():
-        raise TaskError(f"{out / name} is there already; remove it, or name another folder with --out")
+        raise TaskError(
+            f"{out / name} is there already; remove it, or name another folder with --out"
+        )
     out.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=out))
     try:
@@ -59,7 +66,9 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
         building.chmod(0o755)
         building.rename(out / name)
     finally:
-        shutil.rmtree(building, ignore_errors=True)  # what is left of a set that could not be finished
+        shutil.rmtree(
+            building, ignore_errors=True
+        )  # what is left of a set that could not be finished
     saved.folder = out / name
     return saved
 
@@ -88,9 +97,13 @@ def _save_image(picture: Picture, saved: SavedQuestions) -> tuple[str, Payload]:
     return file, payload
 
 
-def _jsonl_line(idx: str, item: Item, images: Sequence[tuple[str, Payload]], saved: SavedQuestions) -> dict[str, Any]:
+def _jsonl_line(
+    idx: str, item: Item, images: Sequence[tuple[str, Payload]], saved: SavedQuestions
+) -> dict[str, Any]:
     sample = item.sample
-    choices = [c if isinstance(c, str) else {"image": _save_image(c, saved)[0]} for c in sample.choices]
+    choices = [
+        c if isinstance(c, str) else {"image": _save_image(c, saved)[0]} for c in sample.choices
+    ]
     line = {
         "id": idx,
         "question": sample.question,
@@ -109,10 +122,14 @@ def _blink_row(
     """One row in BLINK's columns. Raises ValueError where they cannot hold the question."""
     sample = item.sample
     if not 1 <= len(images) <= MOST_IMAGES:
-        raise ValueError(f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}")
+        raise ValueError(
+            f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}"
+        )
     choices, answer = _as_closed(item)
     cells = [{"bytes": payload.data, "path": Path(file).name} for file, payload in images]
-    lettered = [f"({letter}) {choice}" for letter, choice in zip("ABCDEFGHIJ", choices, strict=False)]
+    lettered = [
+        f"({letter}) {choice}" for letter, choice in zip("ABCDEFGHIJ", choices, strict=False)
+    ]
     prompt = "\n".join([sample.question, "Select from the following choices.", *lettered])
     return {
         "idx": idx,
@@ -128,14 +145,17 @@ def _blink_row(
 
 
 def _as_closed(item: Item) -> tuple[tuple[str, ...], str | None]:
-    """The choices as texts and the key's letter; of an open question the closed ones that its key implies."""
+    """The choices as texts and the key's letter; of an open question the closed ones that its key
+    implies."""
     sample, answer = item.sample, item.answer
     if sample.choices:
         if not all(isinstance(choice, str) for choice in sample.choices):
             raise ValueError(f"{sample.id} has pictures as choices, and BLINK's are texts")
         return tuple(str(choice) for choice in sample.choices), answer
     length = sample.meta.get("image_len")
-    choices = ("T", "F") if answer in ("T", "F") else tuple(str(n) for n in range(1, (length or 0) + 1))
+    choices = (
+        ("T", "F") if answer in ("T", "F") else tuple(str(n) for n in range(1, (length or 0) + 1))
+    )
     if answer not in choices:
         raise ValueError(f"{sample.id} has no choices, and its key {answer!r} implies none")
     return choices, "ABCDEFGHIJ"[choices.index(answer)]
@@ -164,4 +184,6 @@ def _schema(pa: Any) -> Any:
     columns = [(name, pa.string()) for name in ("idx", "question", "sub_task")]
     columns += [(f"image_{number}", image) for number in range(1, MOST_IMAGES + 1)]
     columns += [("choices", pa.list_(pa.string()))]
-    return pa.schema([*columns, *((name, pa.string()) for name in ("answer", "prompt", "explanation", "marks"))])
+    return pa.schema(
+        [*columns, *((name, pa.string()) for name in ("answer", "prompt", "explanation", "marks"))]
+    )

@@ -1,4 +1,5 @@
-"""The words, pictures and times of a run's records, as a page shows them: turns that no earlier call has sent."""
+"""The words, pictures and times of a run's records, as a page shows them: turns that no earlier
+call has sent."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ THUMBNAIL = 256, 75
 
 @dataclass
 class Conversations:
-    """Reads the conversations of a run's records; a message that many records share is read once."""
+    """Reads the conversations of a run's records; a message that many records share is read
+    once."""
 
     folder: RunFolder
     known: dict[str, PageTurn] = field(default_factory=dict)
@@ -26,10 +28,16 @@ class Conversations:
     def detail(self, record: Record, answer: PageAnswer) -> PageAnswer:
         """The answer with what was said and shown, and how long it took."""
         last = record.last_reply or {}
-        served = ", ".join(f"{name} {value}" for name, value in (last.get("served_by") or {}).items() if value)
+        served = ", ".join(
+            f"{name} {value}" for name, value in (last.get("served_by") or {}).items() if value
+        )
         seconds = record.timings.get("total")
         return replace(
-            answer, reply=last.get("text", ""), turns=(*self._turns(record),), seconds=seconds, served_by=served
+            answer,
+            reply=last.get("text", ""),
+            turns=(*self._turns(record),),
+            seconds=seconds,
+            served_by=served,
         )
 
     def _turns(self, record: Record) -> Iterator[PageTurn]:
@@ -38,9 +46,14 @@ class Conversations:
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
             common = next(
-                (i for i, (a, b) in enumerate(zip(sent, seen, strict=False)) if a != b), min(len(sent), len(seen))
+                (i for i, (a, b) in enumerate(zip(sent, seen, strict=False)) if a != b),
+                min(len(sent), len(seen)),
             )
-            yield from (self._turn(sha) for sha in sent[common:] if not self._is_last_reply(sha, record, number))
+            yield from (
+                self._turn(sha)
+                for sha in sent[common:]
+                if not self._is_last_reply(sha, record, number)
+            )
             seen = sent
             yield _reply(call)
             if number in looks:
@@ -50,16 +63,25 @@ class Conversations:
                 yield PageTurn("note", (note,))
 
     def _is_last_reply(self, sha: str, record: Record, number: int) -> bool:
-        """Whether a message only sends back what the model said in the call before, which is shown already."""
+        """Whether a message only sends back what the model said in the call before, which is shown
+        already."""
         turn = self._turn(sha)
-        return number > 0 and turn.role == "assistant" and turn.parts == _reply(record.calls[number - 1]).parts[:1]
+        return (
+            number > 0
+            and turn.role == "assistant"
+            and turn.parts == _reply(record.calls[number - 1]).parts[:1]
+        )
 
     def _turn(self, sha: str) -> PageTurn:
         if sha not in self.known:
             try:
                 data = read_message(self.folder.blobs, sha)
-                parts = tuple(p if isinstance(p, str) else PagePicture(p["picture"]) for p in data["parts"])
-                tools = tuple(f"{call['name']} {call['arguments']}" for call in data.get("tool_calls", ()))
+                parts = tuple(
+                    p if isinstance(p, str) else PagePicture(p["picture"]) for p in data["parts"]
+                )
+                tools = tuple(
+                    f"{call['name']} {call['arguments']}" for call in data.get("tool_calls", ())
+                )
                 self.known[sha] = PageTurn(data["role"], (*parts, *tools))
             except RunError as exc:
                 self.known[sha] = PageTurn("user", (f"({exc})",))
@@ -86,7 +108,12 @@ def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any
 def _placed(mark: Mark, size: tuple[int, int]) -> tuple[str, float, float, float, float, str]:
     width, height = size
     if isinstance(mark, Box):
-        sides = (mark.x0 / width, mark.y0 / height, (mark.x1 - mark.x0) / width, (mark.y1 - mark.y0) / height)
+        sides = (
+            mark.x0 / width,
+            mark.y0 / height,
+            (mark.x1 - mark.x0) / width,
+            (mark.y1 - mark.y0) / height,
+        )
         return ("box", *(round(side, 4) for side in sides), mark.label)  # type: ignore[return-value]
     x, y = mark.center
     return "point", round((x + 0.5) / width, 4), round((y + 0.5) / height, 4), 0.0, 0.0, mark.label

@@ -1,4 +1,5 @@
-"""What a page shows, as plain values: contestants, tasks, samples and answers, of our runs or of anybody's logs."""
+"""What a page shows, as plain values: contestants, tasks, samples and answers, of our runs or of
+anybody's logs."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
 class PagePicture:
     """A picture in a strip: `name` is its sha256, or any other key of `PageData.thumbnails`.
 
-    `marks` are drawn over it: (kind, left, top, width, height, label) with lengths as shares 0..1 of the picture; kind
-    is "point" (width and height are 0) or "box".
+    `marks` are drawn over it: (kind, left, top, width, height, label) with lengths as shares 0..1
+    of the picture; kind is "point" (width and height are 0) or "box".
     """
 
     name: str
@@ -33,10 +34,10 @@ class PageTurn:
 class PageAnswer:
     """What one contestant answered to one sample in one draw.
 
-    `verdict` is one of VERDICTS, `value` the score in 0..1, `reason` why an answer is unreadable or what failed.
-    `reply` is what the model said last and `turns` all that was said, where either is known; the page shows the turns.
-    `seconds`, tokens and `cost` are those of all its calls, None where nobody counted them; `served_by` is what the
-    server said of itself.
+    `verdict` is one of VERDICTS, `value` the score in 0..1, `reason` why an answer is unreadable or
+    what failed. `reply` is what the model said last and `turns` all that was said, where either is
+    known; the page shows the turns. `seconds`, tokens and `cost` are those of all its calls, None
+    where nobody counted them; `served_by` is what the server said of itself.
     """
 
     verdict: str
@@ -54,9 +55,11 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PageSample:
-    """A question of the task with this number: its words, choices, key (None: hidden) and own pictures.
+    """A question of the task with this number: its words, choices, key (None: hidden) and own
+    pictures.
 
-    Samples of one `group`, such as questions about one picture, are not independent, in whatever task they stand.
+    Samples of one `group`, such as questions about one picture, are not independent, in whatever
+    task they stand.
     """
 
     task: int
@@ -70,7 +73,8 @@ class PageSample:
 
 @dataclass(frozen=True)
 class PageTask:
-    """A task: the label that tables give it, and facts of its data such as split, label version and errata."""
+    """A task: the label that tables give it, and facts of its data such as split, label version and
+    errata."""
 
     label: str
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -78,9 +82,11 @@ class PageTask:
 
 @dataclass(frozen=True)
 class PageContestant:
-    """Who answered: a label, told from all others; the run; and facts such as the model and how it decoded.
+    """Who answered: a label, told from all others; the run; and facts such as the model and how it
+    decoded.
 
-    One contestant of a page is its `baseline`, with which the page compares first; else the first one is.
+    One contestant of a page is its `baseline`, with which the page compares first; else the first
+    one is.
     """
 
     label: str
@@ -91,7 +97,8 @@ class PageContestant:
 
 @dataclass(frozen=True)
 class PageLines:
-    """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in 0..1."""
+    """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in
+    0..1."""
 
     factor: str
     task: str
@@ -101,7 +108,8 @@ class PageLines:
 
 @dataclass(frozen=True)
 class PageGrid:
-    """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or words."""
+    """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or
+    words."""
 
     x: str
     y: str
@@ -112,11 +120,13 @@ class PageGrid:
 
 @dataclass(frozen=True)
 class PageData:
-    """All that a page shows. Whoever has contestants, samples and answers can make one: the page computes the rest.
+    """All that a page shows. Whoever has contestants, samples and answers can make one: the page
+    computes the rest.
 
-    `answers` are by (number of the contestant, number of the sample), each with its draws in order; a pair without an
-    entry was not asked. `thumbnails` are data URLs of pictures by name. `provenance` is told as it is, under headings.
-    `detailed` are the samples whose words are in `answers`, None for all; a page that is served fetches the others.
+    `answers` are by (number of the contestant, number of the sample), each with its draws in order;
+    a pair without an entry was not asked. `thumbnails` are data URLs of pictures by name.
+    `provenance` is told as it is, under headings. `detailed` are the samples whose words are in
+    `answers`, None for all; a page that is served fetches the others.
     """
 
     title: str

@@ -1,4 +1,5 @@
-"""The data of a page of scored runs: who answered what, with as many words and pictures as a file should hold."""
+"""The data of a page of scored runs: who answered what, with as many words and pictures as a file
+should hold."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from looktwice.eval.page.conversations import THUMBNAIL, Conversations, place_marks, shown_pictures
-from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PagePicture, PageSample, PageTask
+from looktwice.eval.page.data import (
+    PageAnswer,
+    PageContestant,
+    PageData,
+    PagePicture,
+    PageSample,
+    PageTask,
+)
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
@@ -24,7 +32,8 @@ Images = Callable[[str, str], tuple[Picture, ...]]
 """(task id, sample id) -> the sample's own images, empty if they are no longer available."""
 
 MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
-"""Answers whose words a file holds, and the length of these words; samples on which contestants disagree come first."""
+"""Answers whose words a file holds, and the length of these words; samples on which contestants
+disagree come first."""
 
 MOST_PICTURES, MOST_PICTURE_CHARACTERS = 600, 9_000_000
 """Thumbnails of a file, and the length of words and thumbnails together."""
@@ -34,7 +43,8 @@ TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out"
 
 @dataclass
 class RunPage:
-    """Makes the data of a page of runs. `images` gives the samples' own images where the tasks' data is available."""
+    """Makes the data of a page of runs. `images` gives the samples' own images where the tasks'
+    data is available."""
 
     runs: Sequence[RunScores]
     images: Images | None = None
@@ -53,14 +63,19 @@ class RunPage:
                 self._add(run, scores)
 
     def data(self, rows: Sequence[Row], *, whole: bool = True) -> PageData:
-        """The data with the words and thumbnails that fit into a file; with `whole=False` without any.
+        """The data with the words and thumbnails that fit into a file; with `whole=False` without
+        any.
 
         `rows` are those of the runs' table, of which the curves of a sweep are made.
         """
         provenance = [(run.name, _provenance(run)) for run in self.runs]
         first = self._by_interest() if whole else []
         words = self._add_words(first) if whole else 0
-        pictures = self._thumbnails([number for number in first if number in self._worded], words) if whole else {}
+        pictures = (
+            self._thumbnails([number for number in first if number in self._worded], words)
+            if whole
+            else {}
+        )
         everything = whole and len(self._worded) == len(self.samples)
         return PageData(
             ", ".join(run.name for run in self.runs),
@@ -76,7 +91,8 @@ class RunPage:
         )
 
     def words_of(self, samples: Collection[int]) -> Iterator[tuple[int, int, int, PageAnswer]]:
-        """(contestant, sample, place among its draws, answer with its words) of every record of these samples."""
+        """(contestant, sample, place among its draws, answer with its words) of every record of
+        these samples."""
         wanted = set(samples)
         names = {self.rows[number].id for number in wanted}
         for run, scored in enumerate(self.runs):
@@ -84,7 +100,12 @@ class RunPage:
             for record in scored.folder.last_records(names):
                 for who, sample, place in self._find(run, record):
                     if sample in wanted:
-                        yield who, sample, place, read.detail(record, self.answers[who, sample][place])
+                        yield (
+                            who,
+                            sample,
+                            place,
+                            read.detail(record, self.answers[who, sample][place]),
+                        )
 
     def replies(self) -> Iterator[tuple[int, str]]:
         """(sample, reply) of every call of every record, one record at a time."""
@@ -94,7 +115,8 @@ class RunPage:
                     yield from ((sample, reply.text) for reply in record.replies)
 
     def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
-        """The sample's own pictures with the marks on them, as the run kept them or from its task."""
+        """The sample's own pictures with the marks on them, as the run kept them or from its
+        task."""
         row = self.rows[number]
         named = row.sample["images"]
         own = tuple(self.stored(sha) for sha in named)
@@ -112,7 +134,8 @@ class RunPage:
         return found
 
     def stored(self, sha: str) -> Picture:
-        """A picture that one of the runs kept; who looks at it gets a PictureError where it is gone."""
+        """A picture that one of the runs kept; who looks at it gets a PictureError where it is
+        gone."""
         return Picture.lazy(lambda: self.stored_bytes(sha), f"picture {sha[:12]}")
 
     def _is_kept(self, sha: str) -> bool:
@@ -130,7 +153,8 @@ class RunPage:
     _worded: set[int] = field(default_factory=set)
 
     def _add(self, run: int, scores: PointScores) -> None:
-        """One arm: its contestant, task, samples and answers, each known by what it has in common with other arms."""
+        """One arm: its contestant, task, samples and answers, each known by what it has in common
+        with other arms."""
         many = len(self.runs) > 1
         name = f"{scores.contestant} ({self.runs[run].name})" if many else scores.contestant
         baseline = scores.point.baseline and not scores.older and not run
@@ -154,7 +178,8 @@ class RunPage:
                 self.answers[who, self._numbers[key]] = [_answer(scored) for scored in asked]
 
     def _find(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
-        """To which answers a record belongs; to several where one arm reads the replies of another."""
+        """To which answers a record belongs; to several where one arm reads the replies of
+        another."""
         for who, scores in self._arms.get((run, record.point), ()):
             draws, row = scores.scored.get(record.sample, {}), scores.samples.get(record.sample)
             if row is not None and record.draw in draws:
@@ -162,12 +187,15 @@ class RunPage:
                 yield who, number, sorted(draws).index(record.draw)
 
     def _by_interest(self) -> list[int]:
-        """The samples task by task in turn: where contestants disagree most first, then what most of them miss."""
+        """The samples task by task in turn: where contestants disagree most first, then what most
+        of them miss."""
         values: dict[int, list[float]] = defaultdict(list)
         for (_, sample), draws in self.answers.items():
             values[sample].append(draws[0].value)
         by_task: dict[int, list[int]] = defaultdict(list)
-        for number in sorted(values, key=lambda s: (-_split(values[s]), sum(values[s]) / len(values[s]), s)):
+        for number in sorted(
+            values, key=lambda s: (-_split(values[s]), sum(values[s]) / len(values[s]), s)
+        ):
             by_task[self.samples[number].task].append(number)
         turns = chain.from_iterable(zip_longest(*by_task.values()))
         return [number for number in turns if number is not None]
@@ -196,7 +224,8 @@ class RunPage:
         return total
 
     def _thumbnails(self, first: Sequence[int], length: int) -> dict[str, str]:
-        """Pictures of flipped and missed samples, then of others, while there is room; sources get their marks."""
+        """Pictures of flipped and missed samples, then of others, while there is room; sources get
+        their marks."""
         made: dict[str, str] = {}
         of_sample: dict[int, list[PageAnswer]] = defaultdict(list)
         for (_, sample), draws in self.answers.items():
@@ -208,13 +237,21 @@ class RunPage:
         for number in first:
             sources = self.rows[number].sample["images"]
             if is_full() and made.keys().isdisjoint(sources):  # what is not shown need not be read
-                named = (PagePicture(sha, f"source {place}") for place, sha in enumerate(sources, 1))
+                named = (
+                    PagePicture(sha, f"source {place}") for place, sha in enumerate(sources, 1)
+                )
                 self.samples[number] = replace(self.samples[number], pictures=tuple(named))
                 continue
             own = self.own_pictures(number)
-            self.samples[number] = replace(self.samples[number], pictures=tuple(picture for picture, _ in own))
+            self.samples[number] = replace(
+                self.samples[number], pictures=tuple(picture for picture, _ in own)
+            )
             wanted = {picture.name: pixels for picture, pixels in own}
-            wanted |= {sha: self.stored(sha) for sha in shown_pictures(of_sample[number]) if sha not in wanted}
+            wanted |= {
+                sha: self.stored(sha)
+                for sha in shown_pictures(of_sample[number])
+                if sha not in wanted
+            }
             for name, picture in wanted.items():
                 if name in made or is_full():
                     continue
@@ -227,8 +264,11 @@ class RunPage:
 
 
 def _key(task: str, row: SampleRow) -> bytes:
-    """What tells a sample from all others, a fifth as large as its task, id and hash: there may be very many."""
-    return hashlib.blake2b("\0".join((task, row.id, row.sha)).encode(errors="surrogatepass"), digest_size=16).digest()
+    """What tells a sample from all others, a fifth as large as its task, id and hash: there may be
+    very many."""
+    return hashlib.blake2b(
+        "\0".join((task, row.id, row.sha)).encode(errors="surrogatepass"), digest_size=16
+    ).digest()
 
 
 def _split(values: Sequence[float]) -> float:
@@ -238,14 +278,24 @@ def _split(values: Sequence[float]) -> float:
 
 
 def _sample(task: int, row: SampleRow, group: str) -> PageSample:
-    choices = tuple(text if isinstance(text, str) else "(a picture)" for text in row.sample["choices"])
+    choices = tuple(
+        text if isinstance(text, str) else "(a picture)" for text in row.sample["choices"]
+    )
     return PageSample(task, row.id, row.sample["question"], choices, row.answer, group=group)
 
 
 def _answer(scored: ScoredRecord) -> PageAnswer:
     failed = scored.verdict is Verdict.FAILED
-    reason = scored.detail if failed else ": ".join(filter(None, dict.fromkeys((scored.reason, scored.detail))))
-    tokens = (scored.tokens_in, scored.tokens_out) if scored.tokens_in or scored.tokens_out else (None, None)
+    reason = (
+        scored.detail
+        if failed
+        else ": ".join(filter(None, dict.fromkeys((scored.reason, scored.detail))))
+    )
+    tokens = (
+        (scored.tokens_in, scored.tokens_out)
+        if scored.tokens_in or scored.tokens_out
+        else (None, None)
+    )
     return PageAnswer(
         scored.verdict.value,
         scored.score.value,
@@ -270,13 +320,20 @@ def _in_short(value: Any) -> str:
     """A node of a configuration on a line, without what is not set."""
     if not isinstance(value, Mapping):
         return "" if value is None else str(value)
-    settings = [f"{k}={_in_short(v)}" for k, v in value.items() if k != "use" and v not in (None, "", [], {})]
+    settings = [
+        f"{k}={_in_short(v)}"
+        for k, v in value.items()
+        if k != "use" and v not in (None, "", [], {})
+    ]
     return f"{str(value.get('use', '')).rpartition('.')[2]}({', '.join(settings)})"
 
 
 def _task_facts(scores: PointScores) -> Mapping[str, str]:
     found = {name: scores.point.facts.get(name) for name in TASK_FACTS}
-    texts = {name: "; ".join(map(str, v)) if isinstance(v, list | tuple) else str(v or "") for name, v in found.items()}
+    texts = {
+        name: "; ".join(map(str, v)) if isinstance(v, list | tuple) else str(v or "")
+        for name, v in found.items()
+    }
     return {name.replace("_", " "): text for name, text in texts.items() if text}
 
 

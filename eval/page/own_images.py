@@ -1,4 +1,5 @@
-"""The samples' own images, for the page of a report: from the tasks of its runs, where their data is still there."""
+"""The samples' own images, for the page of a report: from the tasks of its runs, where their data
+is still there."""
 
 from __future__ import annotations
 
@@ -14,21 +15,27 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 
 
-def recorded_tasks(folders: Sequence[RunFolder], plugins: Sequence[str] = ()) -> tuple[dict[str, Any], list[str]]:
-    """The tasks of runs by task id, made again from their records, and why some cannot be or must not be read."""
+def recorded_tasks(
+    folders: Sequence[RunFolder], plugins: Sequence[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """The tasks of runs by task id, made again from their records, and why some cannot be or must
+    not be read."""
     tasks, faults = dict[str, Any](), list[str]()
     for folder in folders:
         binder = Binder(Scope.of_records(folder.path, tuple(plugins)))
         for point in folder.points.values():
             if point.task_id not in tasks and "task" in point.spec:
-                task = binder.node(point.spec["task"], "task")  # not asked whether it is empty: it would read its data
+                task = binder.node(
+                    point.spec["task"], "task"
+                )  # not asked whether it is empty: it would read its data
                 tasks[point.task_id] = () if task is None else task
         faults += binder.faults
     return tasks, faults
 
 
 def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Picture, ...]]:
-    """A function (task id, sample id) -> the sample's own images, empty if the task's data is not available.
+    """A function (task id, sample id) -> the sample's own images, empty if the task's data is not
+    available.
 
     `tasks` are by task id.
     """

@@ -1,4 +1,5 @@
-"""Writes a page as one HTML file that runs from disk: its data as JSON, its scripts named by hash, nothing fetched."""
+"""Writes a page as one HTML file that runs from disk: its data as JSON, its scripts named by hash,
+nothing fetched."""
 
 from __future__ import annotations
 
@@ -30,15 +31,19 @@ def render_page(data: PageData, *, served: bool = False, **context: Any) -> str:
 
 
 def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iterator[str]:
-    """The page as HTML, piece by piece: it may be large. `context` are further names of the template.
+    """The page as HTML, piece by piece: it may be large. `context` are further names of the
+    template.
 
     `served` says that a server has the pictures.
 
-    Words of models and questions stay words: they are JSON, in which "<" is escaped, and are shown as text. The page's
-    Content-Security-Policy names its scripts by sha256 and allows no connection but, where it is served, to its server.
+    Words of models and questions stay words: they are JSON, in which "<" is escaped, and are shown
+    as text. The page's Content-Security-Policy names its scripts by sha256 and allows no connection
+    but, where it is served, to its server.
     """
     scripts = [_read(name) for name in (*VENDORED, *OWN)]
-    hashes = " ".join(f"'sha256-{b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts)
+    hashes = " ".join(
+        f"'sha256-{b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
+    )
     numbers = PageNumbers(data)
     shown = {
         "title": data.title,
@@ -64,7 +69,8 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
 def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
     """The data as the page's scripts read it: numbers for names, and every text once.
 
-    What there may be very much of is made when it is asked for, in the order in which it stands here.
+    What there may be very much of is made when it is asked for, in the order in which it stands
+    here.
     """
     texts = Texts()
     return {
@@ -77,13 +83,29 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "words": _words(data, texts),
         "detailed": None if data.detailed is None else sorted(data.detailed),
         "arms": [
-            [a.contestant, a.task, *map(_short, (a.accuracy, a.low, a.high)), a.n, _sums(a.sums), a.clusters]
+            [
+                a.contestant,
+                a.task,
+                *map(_short, (a.accuracy, a.low, a.high)),
+                a.n,
+                _sums(a.sums),
+                a.clusters,
+            ]
             for a in numbers.arms
         ],
         "pairs": [
             [
                 *(pair.contestant, pair.rival, pair.task),
-                *map(_short, (pair.paired.value, pair.paired.low, pair.paired.high, pair.paired.p, pair.p_holm)),
+                *map(
+                    _short,
+                    (
+                        pair.paired.value,
+                        pair.paired.low,
+                        pair.paired.high,
+                        pair.paired.p,
+                        pair.p_holm,
+                    ),
+                ),
                 *(pair.paired.n, pair.paired.better, pair.paired.worse, pair.out),
             ]
             for pair in numbers.pairs
@@ -96,11 +118,20 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
     }
 
 
-def encode_words(draws: Mapping[int, Sequence[PageAnswer]], pictures: Sequence[PagePicture]) -> dict[str, Any]:
-    """The words of all answers to one sample by contestant, and its own pictures, as a served page fetches them."""
+def encode_words(
+    draws: Mapping[int, Sequence[PageAnswer]], pictures: Sequence[PagePicture]
+) -> dict[str, Any]:
+    """The words of all answers to one sample by contestant, and its own pictures, as a served page
+    fetches them."""
     texts = Texts()
-    words = [[who, [_detail(answer, texts) for answer in answers]] for who, answers in draws.items()]
-    return {"words": words, "pictures": [_picture(each) for each in pictures], "texts": [*texts.known]}
+    words = [
+        [who, [_detail(answer, texts) for answer in answers]] for who, answers in draws.items()
+    ]
+    return {
+        "words": words,
+        "pictures": [_picture(each) for each in pictures],
+        "texts": [*texts.known],
+    }
 
 
 @dataclass
@@ -120,13 +151,15 @@ class Texts:
 
 
 def escape_json(value: Any) -> str:
-    """JSON that may stand in a script element: ASCII, without a character that means something in HTML."""
+    """JSON that may stand in a script element: ASCII, without a character that means something in
+    HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
-    """The JSON of a mapping as `escape_json` writes it, by and by: of a generator a thousand entries at a time."""
+    """The JSON of a mapping as `escape_json` writes it, by and by: of a generator a thousand
+    entries at a time."""
     for number, (name, inner) in enumerate(value.items()):
         yield f"{',' if number else '{'}{escape_json(name)}:"
         if not isinstance(inner, Iterator):
@@ -143,14 +176,17 @@ def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
 def _policy(hashes: str, served: bool) -> str:
     own = " 'self'" if served else ""
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:{own}; "
-        f"connect-src {own.strip() or chr(39) + 'none' + chr(39)}; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:{own};"
+        f" connect-src {own.strip() or chr(39) + 'none' + chr(39)}; base-uri 'none'; form-action"
+        " 'none'"
     )
 
 
 @cache
 def _read(name: str) -> str:
-    return files("looktwice.eval").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
+    return (
+        files("looktwice.eval").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
+    )
 
 
 def _sample(sample: PageSample, texts: Texts) -> list[Any]:
@@ -160,8 +196,15 @@ def _sample(sample: PageSample, texts: Texts) -> list[Any]:
 
 
 def _brief(key: tuple[int, int], draws: Sequence[PageAnswer], texts: Texts) -> list[Any]:
-    """Contestant, sample, and for each draw its verdict's first letter, value, answer and reason."""
-    return [*key, [[a.verdict[0], _value(a), texts(a.answer), *([texts(a.reason)] if a.reason else [])] for a in draws]]
+    """Contestant, sample, and for each draw its verdict's first letter, value, answer and
+    reason."""
+    return [
+        *key,
+        [
+            [a.verdict[0], _value(a), texts(a.answer), *([texts(a.reason)] if a.reason else [])]
+            for a in draws
+        ],
+    ]
 
 
 def _value(answer: PageAnswer) -> float | int:
@@ -178,18 +221,26 @@ def _words(data: PageData, texts: Texts) -> Iterator[Any]:
 
 
 def _detail(answer: PageAnswer, texts: Texts) -> list[Any]:
-    """Reply, seconds, tokens in and out, cost, server, and the turns where they hold more than the reply."""
+    """Reply, seconds, tokens in and out, cost, server, and the turns where they hold more than the
+    reply."""
     turns = [_turn(turn, texts) for turn in answer.turns]
     numbers = (answer.seconds, answer.tokens_in, answer.tokens_out, answer.cost)
     return [texts(answer.reply), *map(_short, numbers), texts(answer.served_by), turns]
 
 
 def _turn(turn: PageTurn, texts: Texts) -> list[Any]:
-    return [turn.role, [_picture(part) if isinstance(part, PagePicture) else texts(part) for part in turn.parts]]
+    return [
+        turn.role,
+        [_picture(part) if isinstance(part, PagePicture) else texts(part) for part in turn.parts],
+    ]
 
 
 def _picture(picture: PagePicture) -> list[Any]:
-    return [picture.name, picture.caption, picture.marks] if picture.caption or picture.marks else [picture.name]
+    return (
+        [picture.name, picture.caption, picture.marks]
+        if picture.caption or picture.marks
+        else [picture.name]
+    )
 
 
 def _short(number: float | None) -> float | None:

@@ -1,4 +1,5 @@
-"""Serves the page of runs on loopback, with the words and pictures of every sample when somebody looks at it."""
+"""Serves the page of runs on loopback, with the words and pictures of every sample when somebody
+looks at it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ StagePage = Callable[[Path, str, str], str]
 
 @dataclass
 class PageServer:
-    """Answers the requests of a page under an address that holds a token; without it nothing is told."""
+    """Answers the requests of a page under an address that holds a token; without it nothing is
+    told."""
 
     page: RunPage
     html: str
@@ -45,7 +47,8 @@ class PageServer:
     token: str
 
     def words(self, number: int) -> dict[str, object]:
-        """All that was said and shown on a sample. Raises IndexError for a number that no sample has."""
+        """All that was said and shown on a sample. Raises IndexError for a number that no sample
+        has."""
         pictures = tuple(picture for picture, _ in self.page.own_pictures(number))
         answers: dict[int, list[PageAnswer]] = {}
         for who in range(len(self.page.contestants)):
@@ -60,7 +63,8 @@ class PageServer:
         return [number for number, said in self._said.items() if text.lower() in said]
 
     def picture(self, name: str) -> tuple[bytes, str]:
-        """The bytes and type of a picture that was sent, or of a sample's own. Raises PictureError."""
+        """The bytes and type of a picture that was sent, or of a sample's own. Raises
+        PictureError."""
         payload = self._find_picture(name).payload
         if payload.media_type not in IMAGES:
             raise PictureError(f"{name[:12]} is no picture for a browser")
@@ -105,7 +109,9 @@ class PageRoutes:
         return web.json_response(await asyncio.to_thread(self.server.words, self._number(request)))
 
     async def search(self, request: web.Request) -> web.Response:
-        return web.json_response(await asyncio.to_thread(self.server.search, request.query.get("q", "")))
+        return web.json_response(
+            await asyncio.to_thread(self.server.search, request.query.get("q", ""))
+        )
 
     async def picture(self, request: web.Request) -> web.Response:
         try:
@@ -126,7 +132,12 @@ class PageRoutes:
 
     def _number(self, request: web.Request) -> int:
         text = request.query.get("n", "")
-        if not (text.isascii() and text.isdecimal() and len(text) < 12 and int(text) < len(self.server.page.samples)):
+        if not (
+            text.isascii()
+            and text.isdecimal()
+            and len(text) < 12
+            and int(text) < len(self.server.page.samples)
+        ):
             raise web.HTTPNotFound(text="no sample has this number")
         return int(text)
 
@@ -134,8 +145,13 @@ class PageRoutes:
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every request must name this machine as its host and hold the token."""
         given = request.match_info.get("token", "").encode()
-        if not secrets.compare_digest(given, self.server.token.encode()) or request.url.host not in LOOPBACK:
-            raise web.HTTPNotFound(text="there is nothing here; take the whole address that `looktwice view` told")
+        if (
+            not secrets.compare_digest(given, self.server.token.encode())
+            or request.url.host not in LOOPBACK
+        ):
+            raise web.HTTPNotFound(
+                text="there is nothing here; take the whole address that `looktwice view` told"
+            )
         answer = await handler(request)
         answer.headers.update(HEADERS)
         return answer
@@ -153,13 +169,18 @@ def make_app(server: PageServer) -> web.Application:
     return app
 
 
-def serve_page(page: RunPage, html: str, stages: StagePage, port: int, say: Callable[[str], None]) -> None:
-    """Serve the page on 127.0.0.1 until interrupted, and say its address. Raises RunError for a port that is taken."""
+def serve_page(
+    page: RunPage, html: str, stages: StagePage, port: int, say: Callable[[str], None]
+) -> None:
+    """Serve the page on 127.0.0.1 until interrupted, and say its address. Raises RunError for a
+    port that is taken."""
     server = PageServer(page, html, stages, secrets.token_urlsafe(16))
     try:
         asyncio.run(_serve(server, port, say))
     except OSError as exc:
-        raise RunError(f"view: port {port} cannot be used ({exc.strerror}); give another --port") from exc
+        raise RunError(
+            f"view: port {port} cannot be used ({exc.strerror}); give another --port"
+        ) from exc
 
 
 async def _serve(server: PageServer, port: int, say: Callable[[str], None]) -> None:
@@ -167,7 +188,10 @@ async def _serve(server: PageServer, port: int, say: Callable[[str], None]) -> N
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        say(f"open http://127.0.0.1:{runner.addresses[0][1]}/{server.token}/ in a browser; Ctrl-C ends it")
+        say(
+            f"open http://127.0.0.1:{runner.addresses[0][1]}/{server.token}/ in a browser; Ctrl-C"
+            " ends it"
+        )
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

@@ -1,4 +1,5 @@
-"""The curves and heat maps of a sweep: accuracy along one swept number, and over two swept settings."""
+"""The curves and heat maps of a sweep: accuracy along one swept number, and over two swept
+settings."""
 
 from __future__ import annotations
 
@@ -25,20 +26,29 @@ MAX_GRIDS = 12
 
 
 def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageLines]:
-    """A chart for every setting that was swept over two numbers or more, for each task that it affects."""
+    """A chart for every setting that was swept over two numbers or more, for each task that it
+    affects."""
     accuracy_rows = _accuracy_rows(rows)
-    chance = {row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice}
+    chance = {
+        row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice
+    }
     drawn: list[PageLines] = []
     for run in runs:
         points = [(scores, accuracy_rows[run.name, scores.point.id]) for scores in run.points]
-        for place in dict.fromkeys(place for scores in run.points for place in scores.point.changes):
+        for place in dict.fromkeys(
+            place for scores in run.points for place in scores.point.changes
+        ):
             drawn += _sweeps(place, points, chance)
     return drawn
 
 
 def _accuracy_rows(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
     """The accuracy of each arm, by run and point."""
-    return {(row.run, row.point): row for row in rows if row.metric == "accuracy" and not row.slice and row.point}
+    return {
+        (row.run, row.point): row
+        for row in rows
+        if row.metric == "accuracy" and not row.slice and row.point
+    }
 
 
 def _sweeps(
@@ -53,30 +63,46 @@ def _sweeps(
             lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
     for task, by_contestant in lines.items():
         curve_lines = [
-            (label, _points(row_by_level)) for label, row_by_level in by_contestant.items() if len(row_by_level) > 1
+            (label, _points(row_by_level))
+            for label, row_by_level in by_contestant.items()
+            if len(row_by_level) > 1
         ]
         if curve_lines:
-            levels = {chance.get(row.task) for row_by_level in by_contestant.values() for row in row_by_level.values()}
+            levels = {
+                chance.get(row.task)
+                for row_by_level in by_contestant.values()
+                for row in row_by_level.values()
+            }
             level = levels.pop() if len(levels) == 1 else None
             name = _short(place, task)
             yield PageLines(name, task, dict(curve_lines[:MAX_LINES]), level)
 
 
 def _concerns(place: str, point: PointRow) -> bool:
-    """Whether the place is one of this point's, and not the same setting of another task or stage."""
+    """Whether the place is one of this point's, and not the same setting of another task or
+    stage."""
     if place.startswith(("task.", "tasks.")):
-        return place in task_changes(point) or place.split(".")[1] == point.task or place.startswith("task.")
+        return (
+            place in task_changes(point)
+            or place.split(".")[1] == point.task
+            or place.startswith("task.")
+        )
     return place in contestant_changes(point) or place.startswith("stages.")
 
 
 def _points(row_by_level: dict[float, Row]) -> tuple[tuple[float, float, float, float], ...]:
-    return tuple((x, row.value or 0.0, row.low or 0.0, row.high or 0.0) for x, row in sorted(row_by_level.items()))
+    return tuple(
+        (x, row.value or 0.0, row.low or 0.0, row.high or 0.0)
+        for x, row in sorted(row_by_level.items())
+    )
 
 
 def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
-    """A map for every two settings that were swept together, for each contestant and task that has both.
+    """A map for every two settings that were swept together, for each contestant and task that has
+    both.
 
-    A cell is the mean accuracy over the other settings, n the samples behind it, counted once for each arm.
+    A cell is the mean accuracy over the other settings, n the samples behind it, counted once for
+    each arm.
     """
     accuracy_rows = _accuracy_rows(rows)
     drawn: list[PageGrid] = []
@@ -87,17 +113,26 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
             if row.value is not None and len(scores.point.changes) > 1:
                 arms[scores.point.contestant, scores.point.task].append((scores.point, row))
         for (contestant, task), mine in arms.items():
-            places = [p for p in mine[0][0].changes if len({str(setting_of(point, p)) for point, _ in mine}) > 1]
+            places = [
+                p
+                for p in mine[0][0].changes
+                if len({str(setting_of(point, p)) for point, _ in mine}) > 1
+            ]
             drawn += [_grid(x, y, contestant, task, mine) for x, y in combinations(places, 2)]
     return drawn[:MAX_GRIDS]
 
 
-def _grid(x: str, y: str, contestant: str, task: str, arms: Sequence[tuple[PointRow, Row]]) -> PageGrid:
+def _grid(
+    x: str, y: str, contestant: str, task: str, arms: Sequence[tuple[PointRow, Row]]
+) -> PageGrid:
     cells: dict[tuple[str | float, str | float], list[Row]] = defaultdict(list)
     for point, row in arms:
         left, top = setting_of(point, x), setting_of(point, y)
         cells["none" if left is None else left, "none" if top is None else top].append(row)
-    found = [(*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows)) for levels, rows in cells.items()]
+    found = [
+        (*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows))
+        for levels, rows in cells.items()
+    ]
     found.sort(key=lambda cell: [(isinstance(level, str), level) for level in cell[:2]])
     return PageGrid(_short(x, task), _short(y, task), task, contestant, found)
 

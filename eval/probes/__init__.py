@@ -1,5 +1,8 @@
-"""What a linear probe reads in the layers of a model, beside what the model answers: where is it lost?
+"""What a linear probe reads in the layers of a model, beside what the model answers: where is it
+lost?
 
-Not here: the states of the layers (`pipelines.models`), and accuracy along control parameters (`psychometrics`)."""
+Not here: the states of the layers (`pipelines.models`), and accuracy along control parameters
+(`psychometrics`).
+"""
 
 __all__: list[str] = []

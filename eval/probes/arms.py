@@ -1,4 +1,5 @@
-"""Probes of the arms of a run, place by place, beside the model's own answers on the same held-out questions."""
+"""Probes of the arms of a run, place by place, beside the model's own answers on the same held-out
+questions."""
 
 from __future__ import annotations
 
@@ -30,9 +31,11 @@ ANSWER = "the words of the answer"
 
 @dataclass(frozen=True, eq=False)
 class LayerProbe:
-    """What was read in one layer: whether right on each held-out question, and how often with shuffled labels.
+    """What was read in one layer: whether right on each held-out question, and how often with
+    shuffled labels.
 
-    `inner` is the accuracy by cross-validation within the training part, by which layers are chosen.
+    `inner` is the accuracy by cross-validation within the training part, by which layers are
+    chosen.
     """
 
     layer: Layer
@@ -42,7 +45,8 @@ class LayerProbe:
 
 
 class Loss(NamedTuple):
-    """The places between which the answer is lost: the last in which it is read, and the first with less of it."""
+    """The places between which the answer is lost: the last in which it is read, and the first with
+    less of it."""
 
     last: str
     first: str
@@ -52,8 +56,9 @@ class Loss(NamedTuple):
 class ArmProbe:
     """The probes of one arm; all values are of the same held-out questions, in one order.
 
-    `answered` says whether the model was right, `commonest` whether the commonest answer of the training part is;
-    `trained` counts the questions learnt from, `wordings` the different questions.
+    `answered` says whether the model was right, `commonest` whether the commonest answer of the
+    training part is; `trained` counts the questions learnt from, `wordings` the different
+    questions.
     """
 
     contestant: str
@@ -71,7 +76,8 @@ class ArmProbe:
 
     @cached_property
     def best(self) -> Mapping[str, LayerProbe]:
-        """By place, in the order in which the model comes there, the layer that is best in the training part."""
+        """By place, in the order in which the model comes there, the layer that is best in the
+        training part."""
         found = {}
         for place in ORDER:
             if there := [probe for probe in self.layers if probe.layer.place == place]:
@@ -96,9 +102,11 @@ class ArmProbe:
 
     @cached_property
     def loss(self) -> Loss | None:
-        """Where the answer is lost; None where the model says as much as is read anywhere, or nothing is read.
+        """Where the answer is lost; None where the model says as much as is read anywhere, or
+        nothing is read.
 
-        Behind the peak, the first place in which less is read (Holm over these) has lost it, else the words have.
+        Behind the peak, the first place in which less is read (Holm over these) has lost it, else
+        the words have.
         """
         if not self.is_found or self.gap.p > LEVEL or self.gap.value >= 0:
             return None
@@ -127,7 +135,8 @@ def probe_run(
     limit: int | None = None,
     tell: Callable[[str], None] = lambda said: None,
 ) -> ProbedRun:
-    """Probe every arm whose model shows its layers, on at most `limit` questions of each; `tell` hears of each arm.
+    """Probe every arm whose model shows its layers, on at most `limit` questions of each; `tell`
+    hears of each arm.
 
     Raises RunError where what was sent is gone.
     """
@@ -141,13 +150,15 @@ def probe_run(
                 raise ModelError(why)
             tell(f"{name}: reading the layers over {len(questions)} questions")
             blobs = run.folder.blobs
-            states = [read_states(model, [StoredMessage(blobs, sha) for sha in q.sent]) for q in questions]
+            states = [
+                read_states(model, [StoredMessage(blobs, sha) for sha in q.sent]) for q in questions
+            ]
         except ModelError as exc:
             left_out[name] = str(exc)
         except PictureError as exc:
             raise RunError(
-                f"{run.folder.path}: {exc}; a probe shows the model again what was sent, so a run needs the pictures "
-                "in its blobs/: copy them back, or run the configuration again"
+                f"{run.folder.path}: {exc}; a probe shows the model again what was sent, so a run"
+                " needs the pictures in its blobs/: copy them back, or run the configuration again"
             ) from exc
         else:
             arms.append(probe_arm(scores.contestant, scores.task, questions, states, held_out))
@@ -155,11 +166,18 @@ def probe_run(
 
 
 def probe_arm(
-    contestant: str, task: str, questions: Sequence[Question], states: Sequence[States], held_out: float
+    contestant: str,
+    task: str,
+    questions: Sequence[Question],
+    states: Sequence[States],
+    held_out: float,
 ) -> ArmProbe:
-    """The probes of one arm from the states of its questions; layers that some question lacks are left out."""
+    """The probes of one arm from the states of its questions; layers that some question lacks are
+    left out."""
     out = np.array([is_held_out(question.cluster, held_out) for question in questions])
-    known = dict.fromkeys(question.label for question, held in zip(questions, out, strict=True) if not held)
+    known = dict.fromkeys(
+        question.label for question, held in zip(questions, out, strict=True) if not held
+    )
     code = {label: number for number, label in enumerate(known)}
     labels = np.array([code.get(question.label, -1) for question in questions])
     allowed = np.array([[not q.offered or label in q.offered for label in code] for q in questions])
@@ -169,16 +187,25 @@ def probe_arm(
     layers = []
     for layer in (each for each in states[0] if all(each in held for held in states)):
         vectors = np.stack([held[layer] for held in states]).astype(float)
-        probed = fit_probe(vectors[~out], labels[~out], trained, vectors[out], allowed[~out], allowed[out])
+        probed = fit_probe(
+            vectors[~out], labels[~out], trained, vectors[out], allowed[~out], allowed[out]
+        )
         shuffled = float(np.mean(probed.shuffled == labels[out]))
-        layers.append(LayerProbe(layer, probed.inner, (probed.said == labels[out]).astype(float), shuffled))
+        layers.append(
+            LayerProbe(layer, probed.inner, (probed.said == labels[out]).astype(float), shuffled)
+        )
     common = (np.bincount(labels[~out]) * allowed[out]).argmax(1)
     answered = np.array([question.right for question in questions], float)[out]
     return ArmProbe(
-        contestant, task, layers, answered, (labels[out] == common).astype(float),
-        [cluster for cluster, held in zip(clusters, out, strict=True) if held], len(trained),
+        contestant,
+        task,
+        layers,
+        answered,
+        (labels[out] == common).astype(float),
+        [cluster for cluster, held in zip(clusters, out, strict=True) if held],
+        len(trained),
         len({question.words for question in questions}),
-    )  # fmt: skip
+    )
 
 
 def _model_of(scores: PointScores, binder: Binder) -> Model:
@@ -196,18 +223,21 @@ def _model_of(scores: PointScores, binder: Binder) -> Model:
 def _too_few(questions: Sequence[Question], held_out: float) -> str:
     """Why so many questions and different answers cannot be probed; empty where they can."""
     out = [is_held_out(question.cluster, held_out) for question in questions]
-    sides = [{q.cluster for q, held in zip(questions, out, strict=True) if held is side} for side in (False, True)]
+    sides = [
+        {q.cluster for q, held in zip(questions, out, strict=True) if held is side}
+        for side in (False, True)
+    ]
     labels = {question.label for question in questions}
     learnt = out.count(False)
     if min(map(len, sides)) < FEWEST:
         return (
-            f"{len(questions)} of its questions were answered, over {len(sides[0])} different pictures to learn from "
-            f"and {len(sides[1])} held out; a probe needs {FEWEST} of each and does well with hundreds: ask more, or "
-            "finish the run"
+            f"{len(questions)} of its questions were answered, over {len(sides[0])} different"
+            f" pictures to learn from and {len(sides[1])} held out; a probe needs {FEWEST} of each"
+            " and does well with hundreds: ask more, or finish the run"
         )
     if not 1 < len(labels) <= learnt / EACH:
         return (
-            f"its {learnt} questions to learn from have {len(labels)} different answers; a probe needs 2 or more, and "
-            f"{EACH} questions for each"
+            f"its {learnt} questions to learn from have {len(labels)} different answers; a probe"
+            f" needs 2 or more, and {EACH} questions for each"
         )
     return ""

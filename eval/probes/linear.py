@@ -1,7 +1,9 @@
-"""A linear probe: ridge regression onto the classes, its penalty chosen by cross-validation inside the training part.
+"""A linear probe: ridge regression onto the classes, its penalty chosen by cross-validation inside
+the training part.
 
-One decomposition serves all penalties, and all sets of shuffled labels with them (Hastie, Tibshirani and Friedman 2009,
-section 3.4.1). The class with the largest value is what the probe says.
+One decomposition serves all penalties, and all sets of shuffled labels with them (Hastie,
+Tibshirani and Friedman 2009, section 3.4.1). The class with the largest value is what the probe
+says.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ SEED = 0
 class Probed:
     """What a probe says of held-out questions, by the codes of the labels.
 
-    `inner` is its accuracy within the training part, by cross-validation; `shuffled` is (shuffles, questions), of
-    probes that learnt from the same states with the labels in a random order.
+    `inner` is its accuracy within the training part, by cross-validation; `shuffled` is (shuffles,
+    questions), of probes that learnt from the same states with the labels in a random order.
     """
 
     said: Codes
@@ -37,12 +39,18 @@ class Probed:
 
 
 def fit_probe(
-    train: Floats, labels: Codes, clusters: Sequence[Hashable], held_out: Floats, allowed: Mask, allowed_out: Mask
+    train: Floats,
+    labels: Codes,
+    clusters: Sequence[Hashable],
+    held_out: Floats,
+    allowed: Mask,
+    allowed_out: Mask,
 ) -> Probed:
-    """Learn labels 0, 1 ... of (questions, width) states; questions of one cluster never stand on both sides of a fold.
+    """Learn labels 0, 1 ... of (questions, width) states; questions of one cluster never stand on
+    both sides of a fold.
 
-    `allowed` says which labels each question offers, (questions, labels), and the probe says one of these. There are
-    two clusters and two labels or more.
+    `allowed` says which labels each question offers, (questions, labels), and the probe says one of
+    these. There are two clusters and two labels or more.
     """
     random = np.random.default_rng(SEED)
     sets = np.stack([labels, *(random.permutation(labels) for _ in range(SHUFFLES))])
@@ -61,7 +69,8 @@ def fit_probe(
 
 
 def _rotated(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
-    """Both parts, standardised as the training part is, along its principal axes: no wider than it has questions."""
+    """Both parts, standardised as the training part is, along its principal axes: no wider than it
+    has questions."""
     mean, spread = train.mean(0), train.std(0)
     kept = spread > 1e-6 * np.abs(train).max()
     first, second = ((part[:, kept] - mean[kept]) / spread[kept] for part in (train, held_out))

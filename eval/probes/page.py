@@ -13,14 +13,16 @@ from looktwice.eval.statistics.bootstrap import bootstrap_mean
 from looktwice.eval.statistics.significance import holm
 
 NOTE = (
-    "Right: the share of held-out questions, with the 95 % interval of a cluster bootstrap. Shuffled: the same probe "
-    f"that learnt from labels in a random order, the mean of {SHUFFLES}. Against the model: the paired difference to "
-    "the model's own answers on the same questions, p corrected over an arm's layers (Holm)."
+    "Right: the share of held-out questions, with the 95 % interval of a cluster bootstrap."
+    f" Shuffled: the same probe that learnt from labels in a random order, the mean of {SHUFFLES}."
+    " Against the model: the paired difference to the model's own answers on the same questions, p"
+    " corrected over an arm's layers (Holm)."
 )
 
 
 def probe_table(found: ProbedRun, whole: bool = True) -> TextTable:
-    """A line for each layer, or only for the best of each place, and for the model's own and the commonest answer."""
+    """A line for each layer, or only for the best of each place, and for the model's own and the
+    commonest answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
     rows = [line for arm in found.arms for line in _lines(arm, whole)]
     return TextTable(header, rows, text_columns=3)
@@ -45,19 +47,24 @@ def _right(arm: ArmProbe, right: Floats) -> str:
 
 def probe_sentences(arm: ArmProbe) -> list[str]:
     """What was found of an arm, with intervals, and where the answer is lost."""
-    read = ", ".join(f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values())
+    read = ", ".join(
+        f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
+    )
     said = [
-        f"{arm.contestant} on {arm.task}: of {len(arm.answered)} held-out questions a linear probe reads the answer to "
-        f"{read}; the model itself answers {percent(fmean(arm.answered))} %, and the commonest answer is right on "
-        f"{percent(fmean(arm.commonest))} %."
+        f"{arm.contestant} on {arm.task}: of {len(arm.answered)} held-out questions a linear probe"
+        f" reads the answer to {read}; the model itself answers {percent(fmean(arm.answered))} %,"
+        f" and the commonest answer is right on {percent(fmean(arm.commonest))} %."
     ]
     low, high = (percent(each, sign=True) for each in (arm.gap.low, arm.gap.high))
     beside = (
-        f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is read in "
-        f"{arm.peak.layer}, p {_p(arm.gap.p)}"
+        f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is"
+        f" read in {arm.peak.layer}, p {_p(arm.gap.p)}"
     )
     if not arm.is_found:
-        said.append(f"Nothing is found: in {arm.peak.layer}, the best, no more is read than by the commonest answer.")
+        said.append(
+            f"Nothing is found: in {arm.peak.layer}, the best, no more is read than by the"
+            " commonest answer."
+        )
     elif arm.loss:
         said.append(f"It is lost between {arm.loss.last} and {arm.loss.first}: {beside}.")
     elif arm.gap.p <= LEVEL:
@@ -66,8 +73,8 @@ def probe_sentences(arm: ArmProbe) -> list[str]:
         said.append(f"No loss is found: {beside}.")
     if arm.wordings > 1 and "tower" in arm.best:
         said.append(
-            f"Tower and projector have not read the question, of which there are {arm.wordings} here: what is not read "
-            "there may lack the question alone."
+            f"Tower and projector have not read the question, of which there are {arm.wordings}"
+            " here: what is not read there may lack the question alone."
         )
     return said
 
@@ -78,7 +85,10 @@ def probe_page(run: RunScores, found: ProbedRun) -> str:
     parts += [" ".join(probe_sentences(arm)) for arm in found.arms]
     parts += ["## Layers", NOTE, probe_table(found).markdown]
     if found.left_out:
-        parts += ["## Not probed", "\n".join(f"- {name}: {why}" for name, why in found.left_out.items())]
+        parts += [
+            "## Not probed",
+            "\n".join(f"- {name}: {why}" for name, why in found.left_out.items()),
+        ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,4 +1,5 @@
-"""The questions of a run as a probe takes them: what was sent, the true answer, and whether the model was right."""
+"""The questions of a run as a probe takes them: what was sent, the true answer, and whether the
+model was right."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 
 class Question(NamedTuple):
-    """A question that was asked: `label` is the true answer in words, `words` are those in which it was asked.
+    """A question that was asked: `label` is the true answer in words, `words` are those in which it
+    was asked.
 
-    `offered` are the choices in words, none of an open question. Questions of one `cluster` share their picture, or a
-    group. `sent` are the messages by sha256: read, each would hold its pixels.
+    `offered` are the choices in words, none of an open question. Questions of one `cluster` share
+    their picture, or a group. `sent` are the messages by sha256: read, each would hold its pixels.
     """
 
     sample: str
@@ -29,8 +31,9 @@ class Question(NamedTuple):
 def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
     """The questions of every arm by the id of its point, in the order of their records.
 
-    Of several draws the first counts. Left out are samples without a key, those that failed, and those whose answer no
-    request of the arm's own model brought; requests that offered tools are not among these.
+    Of several draws the first counts. Left out are samples without a key, those that failed, and
+    those whose answer no request of the arm's own model brought; requests that offered tools are
+    not among these.
     """
     found: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
     for scores, record in run.records():
@@ -40,20 +43,27 @@ def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
             continue
         if scored.verdict is not Verdict.FAILED:
             found[scores.point.id][record.sample] = Question(
-                record.sample, scores.clusters[record.sample], true_answer(row), row.sample["question"],
-                scored.score.value, sent, choice_texts(row),
-            )  # fmt: skip
+                record.sample,
+                scores.clusters[record.sample],
+                true_answer(row),
+                row.sample["question"],
+                scored.score.value,
+                sent,
+                choice_texts(row),
+            )
     return {name: list(questions.values()) for name, questions in found.items()}
 
 
 def choice_texts(row: SampleRow) -> tuple[str, ...]:
-    """The choices of a question in words; none where there are no choices, or where some are pictures."""
+    """The choices of a question in words; none where there are no choices, or where some are
+    pictures."""
     choices = row.sample["choices"]
     return tuple(map(_plain, choices)) if all(isinstance(choice, str) for choice in choices) else ()
 
 
 def true_answer(row: SampleRow) -> str:
-    """The text of the right choice, so that its place among the choices is no part of it; without texts, the key."""
+    """The text of the right choice, so that its place among the choices is no part of it; without
+    texts, the key."""
     key, texts = (row.answer or "").strip(), choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _plain(key)
@@ -64,7 +74,8 @@ def _plain(text: str) -> str:
 
 
 def is_held_out(cluster: str, share: float) -> bool:
-    """Whether a cluster is among the share that a probe is tried on: the same in every arm and run."""
+    """Whether a cluster is among the share that a probe is tried on: the same in every arm and
+    run."""
     drawn = int.from_bytes(hashlib.sha256(f"held out\n{cluster}".encode()).digest()[:8])
     return drawn < share * 2**64
 
@@ -72,6 +83,10 @@ def is_held_out(cluster: str, share: float) -> bool:
 def _answered(record: Record) -> Sequence[str] | None:
     """The messages of the last request that the arm's own model answered with words."""
     for call in reversed(record.calls):
-        if call.get("reply") and not call.get("model") and not (call.get("options") or {}).get("tools"):
+        if (
+            call.get("reply")
+            and not call.get("model")
+            and not (call.get("options") or {}).get("tools")
+        ):
             return tuple(call["messages"])
     return None

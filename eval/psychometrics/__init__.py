@@ -1,4 +1,5 @@
-"""Accuracy along control parameters: psychometric functions, thresholds, and two parameters crossed.
+"""Accuracy along control parameters: psychometric functions, thresholds, and two parameters
+crossed.
 
 Not here: staircases, which choose what is asked (`adaptive`)."""
 

@@ -1,4 +1,5 @@
-"""Two control parameters crossed: accuracy at every pair of their levels, as a table and as a heat map."""
+"""Two control parameters crossed: accuracy at every pair of their levels, as a table and as a heat
+map."""
 
 from __future__ import annotations
 
@@ -16,23 +17,34 @@ Level = str | float
 
 
 def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
-    """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples have both."""
+    """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples
+    have both."""
     pairs = [names for each in by if len(names := each.split(",")) == 2]
     found = (_grid(scores, *names) for names in pairs for run in runs for scores in run.points)
     return [grid for grid in found if len(grid.cells) > 1][:MOST]
 
 
 def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
-    """The same as tables with their titles: the first field's levels downwards, the second's across."""
+    """The same as tables with their titles: the first field's levels downwards, the second's
+    across."""
     for grid in crossed_grids(runs, by):
         cells = {(x, y): (accuracy, n) for x, y, accuracy, n in grid.cells}
         across = sorted({y for _, y in cells}, key=_order)
         lines = [
-            (_said(x), *(f"{percent(cells[x, y][0])}\n{cells[x, y][1]}" if (x, y) in cells else "" for y in across))
+            (
+                _said(x),
+                *(
+                    f"{percent(cells[x, y][0])}\n{cells[x, y][1]}" if (x, y) in cells else ""
+                    for y in across
+                ),
+            )
             for x in sorted({x for x, _ in cells}, key=_order)
         ]
         header = (f"{grid.x} \\ {grid.y}", *map(_said, across))
-        yield f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}", TextTable(header, lines)
+        yield (
+            f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}",
+            TextTable(header, lines),
+        )
 
 
 def _grid(scores: PointScores, x: str, y: str) -> PageGrid:

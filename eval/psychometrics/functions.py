@@ -1,4 +1,5 @@
-"""Psychometric functions: accuracy along a control parameter, and the level at which it passes a target."""
+"""Psychometric functions: accuracy along a control parameter, and the level at which it passes a
+target."""
 
 from __future__ import annotations
 
@@ -17,23 +18,27 @@ Ints = NDArray[np.int64]
 Direction = Literal["rising", "falling"]
 
 STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
-SLOPES = np.geomspace(4, 100, 16)  # per range of the levels: from one that takes the whole range to a step
+SLOPES = np.geomspace(
+    4, 100, 16
+)  # per range of the levels: from one that takes the whole range to a step
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
 COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
 PER_BIN = 10  # answers that a level needs to be looked at alone
 SIMULATED = 400  # data sets, to tell how large a deviance is
-HOPELESS = 15.0  # a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
+# a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
+HOPELESS = 15.0
 
 
 @dataclass(frozen=True)
 class Threshold:
     """The level at which accuracy passes the target, with its 95 % interval.
 
-    `outside` is "" or says that the median lies "below" or "above" all levels that were asked. `slope` is that of the
-    logistic, per unit of the level or, on a logarithmic scale, of its natural logarithm; `lapse` the share of errors at
-    the easy end; `curve` the mean function at the levels, `asked` and `right` the answers per level. `dispersion` says
-    by how many times the answers tell less than so many independent ones, since questions share a picture or a group.
+    `outside` is "" or says that the median lies "below" or "above" all levels that were asked.
+    `slope` is that of the logistic, per unit of the level or, on a logarithmic scale, of its
+    natural logarithm; `lapse` the share of errors at the easy end; `curve` the mean function at the
+    levels, `asked` and `right` the answers per level. `dispersion` says by how many times the
+    answers tell less than so many independent ones, since questions share a picture or a group.
     """
 
     value: float
@@ -52,14 +57,16 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Psychometric:
-    """The functions that are thought possible: p(x) = guess + (1 - guess - lapse) logistic(slope (x - threshold) + c).
+    """The functions that are thought possible: p(x) = guess + (1 - guess - lapse) logistic(slope (x
+    - threshold) + c).
 
-    The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be asked; with `log`
-    they count by their logarithm. Thresholds lie from half a range below the levels to half a range above, all alike.
-    Slopes go from one that takes the whole range to a step; they weigh as the inverse root of the slope on their
-    logarithm, halfway between equal weights there and equal weights for equal widths of the rise. Lapse rates weigh as
-    Beta(1, 20).
-    Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no function reaches.
+    The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be
+    asked; with `log` they count by their logarithm. Thresholds lie from half a range below the
+    levels to half a range above, all alike. Slopes go from one that takes the whole range to a
+    step; they weigh as the inverse root of the slope on their logarithm, halfway between equal
+    weights there and equal weights for equal widths of the rise. Lapse rates weigh as Beta(1, 20).
+    Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no
+    function reaches.
     """
 
     levels: tuple[float, ...]
@@ -71,9 +78,14 @@ class Psychometric:
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
-            raise ValueError(f"a threshold needs two or more levels, each once and rising, found {self.levels}")
+            raise ValueError(
+                f"a threshold needs two or more levels, each once and rising, found {self.levels}"
+            )
         if self.log and self.levels[0] <= 0:
-            raise ValueError(f"a logarithmic scale needs levels above 0, found {self.levels[0]:g}; set scale: linear")
+            raise ValueError(
+                f"a logarithmic scale needs levels above 0, found {self.levels[0]:g}; set scale:"
+                " linear"
+            )
         if not self.guess + 0.02 <= self.target <= 0.98 - LAPSES[-1]:
             raise ValueError(
                 f"the target is an accuracy above that of guessing, {self.guess:g}, and at most "
@@ -117,7 +129,9 @@ class Psychometric:
         sign = 1 if self.direction == "rising" else -1
         away = sign * (self._at(np.array(self.levels))[:, None] - self.thresholds[None])
         span = 1 - self.guess - self.lapses
-        steep = away[..., None, None] * self.slopes[:, None] + logit((self.target - self.guess) / span)
+        steep = away[..., None, None] * self.slopes[:, None] + logit(
+            (self.target - self.guess) / span
+        )
         return np.asarray(np.clip(self.guess + span * expit(steep), 1e-6, 1 - 1e-6))
 
     @cached_property
@@ -125,19 +139,24 @@ class Psychometric:
         return np.log(self.accuracy), np.log1p(-self.accuracy)
 
     def weigh(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
-        """How likely each function is after the answers, summing to 1, and the logarithm of how well all fit them.
+        """How likely each function is after the answers, summing to 1, and the logarithm of how
+        well all fit them.
 
-        `asked` and `right` hold a number for each level; values of graded tasks may be parts of one.
+        `asked` and `right` hold a number for each level; values of graded tasks may be parts of
+        one.
         """
         (hit, miss), used = self._logs, asked > 0
-        likely = np.tensordot(right[used], hit[used], 1) + np.tensordot((asked - right)[used], miss[used], 1)
+        likely = np.tensordot(right[used], hit[used], 1) + np.tensordot(
+            (asked - right)[used], miss[used], 1
+        )
         top = float(likely.max())
         weights = self.prior * np.exp(likely - top)
         total = float(weights.sum())
         return weights / total, top + float(np.log(total))
 
     def summarize(self, asked: Floats, right: Floats, dispersion: float = 1.0) -> Threshold:
-        """The threshold with its interval, after these answers; they tell `dispersion` times less than their number."""
+        """The threshold with its interval, after these answers; they tell `dispersion` times less
+        than their number."""
         weights, _ = self.weigh(asked / dispersion, right / dispersion)
         low, middle, high = self._limits(weights, float(asked.sum()) / dispersion)
         outside: Literal["", "below", "above"] = ""
@@ -145,10 +164,19 @@ class Psychometric:
             outside = "below" if middle < self.levels[0] else "above"
         slope = float(np.exp((weights.sum(axis=(0, 2)) * np.log(self.slopes)).sum()))
         return Threshold(
-            middle, low, high, outside, self.direction, slope, float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
-            self.levels, tuple(round(each) for each in asked), tuple(map(float, right)),
-            tuple(float((weights * each).sum()) for each in self.accuracy), dispersion,
-        )  # fmt: skip
+            middle,
+            low,
+            high,
+            outside,
+            self.direction,
+            slope,
+            float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
+            self.levels,
+            tuple(round(each) for each in asked),
+            tuple(map(float, right)),
+            tuple(float((weights * each).sum()) for each in self.accuracy),
+            dispersion,
+        )
 
     def best(self, asked: Floats, right: Floats) -> Floats:
         """The accuracy at each level by the function that makes the answers most likely."""
@@ -156,7 +184,8 @@ class Psychometric:
         return np.asarray(self.accuracy.reshape(len(asked), -1)[:, place])
 
     def deviance(self, asked: Floats, right: Floats) -> Floats:
-        """How far answers, (sets, levels), are from the function that fits each best: twice a log-likelihood ratio."""
+        """How far answers, (sets, levels), are from the function that fits each best: twice a
+        log-likelihood ratio."""
         from scipy.special import xlogy
 
         share = right / asked
@@ -166,49 +195,69 @@ class Psychometric:
         return np.asarray(2 * (whole - best))
 
     def _likely(self, asked: Floats, right: Floats) -> Floats:
-        """The log-likelihood of each set of answers, (sets, levels), under each function: (sets, functions)."""
+        """The log-likelihood of each set of answers, (sets, levels), under each function: (sets,
+        functions)."""
         hit, miss = (part.reshape(len(asked), -1) for part in self._logs)
         return np.asarray(right @ hit + (asked - right) @ miss)
 
     def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
-        """The interval of the threshold and, between its ends, the median of what the answers leave possible.
+        """The interval of the threshold and, between its ends, the median of what the answers leave
+        possible.
 
-        Slope and lapse rate are summed out of the likelihood (Berger, Liseo and Wolpert 1999). In the interval lies
-        every threshold of which twice the logarithm falls short of the best one's by at most the 95 % point of F with
-        1 and n - 3 degrees of freedom. Percentiles of the same weights would reach far too wide after a staircase,
-        which hardly sees the slope: most of their width is that of shallow functions that nobody looked for.
+        Slope and lapse rate are summed out of the likelihood (Berger, Liseo and Wolpert 1999). In
+        the interval lies every threshold of which twice the logarithm falls short of the best one's
+        by at most the 95 % point of F with 1 and n - 3 degrees of freedom. Percentiles of the same
+        weights would reach far too wide after a staircase, which hardly sees the slope: most of
+        their width is that of shallow functions that nobody looked for.
         """
         return self._limits(self.weigh(asked, right)[0], float(asked.sum()))
 
     def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
         from scipy.special import stdtrit
 
-        marginal = weights.sum(axis=(1, 2))  # all thresholds weigh alike beforehand, so this is their likelihood
-        bar = float(stdtrit(max(1, n - 3), 0.975)) ** 2  # F with one degree is the square of Student's t
+        marginal = weights.sum(
+            axis=(1, 2)
+        )  # all thresholds weigh alike beforehand, so this is their likelihood
+        bar = (
+            float(stdtrit(max(1, n - 3), 0.975)) ** 2
+        )  # F with one degree is the square of Student's t
         lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
         kept = np.flatnonzero(lacking <= 0)
-        low, high = (self._cross(lacking, int(kept[place]), step) for place, step in ((0, -1), (-1, 1)))
+        low, high = (
+            self._cross(lacking, int(kept[place]), step) for place, step in ((0, -1), (-1, 1))
+        )
         below = np.cumsum(marginal[kept]) - marginal[kept] / 2
-        middle = np.clip(np.interp(marginal[kept].sum() / 2, below, self.thresholds[kept]), low, high)
-        low, middle, high = (float(np.exp(each) if self.log else each) for each in (low, middle, high))
+        middle = np.clip(
+            np.interp(marginal[kept].sum() / 2, below, self.thresholds[kept]), low, high
+        )
+        low, middle, high = (
+            float(np.exp(each) if self.log else each) for each in (low, middle, high)
+        )
         return low, middle, high
 
     def _cross(self, lacking: Floats, inside: int, step: int) -> float:
-        """Where `lacking` passes 0 between the last threshold inside and the next one; at the end of all, that end."""
+        """Where `lacking` passes 0 between the last threshold inside and the next one; at the end
+        of all, that end."""
         end, outside = self.thresholds[inside], inside + step
         if not 0 <= outside < len(lacking):
             return float(end)
-        return float(end + (self.thresholds[outside] - end) * lacking[inside] / (lacking[inside] - lacking[outside]))
+        return float(
+            end
+            + (self.thresholds[outside] - end)
+            * lacking[inside]
+            / (lacking[inside] - lacking[outside])
+        )
 
     def _at(self, levels: Floats) -> Floats:
         return np.log(levels) if self.log else levels
 
 
 class FitCheck(NamedTuple):
-    """How well the function fits, and the interval that holds where the questions of a level are not alike.
+    """How well the function fits, and the interval that holds where the questions of a level are
+    not alike.
 
-    `p` is how often answers of the function itself are at least as far from their best fit (by deviance); None where
-    there are fewer than three levels with PER_BIN answers each.
+    `p` is how often answers of the function itself are at least as far from their best fit (by
+    deviance); None where there are fewer than three levels with PER_BIN answers each.
     """
 
     p: float | None
@@ -216,13 +265,17 @@ class FitCheck(NamedTuple):
     high: float
 
 
-def check_fit(fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: bool = False) -> FitCheck:
-    """How well a threshold's function fits its answers; `guess`, `target` and `log` as it was fitted.
+def check_fit(
+    fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: bool = False
+) -> FitCheck:
+    """How well a threshold's function fits its answers; `guess`, `target` and `log` as it was
+    fitted.
 
-    The deviance of the best function is held against that of SIMULATED data sets of it, each with its own best fit
-    (Wichmann and Hill 2001); neighbouring levels with few answers are taken together. The interval needs no function:
-    that accuracy rises, or falls, along the levels is all that is taken for granted, see `_monotone_limits`. The
-    answers of a staircase are simulated at the levels that were asked, as if these were fixed.
+    The deviance of the best function is held against that of SIMULATED data sets of it, each with
+    its own best fit (Wichmann and Hill 2001); neighbouring levels with few answers are taken
+    together. The interval needs no function: that accuracy rises, or falls, along the levels is all
+    that is taken for granted, see `_monotone_limits`. The answers of a staircase are simulated at
+    the levels that were asked, as if these were fixed.
     """
     model = Psychometric(fitted.levels, guess, target, log, fitted.direction)
     scale = model._at(np.array(fitted.levels))
@@ -237,7 +290,9 @@ def check_fit(fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: 
         return FitCheck(None, low, high)
     levels = tuple(map(float, np.exp(scale) if log else scale))
     merged = Psychometric(levels, guess, target, log, fitted.direction)
-    drawn = random.binomial(np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked)))
+    drawn = random.binomial(
+        np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked))
+    )
     deviance = merged.deviance(asked, right[None])[0] / fitted.dispersion
     reached = merged.deviance(asked, drawn.astype(float)) >= deviance - 1e-9
     return FitCheck(float((1 + reached.sum()) / (1 + SIMULATED)), low, high)
@@ -246,14 +301,18 @@ def check_fit(fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: 
 def _monotone_cuts(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The places where rising accuracy may pass the target: place k is between level k - 1 and level k, from 0.
+    """The places where rising accuracy may pass the target: place k is between level k - 1 and
+    level k, from 0.
 
-    Of each place, twice the log-likelihood ratio of any rising accuracy to the best one that lies at or below the
-    target before the place and at or above it after is held against that of SIMULATED data sets of the latter; places
-    with a p above 5 % are left. The place where the ratio is least always is.
+    Of each place, twice the log-likelihood ratio of any rising accuracy to the best one that lies
+    at or below the target before the place and at or above it after is held against that of
+    SIMULATED data sets of the latter; places with a p above 5 % are left. The place where the ratio
+    is least always is.
     """
     sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
-    ratios = np.array([_ratio(asked, right[None], target, place)[0] for place in places]) / dispersion
+    ratios = (
+        np.array([_ratio(asked, right[None], target, place)[0] for place in places]) / dispersion
+    )
     kept = ratios == ratios.min()
     for place in np.flatnonzero(~kept & (ratios < HOPELESS)):
         fit = _rising_fit(asked, right[None], target, int(place))[0]
@@ -274,10 +333,11 @@ def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
 
 
 def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
-    """The likeliest rising accuracies of each data set, (sets, levels); with a place, passing the target there.
+    """The likeliest rising accuracies of each data set, (sets, levels); with a place, passing the
+    target there.
 
-    The largest, over all first levels, of the least, over all last ones, mean of the levels between (isotonic
-    regression).
+    The largest, over all first levels, of the least, over all last ones, mean of the levels between
+    (isotonic regression).
     """
     if place is not None:
         before = _rising_fit(asked[:place], right[:, :place], target, None)
@@ -291,13 +351,16 @@ def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) 
     sums = total[:, None, :] - (total - right)[:, :, None]  # (sets, first level, last level)
     sizes = answers[None, :] - (answers - asked)[:, None]
     means = np.where(first[:, None] <= first, sums / np.where(sizes > 0, sizes, 1), np.inf)
-    least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]  # over last levels from each level on
+    least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[
+        :, :, ::-1
+    ]  # over last levels from each level on
     least = np.where(first[:, None] <= first, least, -np.inf)
     return np.asarray(least.max(axis=1))
 
 
 def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
-    """Neighbouring levels taken together until each has PER_BIN answers: mean level, answers, right ones."""
+    """Neighbouring levels taken together until each has PER_BIN answers: mean level, answers, right
+    ones."""
     before = np.cumsum(asked) - asked
     least = max(PER_BIN, asked.sum() / 40)
     groups, start = np.zeros(len(asked), np.int64), 0.0
@@ -305,45 +368,67 @@ def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats,
         full = before[place] - start >= least and asked[place:].sum() >= least
         groups[place] = groups[place - 1] + full
         start = before[place] if full else start
-    levels, answers, hits = (np.bincount(groups, part).astype(float) for part in (scale * asked, asked, right))
+    levels, answers, hits = (
+        np.bincount(groups, part).astype(float) for part in (scale * asked, asked, right)
+    )
     return levels / answers, answers, hits
 
 
 def fit_threshold(
-    levels: Sequence[float], values: Sequence[float], guess: float = 0.0, target: float = 0.75, log: bool = False,
-    direction: Direction | None = None, clusters: Sequence[Hashable] | None = None,
-) -> Threshold:  # fmt: skip
-    """The threshold of answers: a level and a value in 0..1 each. Without a direction, the one that fits better.
+    levels: Sequence[float],
+    values: Sequence[float],
+    guess: float = 0.0,
+    target: float = 0.75,
+    log: bool = False,
+    direction: Direction | None = None,
+    clusters: Sequence[Hashable] | None = None,
+) -> Threshold:
+    """The threshold of answers: a level and a value in 0..1 each. Without a direction, the one that
+    fits better.
 
-    Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4. `clusters` names what
-    answers share: where such answers err together, the interval is wider. Raises ValueError.
+    Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4.
+    `clusters` names what answers share: where such answers err together, the interval is wider.
+    Raises ValueError.
     """
     places = sorted(set(levels))
     number = np.searchsorted(places, np.asarray(levels, float))
     asked = np.bincount(number, minlength=len(places)).astype(float)
-    right: Floats = np.bincount(number, np.asarray(values, float), minlength=len(places)).astype(float)
+    right: Floats = np.bincount(number, np.asarray(values, float), minlength=len(places)).astype(
+        float
+    )
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     model = max(models, key=lambda model: model.weigh(asked, right)[1])
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(asked, right, _dispersion(model, plain, number, np.asarray(values, float), clusters))
+    return model.summarize(
+        asked, right, _dispersion(model, plain, number, np.asarray(values, float), clusters)
+    )
 
 
 def _dispersion(
-    model: Psychometric, fitted: Threshold, number: Ints, values: Floats, clusters: Sequence[Hashable]
+    model: Psychometric,
+    fitted: Threshold,
+    number: Ints,
+    values: Floats,
+    clusters: Sequence[Hashable],
 ) -> float:
-    """By how many times the score of the threshold varies more over clusters than independent answers would, 1 or more.
+    """By how many times the score of the threshold varies more over clusters than independent
+    answers would, 1 or more.
 
-    `number` is the place of each value's level. The score is the slope of an answer's log-likelihood in the threshold;
-    its variance by clusters over that of the likelihood (Huber's sandwich) is what the likelihood counts too much.
+    `number` is the place of each value's level. The score is the slope of an answer's
+    log-likelihood in the threshold; its variance by clusters over that of the likelihood (Huber's
+    sandwich) is what the likelihood counts too much.
     """
     curve = np.asarray(fitted.curve)
-    steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)  # of a logistic, up to a factor
+    steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(
+        0
+    )  # of a logistic, up to a factor
     info = (steep**2 / (curve * (1 - curve)))[number].sum()
     sums, _ = cluster_sums(
-        (steep / (curve * (1 - curve)))[number] * (values - curve[number]), cluster_codes(clusters, len(values))
+        (steep / (curve * (1 - curve)))[number] * (values - curve[number]),
+        cluster_codes(clusters, len(values)),
     )
     count = len(sums)
     return max(1.0, float((sums**2).sum() / max(float(info), 1e-12) * count / (count - 1)))

@@ -1,4 +1,5 @@
-"""What single sentences of a reply claim about the choices: which is declared, preferred, described or ruled out."""
+"""What single sentences of a reply claim about the choices: which is declared, preferred, described
+or ruled out."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ from looktwice.eval.readers.subtask_words import AnswerWords, answer_words
 
 _OPEN_COLON = re.compile(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)", re.I
-)  # fmt: skip
+)
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
 _BETWEEN = re.compile(rf"\bbetween\s+{TAG}[^.]*$", re.I)
 _AFTER = re.compile(rf"{GAP}{{0,110}}?{COPULA}{CHOICE}", re.I)
-_BESIDE = re.compile(rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{CHOICE}", re.I)
+_BESIDE = re.compile(
+    rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{CHOICE}", re.I
+)
 _COMPARED = re.compile(r"\b(?:than|from|compared)\b", re.I)
 _BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
 _THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}", re.I)
@@ -34,8 +37,8 @@ _LONGEST = 4000  # characters of a sentence; the time to search one grows with t
 class Weight(IntEnum):
     """How strong a claim is: the highest weight decides, and of equal ones the last.
 
-    STATED is what a plain sentence says of a choice itself ("⟦A⟧ is closer"), PREFERRED what is said in its reasons
-    ("the head marked by ⟦A⟧ looks larger and closer").
+    STATED is what a plain sentence says of a choice itself ("⟦A⟧ is closer"), PREFERRED what is
+    said in its reasons ("the head marked by ⟦A⟧ looks larger and closer").
     """
 
     NAMED = 1
@@ -50,7 +53,8 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim for a choice, or against it; `letter` is empty where several choices or none of them are meant."""
+    """A claim for a choice, or against it; `letter` is empty where several choices or none of them
+    are meant."""
 
     weight: Weight
     letter: str
@@ -59,9 +63,11 @@ class Claim:
 
 @lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
 def split_sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a text; a line that ends with a colon goes with the next one, unless that begins a list.
+    """The sentences of a text; a line that ends with a colon goes with the next one, unless that
+    begins a list.
 
-    Of one that never ends, as models that repeat themselves produce, only the last characters are kept.
+    Of one that never ends, as models that repeat themselves produce, only the last characters are
+    kept.
     """
     if "\n" in text:
         text = _OPEN_COLON.sub(r"\1 ", text)
@@ -97,7 +103,9 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
     settled = chain.from_iterable(pattern.finditer(text) for pattern in phrases.SETTLES)
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
     for match in phrases.WRONG.finditer(text):
-        yield from (Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0]))
+        yield from (
+            Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0])
+        )
     found = set(tagged_letters(text)) & set(letters)
     if phrases.CONCLUDES.search(text) and len(found) == 1 and not NEGATED.search(text):
         yield Claim(Weight.CONCLUDED, found.pop())
@@ -117,7 +125,11 @@ def _claims_by_phrase(text: str, pattern: re.Pattern[str], weight: Weight) -> It
         elif several or re.search(r"\beither\b", phrase, re.I):
             yield Claim(weight, "")
         else:
-            against = NOT.search(phrase) or phrases.LESS.search(phrase) or phrases.AFTERWARDS.match(text[match.end() :])
+            against = (
+                NOT.search(phrase)
+                or phrases.LESS.search(phrase)
+                or phrases.AFTERWARDS.match(text[match.end() :])
+            )
             yield Claim(weight, match["letter"], bool(against))
 
 
@@ -126,13 +138,20 @@ def _names_another(text: str, end: int, letter: str) -> bool:
     return bool(other and other[1] != letter)
 
 
-def _claims_by_predicate(text: str, pattern: re.Pattern[str], weight: Weight, words: AnswerWords) -> Iterator[Claim]:
-    """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject, "closest to X"."""
+def _claims_by_predicate(
+    text: str, pattern: re.Pattern[str], weight: Weight, words: AnswerWords
+) -> Iterator[Claim]:
+    """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
+    "closest to X"."""
     for match in pattern.finditer(text):
         if phrases.ILLUSION.search(_clause(text, match)):
             continue
         before = None if words.follows else _claim_before(text, match, weight, words.equal)
-        found = (_claim_after(text, match, weight), before, _claim_beside(text, match, weight, words.follows))
+        found = (
+            _claim_after(text, match, weight),
+            before,
+            _claim_beside(text, match, weight, words.follows),
+        )
         for claim in [claim for claim in found if claim][:1]:
             yield replace(claim, weight=weight) if words.follows else claim
 
@@ -151,17 +170,24 @@ def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | Non
     if found[0].startswith(":") and _PREDICATE_OF_TAG.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
     less = _BEFORE_BEST.search(text[: match.start()])
-    if weight is Weight.PREFERRED and len(found[0]) <= _SHORT and phrases.states(text[: match.start()]):
+    if (
+        weight is Weight.PREFERRED
+        and len(found[0]) <= _SHORT
+        and phrases.states(text[: match.start()])
+    ):
         weight = Weight.STATED
     if _names_another(text, match.end() + found.end(), found["letter"]):
         return Claim(weight, "")
     return Claim(weight, found["letter"], bool(NEGATED.search(found[0]) or less))
 
 
-def _claim_before(text: str, match: re.Match[str], weight: Weight, equal: bool = False) -> Claim | None:
+def _claim_before(
+    text: str, match: re.Match[str], weight: Weight, equal: bool = False
+) -> Claim | None:
     """The nearest choice before the predicate is its subject, unless something else stands between.
 
-    Where a choice may say that the others do not differ (`equal`), what one looks like is no plain statement.
+    Where a choice may say that the others do not differ (`equal`), what one looks like is no plain
+    statement.
     """
     held = list(re.finditer(TAG, text[: match.start()]))
     if not held:
@@ -180,9 +206,14 @@ def _claim_before(text: str, match: re.Match[str], weight: Weight, equal: bool =
 
 
 def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool) -> Claim | None:
-    """ "The first image is most similar to X": the choice is the object, and no other one the subject."""
+    """ "The first image is most similar to X": the choice is the object, and no other one the
+    subject."""
     found = _BESIDE.match(text[match.end() :])
-    if not found or (tagged_letters(text[: match.start()]) and not follows) or _COMPARED.search(found[0]):
+    if (
+        not found
+        or (tagged_letters(text[: match.start()]) and not follows)
+        or _COMPARED.search(found[0])
+    ):
         return None
     end = match.end() + found.end()
     if _names_another(text, end, found["letter"]):
@@ -190,22 +221,34 @@ def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool
     return Claim(weight, found["letter"], bool(NEGATED.search(text[:end])))
 
 
-def _claims_by_comparison(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
-    """What something without a name is "darker than" is not the answer, and the two are not the same."""
+def _claims_by_comparison(
+    text: str, pattern: re.Pattern[str], letters: str, equal: bool
+) -> Iterator[Claim]:
+    """What something without a name is "darker than" is not the answer, and the two are not the
+    same."""
     for match in pattern.finditer(text):
         before, than = text[: match.start()], _THAN.match(text[match.end() :])
         if than and not tagged_letters(before) and not NEGATED.search(before):
-            yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in than[1] + letters[-1] * equal)
+            yield from (
+                Claim(Weight.DESCRIBED, letter, against=True)
+                for letter in than[1] + letters[-1] * equal
+            )
 
 
-def _claims_by_opposite(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
+def _claims_by_opposite(
+    text: str, pattern: re.Pattern[str], letters: str, equal: bool
+) -> Iterator[Claim]:
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
             found = [letter for letter in tagged_letters(joined[0]) if letter in letters]
             yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in found)
-        if (than := _THAN.match(text[match.end() :])) and than[1] in letters and not (claim and claim.against):
+        if (
+            (than := _THAN.match(text[match.end() :]))
+            and than[1] in letters
+            and not (claim and claim.against)
+        ):
             yield Claim(Weight.DESCRIBED, than[1])
         if claim and claim.letter and claim.letter in letters and not claim.against:
             yield Claim(Weight.DESCRIBED, claim.letter, against=True)

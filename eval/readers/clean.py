@@ -1,4 +1,5 @@
-"""Removes from a reply what is not its answer: thoughts, special tokens, markup, and echoes of the question."""
+"""Removes from a reply what is not its answer: thoughts, special tokens, markup, and echoes of the
+question."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from looktwice.eval.readers.vocabulary import longest_word, may_hold
 from looktwice.pipelines.model import strip_thoughts
 
 _TOKENS = re.compile(
-    r"</?s>|<\|[\w ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]", re.I
+    r"</?s>|<\|[\w"
+    r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]",
+    re.I,
 )
 _TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
 _HTML = re.compile(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>", re.I)
@@ -24,8 +27,12 @@ _MARKS = re.compile(
 _ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
 _HEAD, _TAIL = 2_000, 8_000  # characters
 _SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but no single space, which stays
-_RUN = re.compile(r"(([^\w\s])\2{19})\2+")  # a rule of dashes, or a model that repeats one sign without end
-_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
+_RUN = re.compile(
+    r"(([^\w\s])\2{19})\2+"
+)  # a rule of dashes, or a model that repeats one sign without end
+_QUOTES = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'}
+)
 _PUNCTUATION = str.maketrans(
     {
         "\u3010": "[",
@@ -41,7 +48,8 @@ _PUNCTUATION = str.maketrans(
 
 
 def clean_text(reply: str) -> str:
-    r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as "Answer: B"."""
+    r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as
+    "Answer: B"."""
     text = _TOKENS.sub(" ", _shorten(strip_thoughts(reply))).translate(_PUNCTUATION)
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     text = _TAGGED.sub(r"\nAnswer: \2\n", text)
@@ -68,20 +76,28 @@ def _one_space(run: re.Match[str]) -> str:
     return "\n" * min(run[0].count("\n"), 2) or " "
 
 
-_QUESTION = re.compile(r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I)
+_QUESTION = re.compile(
+    r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I
+)
 _HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
 _BETWEEN_CHOICES = re.compile(
-    r"(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
+    r"(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking"
+    r" at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
     r"[^,.:;\n]{0,40}, (?=\w)",
     re.I | re.M,
 )
 
 
 def strip_echo(text: str, choices: tuple[str, ...]) -> str:
-    """A cleaned reply without what it repeats of the question: its words, the choices, "Between A and B, "."""
+    """A cleaned reply without what it repeats of the question: its words, the choices, "Between A
+    and B, "."""
     if question := _QUESTION.match(text):
         text = text[question.end() :]
-    if len(choices) > 1 and all(choices) and all(may_hold(text, longest_word(choice)) for choice in choices):
+    if (
+        len(choices) > 1
+        and all(choices)
+        and all(may_hold(text, longest_word(choice)) for choice in choices)
+    ):
         text = text[found.end() :] if (found := _choices_pattern(choices).match(text)) else text
     return _BETWEEN_CHOICES.sub("", text)
 

@@ -1,4 +1,5 @@
-"""Words of other languages and their English, for `glosses`: a pattern, `=`, and what stands for it, top to bottom."""
+"""Words of other languages and their English, for `glosses`: a pattern, `=`, and what stands for
+it, top to bottom."""
 
 from __future__ import annotations
 
@@ -174,7 +175,8 @@ más (?:cerca|cercan[oa]|próxim[oa]) = closer
 más (?:lejos|lejan[oa]|alejad[oa]) = farther
 más (?:oscur[oa]) = darker
 más clar[oa] = lighter
-(?:aproximadamente |más o menos |casi )?(?:iguales|igual|lo mismo|los mismos|las mismas|el mismo color) = about the same
+(?:aproximadamente |más o menos |casi )?(?:iguales|igual|lo mismo) = about the same
+(?:aproximadamente |más o menos |casi )?(?:los mismos|las mismas|el mismo color) = about the same
 (closer|farther|darker|lighter) que = \1 than
 (?:al|en el) fondo = background
 primer plano = foreground

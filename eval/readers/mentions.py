@@ -1,7 +1,9 @@
-"""Finds where a reply names a choice and replaces each such place by a tag, so that rules can speak of choices.
+"""Finds where a reply names a choice and replaces each such place by a tag, so that rules can speak
+of choices.
 
-"(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way to name a choice by
-its letter goes into `_BY_LETTER`, one to name it by its text into `_patterns_of_text`.
+"(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
+to name a choice by its letter goes into `_BY_LETTER`, one to name it by its text into
+`_patterns_of_text`.
 """
 
 from __future__ import annotations
@@ -34,8 +36,13 @@ TAG = "\u27e6([A-Z])\u27e7"
 _ORDINAL = "|".join(ORDINALS)
 _STARTS_ORDINAL = re.compile(rf"(?:the\s+)?(?:{_ORDINAL})\b", re.I)
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
-_BEYOND = 3  # letters that many beyond the choices are tagged too, as choices that do not exist; others are words
-_IMAGE = r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?|shots?|ones?)"
+# letters that many beyond the choices are tagged too, as choices that do not exist; others are
+# words
+_BEYOND = 3
+_IMAGE = (
+    r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?"
+    r"|shots?|ones?)"
+)
 _NOUN = (
     r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?|dots?|markers?|labels?"
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?|diagrams?|squares?|cubes?)"
@@ -49,7 +56,9 @@ _NUMBERED = re.compile(
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
 _LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
-_ONE_OF_A_KIND = re.compile("|".join(each.pattern for each in (_ORDINAL_CHOICE, _DIGITS, _PREDICATE, _LABEL)))
+_ONE_OF_A_KIND = re.compile(
+    "|".join(each.pattern for each in (_ORDINAL_CHOICE, _DIGITS, _PREDICATE, _LABEL))
+)
 _NUMERALS, _ALIKE = {*NUMBERS, *NUMBERS.values()}, ("about the same", "the same", "same", "equal")
 _SPECIAL = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
@@ -59,9 +68,13 @@ _ORDINALS_JOINED = re.compile(
     rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
     re.I,
 )
-_OTHER_ORDINAL = re.compile(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))", re.I)  # "but the third"
+_OTHER_ORDINAL = re.compile(
+    rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))", re.I
+)  # "but the third"
 _PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
-_NUMBERS_JOINED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
+_NUMBERS_JOINED = re.compile(
+    rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I
+)
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
 _LABELED = (
     rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with|by))?(?:\s+the)?"
@@ -71,9 +84,12 @@ _VERB = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
     r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
-    r"|for|the|it is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
+    r"|for|the|it"
+    r" is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
-_LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
+_LATIN = (  # letters that make a word with a letter beside them; those of Asia do not
+    r"A-Za-z0-9_\u00c0-\u024f"
+)
 _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
@@ -96,20 +112,27 @@ _BY_LETTER = (
     re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
 )
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
-_IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
+_IDLE = (
+    r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer"
+    r"|choice)\b))"
+)
 _SAME = re.compile(
     r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])"
     r"|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
-    r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
+    r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B)"
+    r" )?(?:is|looks|appears)"
     r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
     r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
-    r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the same|equal|identical)\b"
+    r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the"
+    r" same|equal|identical)\b"
     r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))",
     re.I,
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
-_REPEATED = re.compile(rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
+_REPEATED = re.compile(
+    rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M
+)
 _ANY_TAG = re.compile("\u27e6([A-Za-z])\u27e7")
 _TWO_KINDS = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
 
@@ -126,9 +149,11 @@ def tagged_letters(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class TextPattern:
-    """A pattern by which a choice's text is named, compiled when a reply holds the `word` that is part of it.
+    """A pattern by which a choice's text is named, compiled when a reply holds the `word` that is
+    part of it.
 
-    Most replies name no choice by its text, and compiling takes longer than all the rest of reading one.
+    Most replies name no choice by its text, and compiling takes longer than all the rest of reading
+    one.
     """
 
     source: str
@@ -146,10 +171,12 @@ class TextPattern:
 
 @dataclass(frozen=True)
 class MentionTagger:
-    """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the choices', such as "ABCD".
+    """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the
+    choices', such as "ABCD".
 
-    `texts` are the patterns by which a choice is named beside its letter; `ordinal` says that the choices are ordinals
-    ("the second image"), `numbered` that "option 2" is the second of them, since none is a number itself.
+    `texts` are the patterns by which a choice is named beside its letter; `ordinal` says that the
+    choices are ordinals ("the second image"), `numbered` that "option 2" is the second of them,
+    since none is a number itself.
     """
 
     letters: str
@@ -160,11 +187,14 @@ class MentionTagger:
     def __call__(self, text: str) -> str:
         """The text with one tag per mention; letters a little beyond the choices are tagged too.
 
-        Small letters in tags are choices that are named by their texts, until those are merged with the others.
+        Small letters in tags are choices that are named by their texts, until those are merged with
+        the others.
         """
         if self.ordinal:
             text = _OTHER_ORDINAL.sub(r"\g<0> image", text)
-            text = _ORDINALS_JOINED.sub(lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text)
+            text = _ORDINALS_JOINED.sub(
+                lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text
+            )
             text = _NUMBERS_JOINED.sub(
                 lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text
             )
@@ -205,25 +235,30 @@ def _drop_repeated(text: str) -> str:
 
 
 def _keep_parted(match: re.Match[str]) -> str:
-    """Nothing for a tag that the same one follows, but not from line to line or, within a line, after a full stop."""
+    """Nothing for a tag that the same one follows, but not from line to line or, within a line,
+    after a full stop."""
     lead, letter, between = match.groups()
     parted = "\n" in between or ((lead is None or letter.islower()) and re.search(r"\.\s", between))
     return match[0] if parted else lead or ""
 
 
 def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:
-    """The choices' texts, empty where a cleaned reply does not name one by its text: it is read alike without them."""
+    """The choices' texts, empty where a cleaned reply does not name one by its text: it is read
+    alike without them."""
     choices = tuple(choices)
     words = _words_of(choices)
     if words is None or ALSO_ASCII.search(text):
         return choices
     small = text.lower()
-    return tuple([choice if word in small else "" for choice, word in zip(choices, words, strict=True)])
+    return tuple(
+        [choice if word in small else "" for choice, word in zip(choices, words, strict=True)]
+    )
 
 
 @lru_cache(maxsize=4096)
 def _words_of(choices: tuple[str, ...]) -> tuple[str, ...] | None:
-    """For each choice a word without which no reply names it by its text; empty where there is none, as for numbers.
+    """For each choice a word without which no reply names it by its text; empty where there is
+    none, as for numbers.
 
     None where the choices are ordinals: the tagger adds words of its own.
     """
@@ -238,7 +273,8 @@ def _fold(text: str) -> str:
 
 
 def _plain(folded: str) -> str:
-    """The words that name a choice of this text, without its article; empty where it has patterns of its own."""
+    """The words that name a choice of this text, without its article; empty where it has patterns
+    of its own."""
     if folded in _SPECIAL or _ONE_OF_A_KIND.fullmatch(folded):
         return ""
     return _ARTICLE.sub("", folded)
@@ -253,7 +289,9 @@ def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
     ordinal = any(map(_STARTS_ORDINAL.match, choices))
     if ordinal:
         found.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
-    numbered = not any(_fold(text) in _NUMERALS or _DIGITS.fullmatch(_fold(text)) for text in choices)
+    numbered = not any(
+        _fold(text) in _NUMERALS or _DIGITS.fullmatch(_fold(text)) for text in choices
+    )
     return MentionTagger(ascii_uppercase[: len(choices)], tuple(found), ordinal, numbered)
 
 
@@ -271,7 +309,9 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
     elif folded in ("yes", "no"):
         word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
         yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
-        yield TextPattern(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))")
+        yield TextPattern(
+            rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))"
+        )
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
@@ -280,14 +320,17 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         yield from _patterns_of_number(NUMBERS.get(folded, folded))
     elif _PREDICATE.fullmatch(folded):  # else a predicate of its subject
         yield TextPattern(
-            rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
+            rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))",
+            re.I | re.M,
         )
     elif folded in _ALIKE:
         yield TextPattern(_SAME.pattern, _SAME.flags)
 
 
 def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
-    words = "|".join((re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits)))
+    words = "|".join(
+        (re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits))
+    )
     yield TextPattern(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?")
     if digits == "0":
         yield TextPattern(
@@ -303,7 +346,12 @@ def _patterns_of_ordinal(word: str) -> Iterator[TextPattern]:
         re.NOFLAG,
     )
     short = f"{number}(?:st|nd|rd|th)"
-    yield TextPattern(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z")
-    yield TextPattern(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", word=str(number))
+    yield TextPattern(
+        rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z"
+    )
+    yield TextPattern(
+        rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)",
+        word=str(number),
+    )
     if number in FOREIGN_ORDINALS:
         yield TextPattern(rf"\b(?:(?:la|a|das) )?(?:{FOREIGN_ORDINALS[number]})\b")

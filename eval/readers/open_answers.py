@@ -1,4 +1,5 @@
-"""Our own reading of replies to questions without choices: yes or no, true or false, a whole number, letters, text."""
+"""Our own reading of replies to questions without choices: yes or no, true or false, a whole
+number, letters, text."""
 
 from __future__ import annotations
 
@@ -9,42 +10,70 @@ from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.glosses import in_english
 from looktwice.eval.readers.phrases import second_thoughts
 from looktwice.eval.readers.reader import Reading
-from looktwice.eval.readers.vocabulary import AGREED, DENIED, FALSE, NO, NUMBERS, TRUE, YES, any_word
+from looktwice.eval.readers.vocabulary import (
+    AGREED,
+    DENIED,
+    FALSE,
+    NO,
+    NUMBERS,
+    TRUE,
+    YES,
+    any_word,
+)
 
 _ASKS = {
-    "true_false": r"\bT or F\b|\btrue or false\b|\bT/F\b|\btrue/false\b|['\"]T['\"]\s*(?:or|/)\s*['\"]F['\"]",
+    "true_false": (
+        r"\bT or F\b|\btrue or false\b|\bT/F\b|\btrue/false\b|['\"]T['\"]\s*(?:or|/)\s*['\"]F['\"]"
+    ),
     "yes_no": r"\byes\b[^.]{0,8}\bno\b",
-    "letters": r"\bletters only\b|\b(?:which|what) letters\b|\bread the letters\b|\bletters (?:are|in)\b",
-    "integer": r"\bhow many\b|\bnumber of\b|\bcount\b|\bOption <|\bwhole number\b|\binteger\b|\bnumerical\b",
+    "letters": (
+        r"\bletters only\b|\b(?:which|what) letters\b|\bread the letters\b|\bletters (?:are|in)\b"
+    ),
+    "integer": (
+        r"\bhow many\b|\bnumber of\b|\bcount\b|\bOption <|\bwhole"
+        r" number\b|\binteger\b|\bnumerical\b"
+    ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
-_NAMES = {"letter_disambiguation": "letters", "shape_discrimination": "integer", "joint_shape_color": "integer"}
+_NAMES = {
+    "letter_disambiguation": "letters",
+    "shape_discrimination": "integer",
+    "joint_shape_color": "integer",
+}
 _CLAIM = (
-    r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|antwort|r[e\u00e9]ponse|respuesta)"
+    r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|antwort"
+    r"|r[e\u00e9]ponse|respuesta)"
 )
 _LINK = (
-    r"\b(?:\s*(?:is|are|would be|should be|must be|of|=|:)\s*){0,2}[\s\"'(:]*(?:option|about|exactly|that)?"
+    r"\b(?:\s*(?:is|are|would be|should be|must"
+    r" be|of|=|:)\s*){0,2}[\s\"'(:]*(?:option|about|exactly|that)?"
     r"\s*[\"'(]*"
 )
 _BE = r"\b(?:is|are|was|were)\s+(?:clearly |indeed |therefore |also )?"
 _NOT = r"(?P<not>\b(?:not|never|isn't|aren't|wasn't|weren't)\s+)?"
 _ISNT = r"\b(?=(?:isn't|aren't|wasn't|weren't)\s)"
 _DOUBTED = re.compile(
-    r"\b(?:(?:don't|do not|doesn't|does not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
+    r"\b(?:(?:don't|do not|doesn't|does"
+    r" not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
     r"|not the case)\b[^.!?;\n]*$",
     re.I,
 )
 _EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
 _DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
-_WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
+_WORDS = re.compile(
+    rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I
+)
 _ABSENT = re.compile(
-    r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?! (?:way|clear|enough|information))"
+    r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?!"
+    r" (?:way|clear|enough|information))"
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
     r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z",
     re.I,
 )
 _ASKED = re.compile(
-    r"\bhow many ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)", re.I
+    r"\bhow many"
+    r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)",
+    re.I,
 )
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
 _BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
@@ -58,7 +87,8 @@ _EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def kind_of(question: str, subtask: str = "") -> str:
-    """Which of KINDS a question asks for, by the subtask's name or its own words; "text" if they do not tell."""
+    """Which of KINDS a question asks for, by the subtask's name or its own words; "text" if they do
+    not tell."""
     if subtask in _NAMES:
         return _NAMES[subtask]
     found = next((kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I)), "text")
@@ -66,7 +96,8 @@ def kind_of(question: str, subtask: str = "") -> str:
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
-    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its whole text.
+    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its
+    whole text.
 
     Of numbers, one of what the `question` asks to count ("how many dogs") comes before others.
     """
@@ -89,9 +120,11 @@ def _read_kind(text: str, kind: str, question: str) -> Reading:
 
 
 def number_of_asked(text: str, question: str) -> str | None:
-    """The number, in digits, that a text gives of what the question asks to count; None for none, or for several.
+    """The number, in digits, that a text gives of what the question asks to count; None for none,
+    or for several.
 
-    Where the largest is the sum of the others ("five boats: two blue boats and three red boats") it counts.
+    Where the largest is the sum of the others ("five boats: two blue boats and three red boats") it
+    counts.
     """
     if not (asked := _ASKED.search(question)):
         return None
@@ -103,12 +136,20 @@ def number_of_asked(text: str, question: str) -> str | None:
     else:
         words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, _stem(noun))))
         counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s+{_BETWEEN}{{0,3}}?{words}"
-        none = r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not (?:see |find )?any"
+        none = (
+            r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not"
+            r" (?:see |find )?any"
+        )
         absent = rf"\b(?:{none})\s+{_BETWEEN}{{0,2}}?{words}"
     counts = [_digits(number) for number in re.findall(counted, text, re.I)]
     if not counts:
-        single = rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?) {_BETWEEN}?{words}\b"
-        return "0" if re.search(absent, text, re.I) else "1" if re.search(single, text, re.I) else None
+        single = (
+            rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?)"
+            rf" {_BETWEEN}?{words}\b"
+        )
+        return (
+            "0" if re.search(absent, text, re.I) else "1" if re.search(single, text, re.I) else None
+        )
     numbers = sorted({int(number) for number in counts})
     if len(numbers) == 1 or numbers[-1] == sum(map(int, counts)) - numbers[-1]:
         return str(numbers[-1])
@@ -121,7 +162,8 @@ def _stem(noun: str) -> str:
 
 
 def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
-    """One of two words: what is declared last, what the reply begins with, or the only one that it names."""
+    """One of two words: what is declared last, what the reply begins with, or the only one that it
+    names."""
     first, second = words
     words_of_both = "|".join(words.values())
     both = rf"(?P<word>{words_of_both})"
@@ -130,7 +172,9 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
     )  # an offer, no answer
     declared = [
         match
-        for match in re.finditer(rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}", text, re.I)
+        for match in re.finditer(
+            rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}", text, re.I
+        )
         if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :])
     ]
     lead = re.match(rf"\W*{_NOT}{both}", text, re.I)
@@ -141,39 +185,58 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
             against = bool(match["not"]) != bool(_DOUBTED.search(text[: match.start("word")]))
             return Reading(first if is_first != against else second)
     said = {name for name, pattern in words.items() if re.search(pattern, text, re.I)}
-    return Reading(said.pop()) if len(said) == 1 else Reading(None, "unread: it names both answers or neither")
+    return (
+        Reading(said.pop())
+        if len(said) == 1
+        else Reading(None, "unread: it names both answers or neither")
+    )
 
 
 def _read_yes_no(text: str) -> Reading:
-    text = re.sub(r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I)
+    text = re.sub(
+        r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I
+    )
     for word, others in (("yes", AGREED), ("no", DENIED)):
         text = re.sub(rf"\A\W*{any_word(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
     return _read_two_words(text, {"yes": any_word(YES), "no": any_word(NO)})
 
 
 def _read_integer(text: str, question: str = "") -> Reading:
-    """The number that is declared last, or that of what is asked for, or the only one of the reply or of its last
-    sentence that has any.
+    """The number that is declared last, or that of what is asked for, or the only one of the reply
+    or of its last sentence that has any.
     """
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
     total = (
-        rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in all|altogether)\b"
+        rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in"
+        r" all|altogether)\b"
         rf"|\bbut only ({number})|\bso ({number})\W*$"
     )
-    for claims in (rf"\b{_CLAIM}{_LINK}({number})|{total}", rf"\bthere (?:is|are){_LINK}({number})"):
+    for claims in (
+        rf"\b{_CLAIM}{_LINK}({number})|{total}",
+        rf"\bthere (?:is|are){_LINK}({number})",
+    ):
         marked = [found[found.lastindex or 0] for found in re.finditer(claims, text, re.I)]
         if marked:
             return Reading(_digits(marked[-1]))
         if (asked := number_of_asked(text, question)) is not None:
             return Reading(asked)
     whole = _numbers(text)
-    last = next((found for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text)) if (found := _numbers(line))), [])
+    last = next(
+        (
+            found
+            for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text))
+            if (found := _numbers(line))
+        ),
+        [],
+    )
     for found in (whole, last):
         if len(set(found)) == 1:
             return Reading(found[0])
     if not whole and _ABSENT.search(text):
         return Reading("0")
-    return Reading(None, "unread: it names several numbers" if whole else "unread: it names no number")
+    return Reading(
+        None, "unread: it names several numbers" if whole else "unread: it names no number"
+    )
 
 
 def _numbers(text: str) -> list[str]:
@@ -185,17 +248,28 @@ def _digits(word: str) -> str:
 
 
 def _read_letters(text: str) -> Reading:
-    """The capitals after the last declaration, else the longest run of capitals, where no other is as long."""
+    """The capitals after the last declaration, else the longest run of capitals, where no other is
+    as long."""
     if len(each := _EACH.findall(text)) > 1 and len(each) == len(text.splitlines()):
         return Reading("".join(each))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
     for part in (after, text):
-        runs = sorted({re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}, key=len, reverse=True)
+        runs = sorted(
+            {re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}, key=len, reverse=True
+        )
         if runs and (len(runs) == 1 or len(runs[0]) > len(runs[1])):
             return Reading(runs[0])
     bare = re.sub(r"[\s,.\-]", "", text)
-    spelt = bare.isascii() and bare.isalpha() and (len(text.split()) == 1 or max(map(len, text.split())) <= 2)
-    return Reading(bare.upper()) if spelt else Reading(None, "unread: it names no letters, or several words of them")
+    spelt = (
+        bare.isascii()
+        and bare.isalpha()
+        and (len(text.split()) == 1 or max(map(len, text.split())) <= 2)
+    )
+    return (
+        Reading(bare.upper())
+        if spelt
+        else Reading(None, "unread: it names no letters, or several words of them")
+    )
 
 
 KINDS: Mapping[str, Callable[[str], Reading]] = {

@@ -1,6 +1,8 @@
-"""The turns of phrase by which replies declare, prefer, negate and hedge: patterns over tagged texts (see `mentions`).
+"""The turns of phrase by which replies declare, prefer, negate and hedge: patterns over tagged
+texts (see `mentions`).
 
-A new way to say "the answer is ⟦B⟧" goes into DECLARES, "I go with ⟦B⟧" into CHOOSE; `claims` says how each is used.
+A new way to say "the answer is ⟦B⟧" goes into DECLARES, "I go with ⟦B⟧" into CHOOSE; `claims` says
+how each is used.
 """
 
 from __future__ import annotations
@@ -24,13 +26,38 @@ def _pattern(*parts: str) -> re.Pattern[str]:
 
 
 _BE = _any_of(
-    "is", "are", "was", "be", "would be", "should be", "could be", "must be", "might be", "may be", "will be",
-    "seems to be", "appears to be", "becomes",
-)  # fmt: skip
+    "is",
+    "are",
+    "was",
+    "be",
+    "would be",
+    "should be",
+    "could be",
+    "must be",
+    "might be",
+    "may be",
+    "will be",
+    "seems to be",
+    "appears to be",
+    "becomes",
+)
 _ADVERB = _any_of(
-    "likely", "probably", r"\w+ly", "therefore", "thus", "indeed", "then", "in", "the", "that of", "option", "labeled",
-    "to be", "point", "at",
-)  # fmt: skip
+    "likely",
+    "probably",
+    r"\w+ly",
+    "therefore",
+    "thus",
+    "indeed",
+    "then",
+    "in",
+    "the",
+    "that of",
+    "option",
+    "labeled",
+    "to be",
+    "point",
+    "at",
+)
 COPULA = (
     rf"(?:\b{_BE}\b|\b(?:it|that|which|one|answer|point)'s\b|:|=)\s*"
     rf"(?:{GAP}{{0,30}}?\b(?:is|be|in|with|by|to|that|at|as|the|of)\s+)?"
@@ -43,7 +70,8 @@ NOT = _pattern(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
 LESS = _pattern(r"\b(?:less|least)\b")
 """So does this: "the least likely answer is X"."""
 NEGATED = _pattern(
-    r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead of|except|unlikely|without|lacks?"
+    r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead"
+    r" of|except|unlikely|without|lacks?"
     r"|fails?|excluded?|eliminated?|rule out|ruled out|difficult|impossible|unclear|hard to)\b",
     r"n't\b",
 )
@@ -62,14 +90,37 @@ NO_SINGLE_CHOICE = _pattern(
 """No choice is the answer, or any of them may be."""
 
 _ANSWER = _any_of(
-    "answer", "ans", "choice", "option", "response", "conclusion", "assessment", "selection", "guess", "verdict",
-    "decision", "judge?ment", "prediction", "pick", "solution", "respuesta", "antwort", r"r[e\u00e9]ponse",
-    "risposta", "resposta",
-)  # fmt: skip
+    "answer",
+    "ans",
+    "choice",
+    "option",
+    "response",
+    "conclusion",
+    "assessment",
+    "selection",
+    "guess",
+    "verdict",
+    "decision",
+    "judge?ment",
+    "prediction",
+    "pick",
+    "solution",
+    "respuesta",
+    "antwort",
+    r"r[e\u00e9]ponse",
+    "risposta",
+    "resposta",
+)
 _ANSWER_ELSEWHERE = _any_of(
-    "\u7b54\u6848", "\u7b54\u3048", "\u6b63\u89e3", "\u9009\u62e9?", "\u9078\u64c7?", "\u56de\u7b54", "\uc815\ub2f5",
+    "\u7b54\u6848",
+    "\u7b54\u3048",
+    "\u6b63\u89e3",
+    "\u9009\u62e9?",
+    "\u9078\u64c7?",
+    "\u56de\u7b54",
+    "\uc815\ub2f5",
     "\u043e\u0442\u0432\u0435\u0442",
-)  # fmt: skip
+)
 _GOOD = _any_of("correct", "right", "best", r"most \w+", "final", "ideal", "better", r"more \w+")
 DECLARES = (
     _pattern(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{CHOICE}"),
@@ -85,7 +136,8 @@ DECLARES = (
     ),
     _pattern(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{CHOICE}"),
     _pattern(
-        rf"\b(?:so|actually|no wait|hence|thus|therefore|consequently|accordingly)\W+(?:it )?(?:is )?{CHOICE}\W*$"
+        r"\b(?:so|actually|no wait|hence|thus|therefore|consequently|accordingly)\W+(?:it )?(?:is"
+        rf" )?{CHOICE}\W*$"
     ),
     _pattern(rf"{CHOICE} is (?:the|my) (?:\w+ )?answer\b"),
     _pattern(rf"\bspeaks? for {CHOICE}\W*$"),
@@ -98,31 +150,62 @@ DECLARES = (
     _pattern(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{CHOICE}\W*$"),
     _pattern(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{CHOICE}"),
     _pattern(
-        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously"
+        r"^\W*(?:(?:most |very"
+        r" )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously"
         r"|surely|without (?:a )?doubt)"
         rf"\s+{CHOICE}\W*(?:$|,)"
     ),
     _pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
     _pattern(rf"{CHOICE} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
     _pattern(
-        rf"\bonly {CHOICE} (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?! visible)"
+        rf"\bonly {CHOICE}"
+        r" (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?!"
+        r" visible)"
     ),
 )
 """ "The answer is X", in other languages, and "X is the correct choice"."""
 _MODAL = _any_of(
-    "i", "we", "i'd", "i'll", "one", "would", "will", "can", "could", "might", "may", "must", "to", "therefore", "thus",
-    "so", "should", ",",
-)  # fmt: skip
+    "i",
+    "we",
+    "i'd",
+    "i'll",
+    "one",
+    "would",
+    "will",
+    "can",
+    "could",
+    "might",
+    "may",
+    "must",
+    "to",
+    "therefore",
+    "thus",
+    "so",
+    "should",
+    ",",
+)
 _PICK = _any_of(
-    "choose", "select", "pick", "opt for", "go with", "vote for", "lean (?:more )?towards?", "settle on", "chose",
-    "selected", "choosing",
-)  # fmt: skip
+    "choose",
+    "select",
+    "pick",
+    "opt for",
+    "go with",
+    "vote for",
+    "lean (?:more )?towards?",
+    "settle on",
+    "chose",
+    "selected",
+    "choosing",
+)
 CHOOSE = _pattern(
-    rf"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to )\b{_MODAL}\s+(?:(?:\w+ly|now)\s+)?{_PICK}\b"
+    r"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to"
+    rf" )\b{_MODAL}\s+(?:(?:\w+ly|now)\s+)?{_PICK}\b"
     rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{CHOICE}"
 )
 """ "I would go with X"."""
-PREFER = _pattern(rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{CHOICE}")
+PREFER = _pattern(
+    rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{CHOICE}"
+)
 """ "I have a preference for X"."""
 SAY = _pattern(
     r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue|infer|suggest)\b"
@@ -165,7 +248,8 @@ LOOKS = re.compile(r"\b(?:looks?|appears?|seems?)\b", re.I)
 """What something looks like, which it may not be."""
 ILLUSION = _pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
-    r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that )?(?:makes?|lets?)\b",
+    r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that"
+    r" )?(?:makes?|lets?)\b",
     r"\bonly (?:because|as|due|since|when)\b",
     r"\b(?:first|initially|originally) (?:thought|assumed|guessed|believed|seemed|looked)\b",
     r"\bat first\b|\bapparent(?:ly)? difference\b",
@@ -174,49 +258,79 @@ ILLUSION = _pattern(
 )
 """What only seems so, or would be so in another case."""
 EQUAL = _pattern(
-    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to|there's|see|find|notice)\s+"
+    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little"
+    r" to|there's|see|find|notice)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE}"
 )
 """ "They are X", where X says that the others do not differ ("about the same")."""
-MARKED = _pattern(rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{CHOICE}")
+MARKED = _pattern(
+    rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{CHOICE}"
+)
 """ "MY_ANSWER: X", as prompts ask for it."""
 
 CONCLUDES = _pattern(
-    r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a result"
+    r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a"
+    r" result"
     r"|based on (?:this|these|the above|my))\b"
 )
 """How a sentence begins that concludes."""
 FORCED = _pattern(
-    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus"
+    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am"
+    r" forced|were|assume|consider|focus"
     r"|ignore|disregard|compare|look)\b",
     r"\bif forced\b",
     r"\beducated guess\b",
     r"\bif (?:a choice|one) (?:must|has to)\b",
 )
 """A choice is made in spite of doubts: "if I had to choose"."""
-_CONSIDER = _any_of("determine", "compare", "find", "identify", "look", "consider", "analyze", "check")
+_CONSIDER = _any_of(
+    "determine", "compare", "find", "identify", "look", "consider", "analyze", "check"
+)
 _PURPOSE = _any_of("determine", "find", "identify", "decide", "solve", "figure")
 NOT_YET = _pattern(
     r"\?\s*$",
-    rf"^\W*(?:if|suppose|assuming|let's|let us|we (?:need|have|can|must|should) (?:to )?{_CONSIDER}|to {_PURPOSE})\b",
+    r"^\W*(?:if|suppose|assuming|let's|let us|we (?:need|have|can|must|should) (?:to"
+    rf" )?{_CONSIDER}|to {_PURPOSE})\b",
     r"\bif\b[^,]{3,140},\s*(?:then|the|it|we)\b",
     r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
 )
 """A question, a condition, a plan or a request claims nothing."""
 SUBORDINATE = _pattern(
     r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
-    r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order to|when)\b[^,\u27e6]*),\s*"
+    r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order"
+    r" to|when)\b[^,\u27e6]*),\s*"
 )
 """A clause before the main one, which is left out: "although A is larger, "."""
 _UNABLE = _any_of(
-    "cannot", "can't", "can not", "not possible to", "impossible to", "unable to", "difficult to", "hard to",
-    "challenging to", "couldn't", "could not",
-)  # fmt: skip
+    "cannot",
+    "can't",
+    "can not",
+    "not possible to",
+    "impossible to",
+    "unable to",
+    "difficult to",
+    "hard to",
+    "challenging to",
+    "couldn't",
+    "could not",
+)
 _FIND = _any_of(
-    "determined?", "tell", "select", "choose", "say", "decide", "identify", "conclude", "provide", "make", "judge",
-    "know", "answer", "pinpoint",
-)  # fmt: skip
+    "determined?",
+    "tell",
+    "select",
+    "choose",
+    "say",
+    "decide",
+    "identify",
+    "conclude",
+    "provide",
+    "make",
+    "judge",
+    "know",
+    "answer",
+    "pinpoint",
+)
 _HANDED_BACK = (
     r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b"
     r"|\b(?:do|can|could|would) you (?:think|choose|identify|select)\b"
@@ -236,7 +350,8 @@ WITH_ANOTHER = _pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u
 JOINED = _pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
 """Right before a choice: a first one."""
 OBJECT = _pattern(
-    r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for |that |in )?(?:the )?$"
+    r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for"
+    r" |that |in )?(?:the )?$"
 )
 """Right before a choice that something else is compared with: "closer than X"."""
 BREAKS_LINK = _pattern(
@@ -249,19 +364,24 @@ BREAKS_LINK = _pattern(
 
 
 def states(before: str) -> bool:
-    """Whether a main clause begins at the end of this text, before a choice or a predicate, and is not denied."""
+    """Whether a main clause begins at the end of this text, before a choice or a predicate, and is
+    not denied."""
     clause = before[-80:]
-    return _STATES.search(clause) is not None and not re.search(r"\b(?:less|un)\W?likely that\b", clause, re.I)
+    return _STATES.search(clause) is not None and not re.search(
+        r"\b(?:less|un)\W?likely that\b", clause, re.I
+    )
 
 
 _SECOND_THOUGHTS = _pattern(
     r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
     r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
-    r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch that)\b",
+    r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"
+    r" that)\b",
 )
 
 
 def second_thoughts(text: str) -> str:
-    """What follows the last words that take back what was said before them ("No, wait. Looking again, "), or ""."""
+    """What follows the last words that take back what was said before them ("No, wait. Looking
+    again, "), or ""."""
     places = list(_SECOND_THOUGHTS.finditer(text))
     return text[places[-1].end() :].lstrip(" ,.:!\u2026\u2014-") if places else ""

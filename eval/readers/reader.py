@@ -1,4 +1,5 @@
-"""What a reader is: a stage that finds the answer in the model's last reply; and how readers are called by name."""
+"""What a reader is: a stage that finds the answer in the model's last reply; and how readers are
+called by name."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ ASKED_RELATIONS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """The answer, or None and why: one of scoring's reasons (unread, refused, empty, cut_off), then the details."""
+    """The answer, or None and why: one of scoring's reasons (unread, refused, empty, cut_off), then
+    the details."""
 
     answer: str | None
     reason: str = ""
@@ -34,19 +36,24 @@ class Reading:
 
     @classmethod
     def without_words(cls, reply: str) -> Reading:
-        """For a reply of which cleaning leaves no words: it was empty, or ended inside its thoughts."""
-        return cls(None, "cut_off: the reply ends inside its thoughts" if reply.strip() else "empty")
+        """For a reply of which cleaning leaves no words: it was empty, or ended inside its
+        thoughts."""
+        return cls(
+            None, "cut_off: the reply ends inside its thoughts" if reply.strip() else "empty"
+        )
 
 
 class Reader(WithoutModel, ABC):
     """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
 
-    Scoring runs it on recorded conversations. It never asks a model and never guesses; a subclass says how by `read`.
+    Scoring runs it on recorded conversations. It never asks a model and never guesses; a subclass
+    says how by `read`.
     """
 
     @abstractmethod
     def read(self, state: State) -> Reading:
-        """The answer in `state.reply`: a letter of the sample's choices, or text where it has none."""
+        """The answer in `state.reply`: a letter of the sample's choices, or text where it has
+        none."""
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""
@@ -54,21 +61,27 @@ class Reader(WithoutModel, ABC):
         return state.replace(answer=reading.answer, reason=reading.reason)
 
     def masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
-        """What `read` gives, without keys: what Markdown and the like had torn apart may be one again.
+        """What `read` gives, without keys: what Markdown and the like had torn apart may be one
+        again.
 
         Who has many states gives the `known_keys` along.
         """
         reading = self.read(state)
-        answer = mask_keys(reading.answer, keys) if isinstance(reading.answer, str) else reading.answer
+        answer = (
+            mask_keys(reading.answer, keys) if isinstance(reading.answer, str) else reading.answer
+        )
         return Reading(answer, mask_keys(reading.reason, keys))
 
 
 def subtask_of(state: State) -> str:
-    """The subtask that `meta` names, else the one of BLINK whose relation the choices ask for, or nothing."""
+    """The subtask that `meta` names, else the one of BLINK whose relation the choices ask for, or
+    nothing."""
     if named := state.sample.meta.get("subtask", ""):
         return str(named)
     texts = [text.lower() for text in choice_texts(state)]
-    return next((name for name, word in ASKED_RELATIONS if any(word.search(text) for text in texts)), "")
+    return next(
+        (name for name, word in ASKED_RELATIONS if any(word.search(text) for text in texts)), ""
+    )
 
 
 def choice_texts(state: State) -> list[str]:
@@ -77,7 +90,8 @@ def choice_texts(state: State) -> list[str]:
 
 
 def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
-    """The reader of this name as commands spell it, `blink_official` for BlinkOfficial; `mine.Last` is a plugin's.
+    """The reader of this name as commands spell it, `blink_official` for BlinkOfficial; `mine.Last`
+    is a plugin's.
 
     Raises ConfigError.
     """
@@ -86,7 +100,9 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         return own
     readers = readers_by_name()
     if name not in readers:
-        raise ConfigError([f"reader: no reader is named {name!r}; there are {', '.join(sorted(readers))}"])
+        raise ConfigError(
+            [f"reader: no reader is named {name!r}; there are {', '.join(sorted(readers))}"]
+        )
     reader: Stage = readers[name]()
     return reader
 

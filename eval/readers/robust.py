@@ -1,15 +1,22 @@
-"""The reader `Robust`: our own rules for free words, which find the choice that a reply claims, however it says so.
+"""The reader `Robust`: our own rules for free words, which find the choice that a reply claims,
+however it says so.
 
 How a reply to a question with choices is read, and where a rule of each step goes:
 
-1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup goes there);
-2. `glosses`: the telling words of a reply in another language become English (a new language is a table there);
-3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in `vocabulary`);
-4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in `phrases` ("I would
-   go with ⟦B⟧") and by what makes a choice the answer of a subtask in `subtask_words` ("⟦B⟧ is closer");
-5. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims decides.
+1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup
+   goes there);
+2. `glosses`: the telling words of a reply in another language become English (a new language is a
+   table there);
+3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in
+   `vocabulary`);
+4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in
+   `phrases` ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in
+   `subtask_words` ("⟦B⟧ is closer");
+5. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims
+   decides.
 
-Open questions are read in `open_answers`. Every rule has a line in the tables of `tests/eval/readers`.
+Open questions are read in `open_answers`. Every rule has a line in the tables of
+`tests/eval/readers`.
 """
 
 from __future__ import annotations
@@ -26,7 +33,15 @@ from looktwice.eval.readers.clean import clean_text, strip_echo
 from looktwice.eval.readers.glosses import in_english
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
-from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED, second_thoughts
+from looktwice.eval.readers.phrases import (
+    HANDED_BACK,
+    ILLUSION,
+    NEAR,
+    NEGATED,
+    NOT_YET,
+    UNDECIDED,
+    second_thoughts,
+)
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.vocabulary import REFUSED, may_hold
 from looktwice.pipelines.state import State
@@ -38,16 +53,18 @@ Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "
 class Robust(Reader):
     """Our own rules for free words: the choice that a reply claims, in whatever way it claims it.
 
-    Questions with choices are read with their texts and the words of their subtask (`meta["subtask"]`), in this order:
-    a reply that is a choice and nothing more; "MY_ANSWER: X"; what is declared last ("the answer is X", "I choose X", a
-    line of its own); the choice that the reply opens with; what plain sentences say of it in the subtask's words ("X is
-    closer"), where they agree; what such words say of it in reasons ("the head beside X looks closer"); a conclusion
-    that names one choice; weaker descriptions; the only choice that is named; the only one that is not ruled
-    out. Several at once, none of them, letters beyond the choices, questions, conditions and refusals are no answer,
-    with the reason. To yes and no, a statement may answer as well.
+    Questions with choices are read with their texts and the words of their subtask
+    (`meta["subtask"]`), in this order: a reply that is a choice and nothing more; "MY_ANSWER: X";
+    what is declared last ("the answer is X", "I choose X", a line of its own); the choice that the
+    reply opens with; what plain sentences say of it in the subtask's words ("X is closer"), where
+    they agree; what such words say of it in reasons ("the head beside X looks closer"); a
+    conclusion that names one choice; weaker descriptions; the only choice that is named; the only
+    one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
+    conditions and refusals are no answer, with the reason. To yes and no, a statement may answer as
+    well.
 
-    Open questions are read by what they ask for, a number, yes or no, letters or a text: `kind` "auto" tells it from
-    the question. What stands in <think> and the like is no answer.
+    Open questions are read by what they ask for, a number, yes or no, letters or a text: `kind`
+    "auto" tells it from the question. What stands in <think> and the like is no answer.
     """
 
     kind: Kind = "auto"
@@ -72,7 +89,8 @@ class Robust(Reader):
 
 _ONLY_CHOICES = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*", re.I)
 _LISTED = re.compile(
-    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+", re.I
+    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+",
+    re.I,
 )
 _TICKED = re.compile(
     rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
@@ -87,7 +105,9 @@ _OPENS = re.compile(
     r"|\s+(?:because|since|as)\b)",
     re.I,
 )
-_LIST_ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
+_LIST_ITEM = re.compile(
+    r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I
+)
 _SECOND_ITEM = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
 _LIST_HEADING = re.compile(rf"\W*(?:\d+\W+)?{TAG}\s*:")
 _AGREES, _DENIES = ("yes", "correct", "true"), ("no", "incorrect", "wrong", "false")
@@ -98,10 +118,13 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
 )
 _TOTAL = re.compile(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=", re.I)
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
-_SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)  # "A, B and C are ..."
+_SERIES = re.compile(
+    rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I
+)  # "A, B and C are ..."
 _OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
 _CONTRAST = re.compile(
-    rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{TAG}\s*[,;]?",
+    r"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in"
+    rf" )*{TAG}\s*[,;]?",
     re.I,
 )
 _COMPARED = re.compile(rf"\bthan {NEAR}{{0,40}}?{TAG}", re.I)
@@ -109,37 +132,69 @@ _CUT_OFF = re.compile(r"\n\s*[A-Z]\Z")
 _DENIED = re.compile(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
     r"(?! (?:\w+ )?(?:visible|shown|present|pictured|clear|possible|enough|sure|applicable))"
-    r"|\b(?:does|do) not (?:appear|seem) to be\b(?=[^.]*\b(?:behind|in front|under|beneath|above|on top|next to|beside"
+    r"|\b(?:does|do) not (?:appear|seem) to be\b(?=[^.]*\b(?:behind|in front|under|beneath|above|on"
+    r" top|next to|beside"
     r"|inside|touching|to the (?:left|right))\b)(?![^.]*\b(?:visible|present|shown)\b)",
     re.I,
 )
 _ABSENT = re.compile(r"\bno \w+|(?:\bnot|n't) (?:see|find)\b", re.I)
 _UNSURE = re.compile(
-    r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no (?:way|information))\b|\?", re.I
+    r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
+    r" (?:way|information))\b|\?",
+    re.I,
 )
 _IDLE_WORDS = {
-    "is", "are", "was", "were", "do", "does", "did", "has", "have", "can", "could", "will", "would", "a", "an", "the",
-    "of", "in", "this", "that", "image", "there", "it",
-}  # fmt: skip
+    "is",
+    "are",
+    "was",
+    "were",
+    "do",
+    "does",
+    "did",
+    "has",
+    "have",
+    "can",
+    "could",
+    "will",
+    "would",
+    "a",
+    "an",
+    "the",
+    "of",
+    "in",
+    "this",
+    "that",
+    "image",
+    "there",
+    "it",
+}
 
 
-def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question: str = "") -> Reading:
-    """The letter of the choice that a reply gives, as `Robust` says; a text in `choices` is empty where it is none."""
+def read_choice(
+    reply: str, choices: Sequence[str], subtask: str = "", question: str = ""
+) -> Reading:
+    """The letter of the choice that a reply gives, as `Robust` says; a text in `choices` is empty
+    where it is none."""
     text = _clean_text(reply)
     if not text:
         return Reading.without_words(reply)
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
     text, texts = in_english(text, tuple(choices))
     numbers = subtask == "Counting" or all(choice.isdigit() for choice in choices)
-    return _read_choice(text, nameable(texts, text), subtask, question if yes_no or numbers else None)
+    return _read_choice(
+        text, nameable(texts, text), subtask, question if yes_no or numbers else None
+    )
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many questions
 
 
 @lru_cache(maxsize=8192)
-def _read_choice(text: str, choices: tuple[str, ...], subtask: str, question: str | None) -> Reading:
-    """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read equal ones once."""
+def _read_choice(
+    text: str, choices: tuple[str, ...], subtask: str, question: str | None
+) -> Reading:
+    """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read
+    equal ones once."""
     tagger = tagger_of(choices)
     text = strip_echo(text, choices)
     if not text:
@@ -154,9 +209,14 @@ def _read_choice(text: str, choices: tuple[str, ...], subtask: str, question: st
         return _reading_of(bare[1].upper(), tagger.letters)
     reading = Reading(None)
     if tail := second_thoughts(tagged):
-        reading = _decide(list(_collect_claims(tail, tail, tagger.letters, subtask)), tail, tagger.letters)
+        reading = _decide(
+            list(_collect_claims(tail, tail, tagger.letters, subtask)), tail, tagger.letters
+        )
     if reading.answer is None:
-        claims = [*_collect_claims(text, tagged, tagger.letters, subtask), *_claim_of_count(text, choices, question)]
+        claims = [
+            *_collect_claims(text, tagged, tagger.letters, subtask),
+            *_claim_of_count(text, choices, question),
+        ]
         reading = _decide(claims, tagged, tagger.letters)
     if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
@@ -171,7 +231,10 @@ def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Itera
     ticked = set(_TICKED.findall(tagged))
     if len(ticked) == 1 and set(tagged_letters(tagged)) > ticked:
         yield Claim(Weight.DECLARED, ticked.pop())
-    verdicts = [(item[1] or item[3], (item[2] or item[4]).lower()) for item in _ITEM_VERDICT.finditer(tagged)]
+    verdicts = [
+        (item[1] or item[3], (item[2] or item[4]).lower())
+        for item in _ITEM_VERDICT.finditer(tagged)
+    ]
     agreed = [letter for letter, verdict in verdicts if verdict in _AGREES]
     if len(agreed) == 1 and len(verdicts) > 1:
         yield Claim(Weight.DECLARED, agreed[0])
@@ -190,10 +253,15 @@ def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
 
 
 def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
-    """A line, or the last sentence, that is a choice and nothing more, where no other line is another one."""
+    """A line, or the last sentence, that is a choice and nothing more, where no other line is
+    another one."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
     sentences = split_sentences(tagged)
-    if len(sentences) > 1 and (last := _ONLY_CHOICES.fullmatch(sentences[-1])) and "\n" not in tagged:
+    if (
+        len(sentences) > 1
+        and (last := _ONLY_CHOICES.fullmatch(sentences[-1]))
+        and "\n" not in tagged
+    ):
         yield Claim(Weight.DECLARED, last[1])
     alone = {found[1] for line in lines if (found := _OWN_LINE.fullmatch(line))}
     if len(alone) == 1 and len(lines) > 1:
@@ -209,23 +277,40 @@ def _claim_of_count(text: str, choices: tuple[str, ...], question: str | None) -
 
 
 def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
-    """The only choice that the reply names, where the last sentence that names it neither negates nor asks."""
+    """The only choice that the reply names, where the last sentence that names it neither negates
+    nor asks."""
     if any(may_hold(tagged, word) for word in ("not", "than", "instead")):
         tagged = _CONTRAST.sub("", tagged)
-    naming = [sentence for sentence in split_sentences(tagged) if set(tagged_letters(sentence)) & set(letters)]
-    mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(letters)
-    if len(mentioned) == 1 and not any(doubt.search(naming[-1]) for doubt in (NEGATED, NOT_YET, ILLUSION, _COMPARED)):
+    naming = [
+        sentence
+        for sentence in split_sentences(tagged)
+        if set(tagged_letters(sentence)) & set(letters)
+    ]
+    mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(
+        letters
+    )
+    if len(mentioned) == 1 and not any(
+        doubt.search(naming[-1]) for doubt in (NEGATED, NOT_YET, ILLUSION, _COMPARED)
+    ):
         yield Claim(Weight.NAMED, mentioned.pop())
 
 
 def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
-    """The last of the weightiest claims; weak ones must agree, and count for nothing where the reply cannot tell."""
-    claims = [claim for claim in claims if claim.weight >= Weight.DECLARED or claim.letter in letters]
+    """The last of the weightiest claims; weak ones must agree, and count for nothing where the
+    reply cannot tell."""
+    claims = [
+        claim for claim in claims if claim.weight >= Weight.DECLARED or claim.letter in letters
+    ]
     against = {claim.letter for claim in claims if claim.against}
-    stated = {claim.letter for claim in claims if claim.weight is Weight.STATED and not claim.against}
-    if len(stated) > 1 or HANDED_BACK.search(tagged):  # plain sentences that differ count no more than others
+    stated = {
+        claim.letter for claim in claims if claim.weight is Weight.STATED and not claim.against
+    }
+    if len(stated) > 1 or HANDED_BACK.search(
+        tagged
+    ):  # plain sentences that differ count no more than others
         claims = [
-            replace(claim, weight=Weight.PREFERRED) if claim.weight is Weight.STATED else claim for claim in claims
+            replace(claim, weight=Weight.PREFERRED) if claim.weight is Weight.STATED else claim
+            for claim in claims
         ]
     for weight in sorted(Weight, reverse=True):
         weak = weight <= Weight.DESCRIBED
@@ -254,7 +339,8 @@ def _reading_of(letter: str, letters: str) -> Reading:
 
 
 def _read_statement(text: str, question: str) -> Reading | None:
-    """A statement in place of yes or no: a negated one says no, one with all the words of the question yes."""
+    """A statement in place of yes or no: a negated one says no, one with all the words of the
+    question yes."""
     if REFUSED.search(text) or UNDECIDED.search(text) or _UNSURE.search(text):
         return None
     asked = set(re.findall(r"\w+", question.casefold())) - _IDLE_WORDS

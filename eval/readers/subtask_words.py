@@ -1,4 +1,5 @@
-"""The words that make a choice the answer in each subtask of BLINK: closer, darker, most similar, corresponding ..."""
+"""The words that make a choice the answer in each subtask of BLINK: closer, darker, most similar,
+corresponding ..."""
 
 from __future__ import annotations
 
@@ -9,11 +10,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AnswerWords:
-    """What is said of the choice that is the answer: in plain words (`strong`), in weaker ones (`weak`).
+    """What is said of the choice that is the answer: in plain words (`strong`), in weaker ones
+    (`weak`).
 
-    What is said in `other` words is said of the wrong choice ("farther"). Where the choice `follows` its words ("the
-    camera moves to the left"), it is never their subject. `equal` where a choice says that two others do not differ
-    ("about the same"). The group `letter` of `claimed` is the answer ("A is in front of B").
+    What is said in `other` words is said of the wrong choice ("farther"). Where the choice
+    `follows` its words ("the camera moves to the left"), it is never their subject. `equal` where a
+    choice says that two others do not differ ("about the same"). The group `letter` of `claimed` is
+    the answer ("A is in front of B").
     """
 
     strong: re.Pattern[str]
@@ -39,17 +42,22 @@ _BEST = (
     r"\bright (?:answer|choice|one|match)\b",
     r"\bhighest (?:likelihood|probability|chance)\b",
 )
-_VIEWER = r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b| you\b))"
+_VIEWER = (
+    r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b|"
+    r" you\b))"
+)
 _POINT = "(?:the )?\u27e6"
 _MOVES = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
 _CORRESPONDENCE = AnswerWords(
     _any(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
     _any(
-        r"\bsame (?:\w+ )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
+        r"\bsame (?:\w+"
+        r" )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
         r"\b(?:similar|aligns?|equivalent|represents)\b",
     ),
     claimed=_any(
-        r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,40}\b(?:corresponds|matches)(?: to| with)?(?: the)?"
+        r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,40}\b(?:corresponds|matches)(?: to|"
+        r" with)?(?: the)?"
         r" (?:\W?REF\b|reference\b)"
     ),
 )
@@ -90,10 +98,12 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r"\baccurately\s+\w+",
             r"\bperfectly\b",
             r"\bfits? (?:closely|tightly)",
-            r"\b(?:tightly|fully|entirely|completely) (?:fits|encloses|covers|contains|includes|surrounds|captures)\b",
+            r"\b(?:tightly|fully|entirely|completely)"
+            r" (?:fits|encloses|covers|contains|includes|surrounds|captures)\b",
         ),
         _any(
-            r"\b(?:less|inaccurate(?:ly)?)\b|\btoo (?:large|big|small|loose|wide|narrow|tall|short)\b",
+            r"\b(?:less|inaccurate(?:ly)?)\b|\btoo"
+            r" (?:large|big|small|loose|wide|narrow|tall|short)\b",
             r"\b(?:misses|cuts off|cuts out|leaves out|excludes|only (?:a )?part)\b",
             r"\b(?:does not|doesn't) (?:\w+ly )?(?:include|cover|contain|enclose|capture)\b",
         ),
@@ -112,7 +122,8 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     "Jigsaw": AnswerWords(
         _any(
             *_BEST,
-            r"\b(?:is|be) (?:the|likely the|probably the) missing (?:part|piece|section|portion|corner)",
+            r"\b(?:is|be) (?:the|likely the|probably the) missing"
+            r" (?:part|piece|section|portion|corner)",
             r"\bshould be placed\b",
         ),
         _any(
@@ -132,7 +143,8 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         _any(
             *_BEST,
             r"\bfollows? the (?:same )?(?:pattern|rule|sequence)",
-            r"\bcan be (?:folded|obtained|formed)\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the )?next\b",
+            r"\bcan be (?:folded|obtained|formed)\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the"
+            r" )?next\b",
             r"\bnext (?:picture|image|shape|figure|one|in the)",
         ),
         _any(r"\b(?:matches|fits?|follows?|consistent|continu\w+)\b"),
@@ -154,7 +166,10 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r"\bi (?:can )?(?:see|count)\b",
         ),
         follows=True,
-        claimed=_any(r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,25} (?:in total|in all|altogether)\b"),
+        claimed=_any(
+            r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,25} (?:in total|in"
+            r" all|altogether)\b"
+        ),
     ),
     "Functional_Correspondence": _CORRESPONDENCE,
     "Semantic_Correspondence": _CORRESPONDENCE,

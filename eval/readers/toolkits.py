@@ -1,7 +1,8 @@
-"""Readers that follow the code of others on multiple choice: BLINK's own, VLMEvalKit's and lmms-eval's.
+"""Readers that follow the code of others on multiple choice: BLINK's own, VLMEvalKit's and
+lmms-eval's.
 
-Read from their code: VLMEvalKit (`can_infer`, 2026-08) and lmms-eval (`tasks/blink`, 2026-08). Where they go on to ask
-a language model or to draw an answer at random, there is no answer here.
+Read from their code: VLMEvalKit (`can_infer`, 2026-08) and lmms-eval (`tasks/blink`, 2026-08).
+Where they go on to ask a language model or to draw an answer at random, there is no answer here.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from looktwice.pipelines.state import State
 class BlinkOfficial(Reader):
     """BLINK's own token rule (official `analyze_answer`, without its language model).
 
-    A reply that is exactly a letter A-E, bare or in brackets, counts as it is, also beyond the choices. Else the
-    tokens between white space that are exactly "(A)", "(B)" ... are looked at: the only one of the last paragraph
-    wins, then the only one of the whole reply. Where the official code would go on to ask GPT-3.5, there is no
-    answer here (reason "unread").
+    A reply that is exactly a letter A-E, bare or in brackets, counts as it is, also beyond the
+    choices. Else the tokens between white space that are exactly "(A)", "(B)" ... are looked at:
+    the only one of the last paragraph wins, then the only one of the whole reply. Where the
+    official code would go on to ask GPT-3.5, there is no answer here (reason "unread").
     """
 
     def read(self, state: State) -> Reading:
@@ -30,7 +31,8 @@ class BlinkOfficial(Reader):
 
     @staticmethod
     def rule(reply: str, choices: int) -> str | None:
-        """The letter that the rule gives for a reply to a question with so many choices, or None."""
+        """The letter that the rule gives for a reply to a question with so many choices, or
+        None."""
         exact = re.fullmatch(r"[A-E]|\([A-E]\)", reply)
         if exact:
             return exact[0].strip("()")
@@ -57,10 +59,12 @@ _LAST = 4  # words among which VLMEvalKit looks for the letter
 
 @dataclass(frozen=True)
 class Vlmevalkit(Reader):
-    """VLMEvalKit's rules for multiple choice; where it would ask a judge or draw at random there is no answer.
+    """VLMEvalKit's rules for multiple choice; where it would ask a judge or draw at random there is
+    no answer.
 
-    Its steps: known refusals; the only choice letter among the words, if it is one of the last four; "the answer is
-    **X**"; the only choice whose text occurs in a reply that is at most twice as long as all texts together.
+    Its steps: known refusals; the only choice letter among the words, if it is one of the last
+    four; "the answer is **X**"; the only choice whose text occurs in a reply that is at most twice
+    as long as all texts together.
     """
 
     def read(self, state: State) -> Reading:
@@ -83,7 +87,11 @@ class Vlmevalkit(Reader):
             return bold[1].upper()
         if len(reply) > 2 * sum(map(len, choices)):
             return None
-        named = [letter for letter, text in zip(letters, choices, strict=False) if text.lower() in reply.lower()]
+        named = [
+            letter
+            for letter, text in zip(letters, choices, strict=False)
+            if text.lower() in reply.lower()
+        ]
         return named[0] if len(named) == 1 else None
 
 

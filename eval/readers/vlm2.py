@@ -1,4 +1,5 @@
-"""VLM2-Bench's replies as its own scripts read them, by the rule of each subtask, and as VLMEvalKit reads them."""
+"""VLM2-Bench's replies as its own scripts read them, by the rule of each subtask, and as VLMEvalKit
+reads them."""
 
 from __future__ import annotations
 
@@ -36,12 +37,14 @@ class Vlm2TrueFalse(Reader):
 class Vlm2Count(Reader):
     """VLM2-Bench's reading of counts: the only number, where all number words together are one.
 
-    "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is none. Words that make more than a trillion
-    count nothing that an image shows, and are none either.
+    "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is none. Words that make
+    more than a trillion count nothing that an image shows, and are none either.
     """
 
     def read(self, state: State) -> Reading:
-        numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", state.reply)]  # of any length
+        numbers = [
+            digits.lstrip("0") or "0" for digits in re.findall(r"\d+", state.reply)
+        ]  # of any length
         words = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(state.reply)])
         numbers += [str(words)] if words else []
         return Reading.of(numbers[0] if len(numbers) == 1 and words <= MOST else None)
@@ -71,10 +74,12 @@ _RULES: Mapping[str, Reader] = {
 
 @dataclass(frozen=True)
 class Vlm2Official(Reader):
-    """GC: exactly T or F; Cpr: the only word for true or false; Cnt: the only number; Grp: before the first ")".
+    """GC: exactly T or F; Cpr: the only word for true or false; Cnt: the only number; Grp: before
+    the first ")".
 
-    A video's reply is the description or a judge's words ("Score: 1"), which the benchmark's scorer reads. Which
-    subtask it is stands in `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it. Raises ValueError for any other.
+    A video's reply is the description or a judge's words ("Score: 1"), which the benchmark's scorer
+    reads. Which subtask it is stands in `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it.
+    Raises ValueError for any other.
     """
 
     def read(self, state: State) -> Reading:
@@ -90,10 +95,11 @@ class Vlm2Official(Reader):
 
 @dataclass(frozen=True)
 class Vlm2Vlmevalkit(Reader):
-    """The only word for true or false also on GC, where the official script wants exactly T or F; else as officially.
+    """The only word for true or false also on GC, where the official script wants exactly T or F;
+    else as officially.
 
-    Its other difference, what counts in the denominators, is in the metrics named `..._vlmevalkit`. Raises ValueError
-    for samples of another benchmark.
+    Its other difference, what counts in the denominators, is in the metrics named `..._vlmevalkit`.
+    Raises ValueError for samples of another benchmark.
     """
 
     def read(self, state: State) -> Reading:
@@ -104,16 +110,36 @@ class Vlm2Vlmevalkit(Reader):
 MOST = 10**12
 _TRUE_FALSE = re.compile(r"\b(t|f|true|false)\b", re.I)
 _UNITS = (
-    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-    "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_VALUES = {word: n for n, word in enumerate(_UNITS, 1)} | {word: 10 * n for n, word in enumerate(_TENS, 2)}
+_VALUES = {word: n for n, word in enumerate(_UNITS, 1)} | {
+    word: 10 * n for n, word in enumerate(_TENS, 2)
+}
 _NUMBER_WORDS = re.compile(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b", re.I)
 
 
 def _value_of_words(words: Sequence[str]) -> int:
-    """The number that the words make together; any one above MOST as soon as they make more than that."""
+    """The number that the words make together; any one above MOST as soon as they make more than
+    that."""
     whole = part = 0
     for word in words:
         if whole + part > MOST:

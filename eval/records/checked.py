@@ -1,4 +1,5 @@
-"""What the files of a run folder must hold: types are checked once, where a line or a file is read."""
+"""What the files of a run folder must hold: types are checked once, where a line or a file is
+read."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from looktwice.pipelines.shapes import (
 
 
 class RunError(ValueError):
-    """A run folder that cannot be read or resumed; the message says what was found and what to type."""
+    """A run folder that cannot be read or resumed; the message says what was found and what to
+    type."""
 
 
 MOST_DRAWS = 10_000
@@ -86,12 +88,26 @@ MARK = shape_of(
 )
 CALL = shape_of(
     {"messages": list_of(text)},
-    {"draw": whole, "options": mapping_of(anything), "reply": maybe(REPLY), "error": text, "model": text},
+    {
+        "draw": whole,
+        "options": mapping_of(anything),
+        "reply": maybe(REPLY),
+        "error": text,
+        "model": text,
+    },
 )
-MESSAGE = shape_of({"role": text, "parts": list_of(choice)}, {"tool_calls": list_of(TOOL_CALL), "call_id": text})
+MESSAGE = shape_of(
+    {"role": text, "parts": list_of(choice)}, {"tool_calls": list_of(TOOL_CALL), "call_id": text}
+)
 TIMED = shape_of({}, {"seconds": MEASURED, "cached": flag}, more=True)
-TIMINGS = shape_of({}, {"total": MEASURED, "stages": mapping_of(MEASURED), "calls": list_of(TIMED)}, more=True)
-SENT = shape_of({"sha": text}, {"bytes": whole, "type": text, "width": whole, "height": whole, "note": text}, more=True)
+TIMINGS = shape_of(
+    {}, {"total": MEASURED, "stages": mapping_of(MEASURED), "calls": list_of(TIMED)}, more=True
+)
+SENT = shape_of(
+    {"sha": text},
+    {"bytes": whole, "type": text, "width": whole, "height": whole, "note": text},
+    more=True,
+)
 RECORD = shape_of(
     {"point": text, "sample": text, "sample_sha": text, "v": whole},
     {
@@ -111,9 +127,20 @@ RECORD = shape_of(
         "measured": maybe(mapping_of(measure)),
     },
 )
-QUESTION = {"id": text, "question": text, "images": list_of(text), "choices": list_of(choice), "marks": list_of(MARK)}
+QUESTION = {
+    "id": text,
+    "question": text,
+    "images": list_of(text),
+    "choices": list_of(choice),
+    "marks": list_of(MARK),
+}
 SAMPLE = shape_of(
-    {"task": text, "sha": text, "answer": maybe(text), "sample": shape_of({**QUESTION, "meta": mapping_of(finite)})},
+    {
+        "task": text,
+        "sha": text,
+        "answer": maybe(text),
+        "sample": shape_of({**QUESTION, "meta": mapping_of(finite)}),
+    },
     {"truth": mapping_of(finite)},
 )
 JUDGEMENT = shape_of(
@@ -143,13 +170,20 @@ CONFIG = shape_of(
     {},
     {
         **dict.fromkeys(
-            ("sweep", "contestants", "models", "stages", "fragility", "thresholds"), maybe(mapping_of(anything))
+            ("sweep", "contestants", "models", "stages", "fragility", "thresholds"),
+            maybe(mapping_of(anything)),
         ),
         "each": maybe(list_of(mapping_of(anything))),
         "published": maybe(
             mapping_of(
                 shape_of(
-                    {}, {"accuracy": maybe(mapping_of(number)), "people": maybe(flag), "split": maybe(text)}, more=True
+                    {},
+                    {
+                        "accuracy": maybe(mapping_of(number)),
+                        "people": maybe(flag),
+                        "split": maybe(text),
+                    },
+                    more=True,
                 )
             )
         ),
@@ -204,12 +238,15 @@ def parse_line(line: bytes | str, shape: Shape) -> dict[str, Any]:
         return json_reader(shape)(line)  # type: ignore[no-any-return]
     except ValueError:  # the careful look says what is wrong
         said = line if isinstance(line, str) else line.decode()
-    value: dict[str, Any] = require(read_json(said, most=None), shape)  # of a record, the writer bounds the length
+    value: dict[str, Any] = require(
+        read_json(said, most=None), shape
+    )  # of a record, the writer bounds the length
     return value
 
 
 def parse_yaml(path: Path, shape: Shape) -> Any:
-    """What a YAML file holds; None where it is empty. Raises ValueError and YAMLError with what is wrong."""
+    """What a YAML file holds; None where it is empty. Raises ValueError and YAMLError with what is
+    wrong."""
     said = read_file(path).decode()
     check_yaml(said)
     value = yaml.load(said, Loader=LOADER)

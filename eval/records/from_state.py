@@ -1,4 +1,5 @@
-"""Make the record of a sample from its last state, or from the failure that ended it, and the line of an arm."""
+"""Make the record of a sample from its last state, or from the failure that ended it, and the line
+of an arm."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
 
 
-def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = "") -> Record:
+def make_record(
+    point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = ""
+) -> Record:
     """The record of one sample at one point; messages and pictures sent are put into `blobs` first.
 
     `given` is the sample as the task gave it: marks are recorded where a stage changed them.
@@ -45,7 +48,10 @@ def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs,
         timings={
             "total": round(sum(entry.seconds for entry in state.trace), 6),
             "stages": {entry.slot: round(entry.seconds, 6) for entry in state.trace},
-            "calls": [{"seconds": c.reply.seconds, "cached": c.reply.cached} if c.reply else {} for c in calls],
+            "calls": [
+                {"seconds": c.reply.seconds, "cached": c.reply.cached} if c.reply else {}
+                for c in calls
+            ],
         },
         sent=tuple(sent.values()),
         choices=tuple(asked.to_dict()["choices"]) if asked.choices != given.choices else None,
@@ -55,7 +61,8 @@ def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs,
 
 
 def make_point_rows(plan: Plan) -> list[PointRow]:
-    """The lines of points.yaml for a plan. Raises RunError where a setting holds a key: all are written down."""
+    """The lines of points.yaml for a plan. Raises RunError where a setting holds a key: all are
+    written down."""
     rows = [_make_point_row(arm) for arm in (*plan.points, *plan.readings)]
     try:
         refuse_keys(**plan.config)
@@ -69,19 +76,32 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 def _make_point_row(arm: Arm) -> PointRow:
     facts = asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)}
     return PointRow(
-        arm.id, arm.contestant, arm.task_name, arm.task_id, dict(arm.changes), arm.baseline, facts,
-        arm.spec, spec(arm.read), arm.draws, arm.seed, arm.replies_of,
-    )  # fmt: skip
+        arm.id,
+        arm.contestant,
+        arm.task_name,
+        arm.task_id,
+        dict(arm.changes),
+        arm.baseline,
+        facts,
+        arm.spec,
+        spec(arm.read),
+        arm.draws,
+        arm.seed,
+        arm.replies_of,
+    )
 
 
 def describe_failure(exc: BaseException) -> str:
-    """The traceback of a stage's own exception, its last line first, so that tables can show one line; without keys."""
+    """The traceback of a stage's own exception, its last line first, so that tables can show one
+    line; without keys."""
     return mask_keys(f"{describe(exc)}\n{mend_text(''.join(traceback.format_exception(exc)))}")
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
     """A reply as a record holds it: without its time, which stands among the timings."""
-    return {key: value for key, value in reply.to_dict().items() if key not in ("seconds", "cached")}
+    return {
+        key: value for key, value in reply.to_dict().items() if key not in ("seconds", "cached")
+    }
 
 
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
@@ -100,7 +120,9 @@ def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
 def _store_messages(call: Call, blobs: Blobs) -> list[str]:
     try:
         return [blobs.put(canonical(message_json(message)).encode()) for message in call.messages]
-    except PictureError:  # a picture that cannot be encoded is why this call failed; its error says so
+    except (
+        PictureError
+    ):  # a picture that cannot be encoded is why this call failed; its error says so
         return []
 
 
@@ -112,5 +134,10 @@ def _store_pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, A
             except PictureError:
                 continue
             sha = blobs.put(payload.data, payload.sha)
-            size = {"bytes": len(payload.data), "type": payload.media_type, "width": width, "height": height}
+            size = {
+                "bytes": len(payload.data),
+                "type": payload.media_type,
+                "width": width,
+                "height": height,
+            }
             yield {"sha": sha, **size, **({"note": payload.note} if payload.note else {})}

@@ -1,4 +1,5 @@
-"""What judges said of a run's replies: `judged.jsonl` in the run folder, read by scoring, which asks nobody."""
+"""What judges said of a run's replies: `judged.jsonl` in the run folder, read by scoring, which
+asks nobody."""
 
 from __future__ import annotations
 
@@ -25,17 +26,20 @@ NOBODY = "none"
 """The name of no judge, as `--judge` takes it."""
 
 JudgementKey = tuple[str, str, str, int, str, str, int]
-"""(pass, point, sample, draw, identity of the judge, judged words, version of the question): the last line counts."""
+"""(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
+last line counts."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One reply, judged in one pass. Of a record that was asked anew, and so has other words, it says nothing.
+    """One reply, judged in one pass. Of a record that was asked anew, and so has other words, it
+    says nothing.
 
-    `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of what was judged, `asked`
-    the version of the question put to it. The verdict is an `answer`, `scores` by criterion, or `none` (the reply
-    chooses nothing); else `reason` says why its words give no verdict, or `error` that it could not be asked.
-    `cached` says that no server was asked for it; tokens are those of the judge's call.
+    `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of what
+    was judged, `asked` the version of the question put to it. The verdict is an `answer`, `scores`
+    by criterion, or `none` (the reply chooses nothing); else `reason` says why its words give no
+    verdict, or `error` that it could not be asked. `cached` says that no server was asked for it;
+    tokens are those of the judge's call.
     """
 
     kind: str
@@ -77,7 +81,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judgements:
-    """Every judgement of a run, and the one judge (`counts`) whose verdicts scoring uses; empty for none.
+    """Every judgement of a run, and the one judge (`counts`) whose verdicts scoring uses; empty for
+    none.
 
     `named` says that somebody named that judge; else it is the one that read most.
     """
@@ -92,21 +97,25 @@ class Judgements:
         return list(dict.fromkeys(line.judge for line in self.lines))
 
     def read_by(self, judge: str) -> tuple[int, int]:
-        """In how many of the replies that this judge was asked about it gave a verdict, and of how many."""
+        """In how many of the replies that this judge was asked about it gave a verdict, and of how
+        many."""
         given = [line.given for line in self.lines if line.judge == judge]
         return sum(given), len(given)
 
     @property
     def which_counts(self) -> list[str]:
-        """Of several judges, one sentence: whose verdicts count and why, and how many replies each of them read."""
+        """Of several judges, one sentence: whose verdicts count and why, and how many replies each
+        of them read."""
         if len(self.judges) < 2 or not self.counts:
             return []
         read = {judge: "{} of {}".format(*self.read_by(judge)) for judge in self.judges}
-        others = ", ".join(f"{judge} {read[judge]}" for judge in self.judges if judge != self.counts)
+        others = ", ".join(
+            f"{judge} {read[judge]}" for judge in self.judges if judge != self.counts
+        )
         why = "it was named" if self.named else "no judge read more"
         return [
-            f"judge {self.counts} counts, since {why}: it read {read[self.counts]} replies ({others}); "
-            "--judge NAME takes another"
+            f"judge {self.counts} counts, since {why}: it read {read[self.counts]} replies"
+            f" ({others}); --judge NAME takes another"
         ]
 
     def by_record(self) -> dict[tuple[str, str, int, str], dict[str, Judgement]]:
@@ -114,19 +123,22 @@ class Judgements:
         found: dict[tuple[str, str, int, str], dict[str, Judgement]] = {}
         for line in self.lines:
             if line.judge == self.counts and line.given:
-                found.setdefault((line.point, line.sample, line.draw, line.words), {})[line.kind] = line
+                found.setdefault((line.point, line.sample, line.draw, line.words), {})[
+                    line.kind
+                ] = line
         return found
 
 
 def words_of(record: Record) -> str:
-    """A digest of the words of a record that a judge reads: its last reply; empty where it has none."""
+    """A digest of the words of a record that a judge reads: its last reply; empty where it has
+    none."""
     last = record.last_reply
     return hashlib.sha256(last["text"].encode()).hexdigest()[:16] if last else ""
 
 
 def judgements(run: Path, judge: str = "") -> Judgements:
-    """The last line of every key. `judge` names whose verdicts count: "none" nobody's, and "" those of the judge that
-    gave a verdict on most replies (of equal ones the first that was asked).
+    """The last line of every key. `judge` names whose verdicts count: "none" nobody's, and "" those
+    of the judge that gave a verdict on most replies (of equal ones the first that was asked).
 
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
@@ -139,21 +151,29 @@ def judgements(run: Path, judge: str = "") -> Judgements:
             one = Judgement(**data)
         except ValueError as exc:
             advice = "delete the line and judge the run again"
-            raise RunError(f"{run / 'judged.jsonl'} line {number}: not a judgement ({exc}); {advice}") from exc
+            raise RunError(
+                f"{run / 'judged.jsonl'} line {number}: not a judgement ({exc}); {advice}"
+            ) from exc
         found[one.key] = one
     kept = Judgements(tuple(found.values()))
     if judge not in ("", NOBODY, *kept.judges):
         known = ", ".join(kept.judges) or "nobody"
-        raise RunError(f"--judge {judge}: it did not judge {run} (so far: {known}); `looktwice judge` asks one")
+        raise RunError(
+            f"--judge {judge}: it did not judge {run} (so far: {known}); `looktwice judge` asks one"
+        )
     most = max(kept.judges, key=lambda name: kept.read_by(name)[0], default="")
     return Judgements(kept.lines, "" if judge == NOBODY else judge or most, named=bool(judge))
 
 
 def append(run: Path, *lines: Judgement) -> None:
-    """Write lines behind the others; a torn last line, which a killed process leaves, is cut off first."""
+    """Write lines behind the others; a torn last line, which a killed process leaves, is cut off
+    first."""
     path = run / "judged.jsonl"
     data = "".join(
-        json.dumps(_to_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        json.dumps(
+            _to_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
+        + "\n"
         for line in lines
     )
     if not lines:

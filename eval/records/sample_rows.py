@@ -22,7 +22,8 @@ __all__: list[str] = []
 
 @dataclass(frozen=True, slots=True)
 class SampleRow:
-    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which scoring alone reads."""
+    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which
+    scoring alone reads."""
 
     task: str
     sha: str
@@ -47,21 +48,27 @@ class SampleRow:
 
     @property
     def shared(self) -> str:
-        """What it has in common with other samples, which makes them dependent: its group, else its pictures."""
+        """What it has in common with other samples, which makes them dependent: its group, else its
+        pictures."""
         return _shared(self.sample)
 
     def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
-        """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
+        """The sample as a reader sees it: images are there by hash, and readable only where they
+        were kept.
 
         `asked` are the choices as a record holds them, where a stage changed them.
         """
         data = self.sample
         said = data["choices"] if asked is None else asked
-        choices = tuple([c if isinstance(c, str) else stored_picture(blobs, c["picture"]) for c in said])
+        choices = tuple(
+            [c if isinstance(c, str) else stored_picture(blobs, c["picture"]) for c in said]
+        )
         try:
             marks = tuple([mark_from_dict(mark) for mark in data["marks"]])
         except (ValueError, TypeError, OverflowError) as exc:
-            raise RunError(f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again") from exc
+            raise RunError(
+                f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again"
+            ) from exc
         images = tuple([stored_picture(blobs, sha) for sha in data["images"]])
         return Sample(self.id, data["question"], images, choices, marks, data["meta"])
 
@@ -74,9 +81,11 @@ _SAMPLE_FIELDS = tuple(each.name for each in fields(SampleRow))
 
 
 class StoredSampleRow(SampleRow):
-    """A row of samples.jsonl that keeps its line, and parses it when something of the sample is looked at.
+    """A row of samples.jsonl that keeps its line, and parses it when something of the sample is
+    looked at.
 
-    So a hundred thousand of them take a tenth of the memory. Raises ValueError for a line of another shape.
+    So a hundred thousand of them take a tenth of the memory. Raises ValueError for a line of
+    another shape.
     """
 
     __slots__ = ("_line", "_sha", "id", "n_choices", "shared")
@@ -90,8 +99,14 @@ class StoredSampleRow(SampleRow):
         held = parse_line(line, SAMPLE)
         sample, answer, keep = held["sample"], held["answer"], object.__setattr__
         keep(self, "task", sys.intern(held["task"]))
-        keep(self, "_sha", bytes.fromhex(held["sha"]) if SHA256.fullmatch(held["sha"]) else held["sha"])
-        keep(self, "answer", sys.intern(answer) if answer and len(answer) <= 8 else answer)  # such as letters
+        keep(
+            self,
+            "_sha",
+            bytes.fromhex(held["sha"]) if SHA256.fullmatch(held["sha"]) else held["sha"],
+        )
+        keep(
+            self, "answer", sys.intern(answer) if answer and len(answer) <= 8 else answer
+        )  # such as letters
         keep(self, "id", sample["id"])
         keep(self, "n_choices", len(sample["choices"]))
         keep(self, "shared", _shared(sample))
@@ -99,7 +114,9 @@ class StoredSampleRow(SampleRow):
 
     @property
     def sha(self) -> str:
-        return self._sha if isinstance(self._sha, str) else self._sha.hex()  # half as large in bytes
+        return (
+            self._sha if isinstance(self._sha, str) else self._sha.hex()
+        )  # half as large in bytes
 
     @property
     def sample(self) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """Arms whose stages differ and that sent the same: what changed no request cannot change an answer.
 
-One rule for `check`, which tries a few samples, and for the records of a run: what each arm sent is compared sample by
-sample with what the arm sent that differs from it in one slot, or that its delta is against.
+One rule for `check`, which tries a few samples, and for the records of a run: what each arm sent is
+compared sample by sample with what the arm sent that differs from it in one slot, or that its delta
+is against.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from looktwice.prompting.evidence import KEPT
 
 __all__ = ["SentByArm", "kept_notes", "listed", "request_of", "say_unchanged"]
 
-MOSTLY = 0.5  # the share of samples, and of a slot's values, above which it is said that nothing was done
+# the share of samples, and of a slot's values, above which it is said that nothing was done
+MOSTLY = 0.5
 SHOWN = 3  # arms that a sentence names
 
 
 @dataclass(frozen=True)
 class SentByArm:
-    """What one arm sent: by sample the digest that `request_of` gives, and why stages `kept` views as they were.
+    """What one arm sent: by sample the digest that `request_of` gives, and why stages `kept` views
+    as they were.
 
-    `contestant` and `task` are its labels in tables, `rival` is the id of the arm that its delta is against. Of the
-    slots in `made_up` nothing can be said, as what they do follows from replies that a dry run makes up.
+    `contestant` and `task` are its labels in tables, `rival` is the id of the arm that its delta is
+    against. Of the slots in `made_up` nothing can be said, as what they do follows from replies
+    that a dry run makes up.
     """
 
     point: PointRow
@@ -59,15 +63,21 @@ class Variants:
 
 
 def request_of(record: Record) -> bytes:
-    """A digest of all that a record sent to models and answered by itself; without a call, of what it measured, too.
+    """A digest of all that a record sent to models and answered by itself; without a call, of what
+    it measured, too.
 
-    Empty where that is not known: of a sample that failed, and of a record that does not hold its messages.
+    Empty where that is not known: of a sample that failed, and of a record that does not hold its
+    messages.
     """
     if record.error or not all(call.get("messages") for call in record.calls):
         return b""
-    sent = [[call["messages"], *map(call.get, ("draw", "options", "model"))] for call in record.calls]
+    sent = [
+        [call["messages"], *map(call.get, ("draw", "options", "model"))] for call in record.calls
+    ]
     own = [record.answer, record.reason, *([] if sent else [record.confidence, record.measured])]
-    return hashlib.blake2b(repr([sent, own]).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return hashlib.blake2b(
+        repr([sent, own]).encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
 
 
 def kept_notes(record: Record) -> tuple[str, ...]:
@@ -76,7 +86,8 @@ def kept_notes(record: Record) -> tuple[str, ...]:
 
 
 def say_unchanged(arms: Sequence[SentByArm]) -> list[str]:
-    """A sentence for each slot whose settings changed no request, or few, and for stages that mostly found nothing."""
+    """A sentence for each slot whose settings changed no request, or few, and for stages that
+    mostly found nothing."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
     for variants in [*_by_slot(arms), *_against_rivals(arms)]:
@@ -148,11 +159,15 @@ def _count_same(arm: SentByArm, other: SentByArm) -> tuple[int, int]:
     return sum(compared), len(compared)
 
 
-def _sentences(variants: Variants, classes: Sequence[Sequence[SentByArm]]) -> Iterator[tuple[str, str]]:
+def _sentences(
+    variants: Variants, classes: Sequence[Sequence[SentByArm]]
+) -> Iterator[tuple[str, str]]:
     """What is said before and after the names of the tasks."""
     slots, arms = variants.slots, variants.arms
     largest = max(classes, key=len)
-    if len(largest) > len(arms) * MOSTLY and len(largest) > 1:  # fewer may be alike on purpose, as controls are
+    if (
+        len(largest) > len(arms) * MOSTLY and len(largest) > 1
+    ):  # fewer may be alike on purpose, as controls are
         samples = _samples(*_count_same(*largest[:2]))
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {counted(len(arms), 'value')}, {counted(len(classes), sent)}"
@@ -163,12 +178,17 @@ def _sentences(variants: Variants, classes: Sequence[Sequence[SentByArm]]) -> It
         if compared * MOSTLY < same < compared:
             equal = f"the request of {_names(alike)} equals that of {first.contestant}"
             kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
-            reason = f"; nothing found on {len(kept)}: {_commonest_reason(alike[0], kept)}" if kept else ""
+            reason = (
+                f"; nothing found on {len(kept)}: {_commonest_reason(alike[0], kept)}"
+                if kept
+                else ""
+            )
             yield f"changed little: {slots}: {equal} on {_samples(same, compared)}", reason
 
 
 def _say_nothing_found(arms: Sequence[SentByArm]) -> list[str]:
-    """The arms of which a stage left most samples of a task as they were, with its commonest reason."""
+    """The arms of which a stage left most samples of a task as they were, with its commonest
+    reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
     for arm in arms:
         asked = [name for name, request in arm.requests.items() if request]
@@ -192,7 +212,11 @@ def _commonest_reason(arm: SentByArm, samples: Sequence[str]) -> str:
 
 
 def _samples(same: int, compared: int) -> str:
-    return f"all {counted(same, 'sample')}" if same == compared else f"{same} of {counted(compared, 'sample')}"
+    return (
+        f"all {counted(same, 'sample')}"
+        if same == compared
+        else f"{same} of {counted(compared, 'sample')}"
+    )
 
 
 def _names(arms: Sequence[SentByArm]) -> str:

@@ -13,7 +13,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
+from looktwice.eval.records.records import (
+    PointRow,
+    Record,
+    RunError,
+    RunFolder,
+    SampleRow,
+    refuse_links,
+)
 from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
 from looktwice.pipelines.runtime.stores import Blobs
@@ -22,11 +29,12 @@ PAUSE, MOST_WAITING = 0.05, 4096  # seconds between two writes, and lines that m
 
 
 class RunWriter:
-    """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context manager.
+    """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context
+    manager.
 
-    Entering takes the folder's lock (RunError where another process holds it) and cuts a torn last line that a
-    killed writer left. Leaving writes what is waiting. A failure to write calls `on_failure` and is raised at the next
-    call.
+    Entering takes the folder's lock (RunError where another process holds it) and cuts a torn last
+    line that a killed writer left. Leaving writes what is waiting. A failure to write calls
+    `on_failure` and is raised at the next call.
     """
 
     def __init__(self, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
@@ -44,14 +52,17 @@ class RunWriter:
             self._lock.acquire(timeout=0)
         except Timeout:
             raise RunError(
-                f"{self.path} is being written by another process; wait for it, or name another --out"
+                f"{self.path} is being written by another process; wait for it, or name another"
+                " --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):
             _cut_torn_tail(self.path / name)
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self._ended.set()
         self._thread.join()
         self._lock.release()
@@ -59,12 +70,18 @@ class RunWriter:
             raise self._failure
 
     def record(self, record: Record) -> Record:
-        """Queue one record, whose blobs must already be kept, and give it back; one that nobody could read fails."""
+        """Queue one record, whose blobs must already be kept, and give it back; one that nobody
+        could read fails."""
         line = record.to_line().encode()
         if len(line) >= MOST_LINE:
-            found = f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are the most"
+            found = (
+                f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are"
+                " the most"
+            )
             error = f"RunError: {found}; bound them with `max_tokens`"
-            record = Record(record.point, record.sample, record.sample_sha, record.draw, error=error)
+            record = Record(
+                record.point, record.sample, record.sample_sha, record.draw, error=error
+            )
             line = record.to_line().encode()
         self._put("records.jsonl", line)
         return record
@@ -75,11 +92,13 @@ class RunWriter:
 
     @property
     def known(self) -> Mapping[str, PointRow]:
-        """The points of `points.yaml`; none where it is not there. Raises RunError where it is damaged."""
+        """The points of `points.yaml`; none where it is not there. Raises RunError where it is
+        damaged."""
         return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
 
     def points(self, rows: Sequence[PointRow]) -> None:
-        """Add points to `points.yaml`; those that are there stay, and the new description of a point counts."""
+        """Add points to `points.yaml`; those that are there stay, and the new description of a
+        point counts."""
         merged = {**self.known, **{row.id: row for row in rows}}
         self.yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
 
@@ -110,7 +129,9 @@ class RunWriter:
                 self.on_failure()
 
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
-        names = sorted({name for name, _ in batch}, reverse=True)  # samples first: none is answered and not there
+        names = sorted(
+            {name for name, _ in batch}, reverse=True
+        )  # samples first: none is answered and not there
         for name in names:
             append_file(self.path / name, b"".join(line for other, line in batch if other == name))
 

@@ -1,7 +1,8 @@
-"""Recorded replies of other programs: loaded (`files`), scored (`scored`) and written in their formats (`exports`).
+"""Recorded replies of other programs: loaded (`files`), scored (`scored`) and written in their
+formats (`exports`).
 
-`command` is `looktwice replies`, `task` the questions for replaying such replies as a run. Not here: the records of our
-own runs (`records`), and how replies are read (`readers`)."""
+`command` is `looktwice replies`, `task` the questions for replaying such replies as a run. Not
+here: the records of our own runs (`records`), and how replies are read (`readers`)."""
 
 import lazy_loader
 

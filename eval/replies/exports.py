@@ -1,4 +1,5 @@
-"""Writes scored replies in the formats of others: EvalAI, VLMEvalKit's table, lmms-eval's samples."""
+"""Writes scored replies in the formats of others: EvalAI, VLMEvalKit's table, lmms-eval's
+samples."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _LONGEST = 32_767  # characters that a cell of Excel holds
 
 
 def export(rows: Sequence[ScoredReply], file: Path) -> int:
-    """Write the rows in the format of the file's ending (see FORMATS); gives how many. Raises TaskError, RunError."""
+    """Write the rows in the format of the file's ending (see FORMATS); gives how many. Raises
+    TaskError, RunError."""
     refuse_run_file(file)
     if file.suffix not in FORMATS:
         known = "; ".join(f"{ending} {what}" for ending, what in FORMATS.items())
@@ -36,7 +38,10 @@ def export(rows: Sequence[ScoredReply], file: Path) -> int:
         write_file(file, json.dumps(chosen, indent=1) + "\n")
         return len(chosen)
     if file.suffix == ".jsonl":
-        lines = (json.dumps(_lmms_eval_sample(number, row), ensure_ascii=False) for number, row in enumerate(rows))
+        lines = (
+            json.dumps(_lmms_eval_sample(number, row), ensure_ascii=False)
+            for number, row in enumerate(rows)
+        )
         write_file(file, "".join(f"{line}\n" for line in lines))
         return len(rows)
     table = _vlmevalkit_table(rows)
@@ -50,7 +55,8 @@ def export(rows: Sequence[ScoredReply], file: Path) -> int:
 
 
 def evalai(rows: Sequence[ScoredReply]) -> dict[str, str]:
-    """idx -> "(X)", "(Z)" without an answer; as EvalAI wants it, only the items of the split test if there are any."""
+    """idx -> "(X)", "(Z)" without an answer; as EvalAI wants it, only the items of the split test
+    if there are any."""
     tested = [row for row in rows if row.recorded.idx.startswith("test_")]
     return {row.recorded.idx: row.answer or "(Z)" for row in tested or rows}
 
@@ -74,17 +80,24 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, WriteOnlyCell
     except ImportError as exc:
-        raise TaskError(f"{file}: writing .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
+        raise TaskError(
+            f"{file}: writing .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv"
+        ) from exc
     long = [row[0] for row in table if any(len(cell) > _LONGEST for cell in row)]
     if long:
-        raise TaskError(f"{file}: {len(long)} rows, first {long[0]}, are longer than a cell of Excel holds; use .tsv")
+        raise TaskError(
+            f"{file}: {len(long)} rows, first {long[0]}, are longer than a cell of Excel holds; use"
+            " .tsv"
+        )
     book = Workbook(write_only=True)
     sheet = book.create_sheet("Sheet1")
     for row in table:
         cells = [WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)) for text in row]
         for cell in cells:
             cell.data_type = "s"  # a reply that begins like a formula is still a text
-        if row[0].isdecimal() and str(int(row[0])) == row[0]:  # VLMEvalKit's own scorer looks for the number
+        if (
+            row[0].isdecimal() and str(int(row[0])) == row[0]
+        ):  # VLMEvalKit's own scorer looks for the number
             cells[0].value = int(row[0])
         sheet.append(cells)
     with whole_file(file) as out:

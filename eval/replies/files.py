@@ -1,4 +1,5 @@
-"""Recorded replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and lmms-eval's samples."""
+"""Recorded replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and
+lmms-eval's samples."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ _LATER = ("the second image", "the third image")
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "Art_Style": _LATER,
     "Counting": ("", "", "", ""),
-    "Forensic_Detection": ("the first image", "the second image", "the third image", "the fourth image"),
+    "Forensic_Detection": (
+        "the first image",
+        "the second image",
+        "the third image",
+        "the fourth image",
+    ),
     "Functional_Correspondence": _POINTS,
     "IQ_Test": tuple(f"picture {letter}" for letter in "ABCD"),
     "Jigsaw": _LATER,
@@ -39,9 +45,11 @@ HIDDEN = "hidden"
 
 @dataclass(frozen=True)
 class RecordedReply:
-    """One recorded reply: the item it answers, its words, and the label that the benchmark's own code gave it.
+    """One recorded reply: the item it answers, its words, and the label that the benchmark's own
+    code gave it.
 
-    `own_choices` and `question` are the item's where the file has them; `answer` is the key as "(X)" or HIDDEN.
+    `own_choices` and `question` are the item's where the file has them; `answer` is the key as
+    "(X)" or HIDDEN.
     """
 
     idx: str
@@ -54,17 +62,21 @@ class RecordedReply:
 
     @property
     def subtask(self) -> str:
-        """The subtask of BLINK that the item is of, or the category of an item of another benchmark."""
+        """The subtask of BLINK that the item is of, or the category of an item of another
+        benchmark."""
         return self.category or subtask_of_idx(self.idx)
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts of the item's choices, or those of its subtask. Raises TaskError where neither is known."""
+        """The texts of the item's choices, or those of its subtask. Raises TaskError where neither
+        is known."""
         if self.own_choices:
             return self.own_choices
         if self.subtask not in CHOICES:
             known = ", ".join(sorted(CHOICES))
-            raise TaskError(f"{self.idx!r}: {self.subtask!r} is no subtask of BLINK; there are {known}")
+            raise TaskError(
+                f"{self.idx!r}: {self.subtask!r} is no subtask of BLINK; there are {known}"
+            )
         return CHOICES[self.subtask]
 
 
@@ -85,18 +97,24 @@ def model_name(file: Path) -> str:
 
 
 def load_replies(file: Path) -> list[RecordedReply]:
-    """The rows of a file: `.tsv` and `.xlsx` as VLMEvalKit writes them, else JSON lines, plain or gzip.
+    """The rows of a file: `.tsv` and `.xlsx` as VLMEvalKit writes them, else JSON lines, plain or
+    gzip.
 
-    JSON lines have `idx, reply, official_label, answer` and may have `choices` and `question`, or are lmms-eval's
-    samples (`doc`, `resps`). Raises TaskError.
+    JSON lines have `idx, reply, official_label, answer` and may have `choices` and `question`, or
+    are lmms-eval's samples (`doc`, `resps`). Raises TaskError.
     """
     found: dict[str, RecordedReply] = {}
     for number, recorded in _numbered_replies(file):
         if recorded.idx in found:
-            raise TaskError(f"{file} line {number}: the idx {recorded.idx!r} comes twice; keep one reply per item")
+            raise TaskError(
+                f"{file} line {number}: the idx {recorded.idx!r} comes twice; keep one reply per"
+                " item"
+            )
         found[recorded.idx] = recorded
     if not found:
-        raise TaskError(f"{file} holds no reply; expected JSON lines with idx, reply and official_label")
+        raise TaskError(
+            f"{file} holds no reply; expected JSON lines with idx, reply and official_label"
+        )
     return list(found.values())
 
 
@@ -105,8 +123,14 @@ def load_key(file: Path) -> dict[str, str]:
     try:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
-        raise TaskError(f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'") from exc
-    if not isinstance(data, dict) or not data or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values()):
+        raise TaskError(
+            f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'"
+        ) from exc
+    if (
+        not isinstance(data, dict)
+        or not data
+        or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values())
+    ):
         raise TaskError(f"{file} is no key; expected a JSON object from idx to '(A)', '(B)' ...")
     return {str(idx): str(letter) for idx, letter in data.items()}
 
@@ -128,11 +152,22 @@ def _reply_from_json(data: Mapping[str, Any], place: str) -> RecordedReply:
     if not isinstance(data.get("choices") or [], list):
         raise TaskError(f"{place}: choices is {data['choices']!r}; expected a list of texts")
     choices = tuple(map(str, data.get("choices") or ()))
-    label, key, question = (_optional_text(data, name, place) for name in ("official_label", "answer", "question"))
+    label, key, question = (
+        _optional_text(data, name, place) for name in ("official_label", "answer", "question")
+    )
     if key not in (None, HIDDEN) and not re.fullmatch(r"\(?[A-Z]\)?", key):
-        raise TaskError(f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'")
+        raise TaskError(
+            f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'"
+        )
     key = f"({key})" if key and len(key) == 1 else key
-    return RecordedReply(_check_idx(data["idx"], place), str(data["reply"] or ""), label, key, choices, question or "")
+    return RecordedReply(
+        _check_idx(data["idx"], place),
+        str(data["reply"] or ""),
+        label,
+        key,
+        choices,
+        question or "",
+    )
 
 
 def _optional_text(data: Mapping[str, Any], name: str, place: str) -> str | None:
@@ -145,19 +180,28 @@ def _optional_text(data: Mapping[str, Any], name: str, place: str) -> str | None
 
 def _check_idx(idx: str, place: str) -> str:
     if not re.fullmatch(r"[^_]+_.+_\d+", idx):
-        raise TaskError(f"{place}: the idx {idx!r} is not SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1")
+        raise TaskError(
+            f"{place}: the idx {idx!r} is not SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1"
+        )
     return idx
 
 
 def _reply_of_lmms_eval(data: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """lmms-eval's sample: the document's columns, the reply in `resps` (a list per request) or `filtered_resps`."""
+    """lmms-eval's sample: the document's columns, the reply in `resps` (a list per request) or
+    `filtered_resps`."""
     doc, replies = data["doc"], data.get("resps") or data["filtered_resps"]
     while isinstance(replies, list) and replies:
         replies = replies[0]
     if not isinstance(doc, dict) or "idx" not in doc:
-        raise TaskError(f"{place}: lmms-eval's sample has no doc.idx; log samples with the documents' columns")
+        raise TaskError(
+            f"{place}: lmms-eval's sample has no doc.idx; log samples with the documents' columns"
+        )
     key = doc.get("answer") or data.get("target")
-    return {**{name: doc.get(name) for name in ("idx", "choices", "question")}, "reply": replies or "", "answer": key}
+    return {
+        **{name: doc.get(name) for name in ("idx", "choices", "question")},
+        "reply": replies or "",
+        "answer": key,
+    }
 
 
 def without_empty_end(texts: Sequence[str]) -> tuple[str, ...]:
@@ -168,7 +212,9 @@ def without_empty_end(texts: Sequence[str]) -> tuple[str, ...]:
 def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
     """VLMEvalKit's row: index, prediction, and maybe category, split, answer, question, A, B ..."""
     if not {"index", "prediction"} <= cells.keys():
-        raise TaskError(f"{place}: expected the columns index and prediction, found {', '.join(sorted(cells))}")
+        raise TaskError(
+            f"{place}: expected the columns index and prediction, found {', '.join(sorted(cells))}"
+        )
     index = cells["index"]
     if not re.fullmatch(r"[^_]+_.+_\d+", index):
         category = cells.get("category", "").strip().replace(" ", "_") or "unknown"
@@ -176,4 +222,6 @@ def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
     answer, label = cells.get("answer", "").strip("() "), cells.get("official_label") or None
     texts = without_empty_end([cells.get(letter, "") for letter in ascii_uppercase])
     key = f"({answer})" if re.fullmatch("[A-Z]", answer) else None
-    return RecordedReply(_check_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", ""))
+    return RecordedReply(
+        _check_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", "")
+    )

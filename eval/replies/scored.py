@@ -1,4 +1,5 @@
-"""Scores recorded replies as the records of a run are scored; each reply of a file becomes a record for that."""
+"""Scores recorded replies as the records of a run are scored; each reply of a file becomes a record
+for that."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from looktwice.pipelines.state import Stage
 
 @dataclass(frozen=True)
 class ScoredReply:
-    """A reply with the answer that was found in it and the key, each as "(X)"; `reason` says why there is no answer."""
+    """A reply with the answer that was found in it and the key, each as "(X)"; `reason` says why
+    there is no answer."""
 
     recorded: RecordedReply
     answer: str | None
@@ -34,16 +36,19 @@ class ScoredReply:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the answer is the recorded label, where "(C) Point C" is C and "(Z)" is none; None without one."""
-        return None if self.recorded.label is None else letter_of(self.recorded.label) == self.answer
+        """Whether the answer is the recorded label, where "(C) Point C" is C and "(Z)" is none;
+        None without one."""
+        return (
+            None if self.recorded.label is None else letter_of(self.recorded.label) == self.answer
+        )
 
 
 @dataclass(frozen=True)
 class ScoredReplies:
     """The replies of one file, or of one contestant of a run, with their scores.
 
-    An item of the key that a file has no reply to counts as not right: the file claims to answer the key. `by_reader`
-    says that a reader found the answers; else they are the recorded labels.
+    An item of the key that a file has no reply to counts as not right: the file claims to answer
+    the key. `by_reader` says that a reader found the answers; else they are the recorded labels.
     """
 
     name: str
@@ -85,12 +90,17 @@ class ScoredReplies:
 
 
 def score_replies(
-    name: str, rows: Sequence[RecordedReply], keys: Mapping[str, str] | None, reader: Stage | None = None
+    name: str,
+    rows: Sequence[RecordedReply],
+    keys: Mapping[str, str] | None,
+    reader: Stage | None = None,
 ) -> ScoredReplies:
-    """The replies of one file: their recorded labels, or what a reader finds in them, compared with the keys.
+    """The replies of one file: their recorded labels, or what a reader finds in them, compared with
+    the keys.
 
-    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader, replies without a key are
-    left out. Raises TaskError where not one of the rows has a key, or one cannot be read.
+    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader, replies
+    without a key are left out. Raises TaskError where not one of the rows has a key, or one cannot
+    be read.
     """
     if keys is None:
         keys = {row.idx: row.answer for row in rows if row.answer and row.answer != HIDDEN}
@@ -101,11 +111,17 @@ def score_replies(
     if reader is None and all(row.label is None for row in with_key):
         raise TaskError(f"{name} has no official_label; name a reader of ours with --reader")
     subtasks, present = {row.subtask for row in with_key}, {row.idx for row in with_key}
-    absent = [RecordedReply(idx, "") for idx in keys if subtask_of_idx(idx) in subtasks and idx not in present]
+    absent = [
+        RecordedReply(idx, "")
+        for idx in keys
+        if subtask_of_idx(idx) in subtasks and idx not in present
+    ]
     kept = with_key if reader is None else rows
     samples = {row.idx: _sample_row(row, keys.get(row.idx, "")) for row in (*kept, *absent)}
     scorer = RecordScorer(RunFolder(Path()), reader or OfficialLabel())
-    silent = ScoredRecord("", 0, None, Score(Verdict.UNREADABLE), "empty", "the file has no reply to it")
+    silent = ScoredRecord(
+        "", 0, None, Score(Verdict.UNREADABLE), "empty", "the file has no reply to it"
+    )
     scored = {row.idx: {0: replace(silent, sample=row.idx)} for row in absent}
     for row in kept:
         text = row.reply if reader is not None else row.label or ""
@@ -113,18 +129,24 @@ def score_replies(
         scored[row.idx] = {0: scorer(record, samples[row.idx])}
     for idx, draws in scored.items():
         if draws[0].verdict is Verdict.FAILED:
-            raise TaskError(f"{name}: {idx} cannot be scored: {draws[0].detail.strip().splitlines()[-1]}")
+            raise TaskError(
+                f"{name}: {idx} cannot be scored: {draws[0].detail.strip().splitlines()[-1]}"
+            )
     scores = PointScores(PointRow(name, name, name, name), samples, scored)
     return ScoredReplies(name, _replies(kept, scores), scores, reader is not None)
 
 
 def score_run_replies(
-    path: Path, keys: Mapping[str, str] | None = None, reader: Stage | None = None, plugins: Sequence[str] = ()
+    path: Path,
+    keys: Mapping[str, str] | None = None,
+    reader: Stage | None = None,
+    plugins: Sequence[str] = (),
 ) -> list[ScoredReplies]:
-    """The replies of each contestant of a run, which has a name fit for a file; of several draws the first.
+    """The replies of each contestant of a run, which has a name fit for a file; of several draws
+    the first.
 
-    `keys` stand in for those of the run. Raises RunError, and TaskError where one contestant was asked a question in
-    several variants.
+    `keys` stand in for those of the run. Raises RunError, and TaskError where one contestant was
+    asked a question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
     points, records = score_run(folder, reader, plugins=plugins).points, folder.records()
@@ -138,8 +160,13 @@ def score_run_replies(
                 rows.append(_recorded_reply(sample, record))
                 samples[idx], scored[idx] = sample, {0: first} if first is not None else {}
         if len(samples) < len(rows):
-            raise TaskError(f"{path}: {contestant!r} was asked a question in several variants; run them one by one")
-        merged = replace(held[0], point=replace(held[0].point, draws=1), samples=samples, scored=scored)
+            raise TaskError(
+                f"{path}: {contestant!r} was asked a question in several variants; run them one"
+                " by one"
+            )
+        merged = replace(
+            held[0], point=replace(held[0].point, draws=1), samples=samples, scored=scored
+        )
         name = re.sub(r"[^\w.=-]+", "_", contestant).strip("_")
         found.append(ScoredReplies(name, _replies(rows, merged), merged, by_reader=True))
     return found
@@ -154,7 +181,10 @@ class _RunWithKeys(RunFolder):
     @cached_property
     def samples(self) -> dict[tuple[str, str], SampleRow]:
         rows = RunFolder(self.path).samples
-        return {place: replace(row, answer=_letter(self.keys.get(row.id, ""))) for place, row in rows.items()}
+        return {
+            place: replace(row, answer=_letter(self.keys.get(row.id, "")))
+            for place, row in rows.items()
+        }
 
 
 def _replies(rows: Sequence[RecordedReply], scores: PointScores) -> tuple[ScoredReply, ...]:
@@ -164,7 +194,9 @@ def _replies(rows: Sequence[RecordedReply], scores: PointScores) -> tuple[Scored
         if scored is None:
             found.append(ScoredReply(row, None, key, "it was not asked"))
         else:
-            found.append(ScoredReply(row, _in_brackets(scored.answer), key, scored.detail or scored.reason))
+            found.append(
+                ScoredReply(row, _in_brackets(scored.answer), key, scored.detail or scored.reason)
+            )
     return tuple(found)
 
 
@@ -186,7 +218,13 @@ def _recorded_reply(row: SampleRow, record: Record | None) -> RecordedReply:
     choices = tuple(choice if isinstance(choice, str) else "" for choice in row.sample["choices"])
     category = "" if subtask_of_idx(row.id) else str(row.meta.get("category") or "")
     return RecordedReply(
-        row.id, text, None, _in_brackets(row.answer) or HIDDEN, choices, str(row.sample["question"]), category
+        row.id,
+        text,
+        None,
+        _in_brackets(row.answer) or HIDDEN,
+        choices,
+        str(row.sample["question"]),
+        category,
     )
 
 

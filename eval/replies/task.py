@@ -1,4 +1,5 @@
-"""BLINK's questions for recorded replies: idx, choices and key, without the words and the images."""
+"""BLINK's questions for recorded replies: idx, choices and key, without the words and the
+images."""
 
 from __future__ import annotations
 
@@ -18,18 +19,20 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
 OLD_KEY = (
-    "the offline key val_answers.json of 2024 has the labels of Relative_Reflectance at the wrong questions; they were "
-    "corrected in the data set on 2025-09-03, and scores on the two keys cannot be compared"
+    "the offline key val_answers.json of 2024 has the labels of Relative_Reflectance at the wrong"
+    " questions; they were corrected in the data set on 2025-09-03, and scores on the two keys"
+    " cannot be compared"
 )
 
 
 @dataclass(frozen=True)
 class RecordedQuestions:
-    """The subtask `name` of BLINK by the official offline key `key` in the folder `path`, an object from idx to "(X)".
+    """The subtask `name` of BLINK by the official offline key `key` in the folder `path`, an object
+    from idx to "(X)".
 
-    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model; any other model would
-    find nothing to answer. The choices are those of the subtask; Counting's differ from item to item and are empty.
-    Raises TaskError.
+    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model;
+    any other model would find nothing to answer. The choices are those of the subtask; Counting's
+    differ from item to item and are empty. Raises TaskError.
     """
 
     path: Path
@@ -39,16 +42,26 @@ class RecordedQuestions:
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:
-            raise TaskError(f"no task of BLINK is named {self.name!r}{suggest_among(self.name, CHOICES)}")
+            raise TaskError(
+                f"no task of BLINK is named {self.name!r}{suggest_among(self.name, CHOICES)}"
+            )
 
     @property
     def facts(self) -> Facts:
-        """The split val, the key's sha256 as label version, and what is known to be wrong in that key."""
+        """The split val, the key's sha256 as label version, and what is known to be wrong in that
+        key."""
         sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
         errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
         note = "recorded replies: neither the questions' words nor their images are here"
         own = spec(BlinkScorer(self.name))
-        return Facts("val", f"{self._file.name}, sha256 {sha[:12]}", errata, note, f"sha256 {sha}", scorer=own)
+        return Facts(
+            "val",
+            f"{self._file.name}, sha256 {sha[:12]}",
+            errata,
+            note,
+            f"sha256 {sha}",
+            scorer=own,
+        )
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -66,14 +79,24 @@ class RecordedQuestions:
 
     @cached_property
     def _keys(self) -> dict[str, str]:
-        keys = {idx: key for idx, key in load_key(self._file).items() if idx.startswith(f"val_{self.name}_")}
+        keys = {
+            idx: key
+            for idx, key in load_key(self._file).items()
+            if idx.startswith(f"val_{self.name}_")
+        }
         if not keys:
-            raise TaskError(f"{self._file} has no key of val_{self.name}_1 ...; name BLINK's val_answers.json as `key`")
+            raise TaskError(
+                f"{self._file} has no key of val_{self.name}_1 ...; name BLINK's val_answers.json"
+                " as `key`"
+            )
         return keys
 
     @cached_property
     def _chosen(self) -> list[str]:
-        rows = [(idx, {"subtask": self.name, "answer": key.strip("()")}) for idx, key in self._keys.items()]
+        rows = [
+            (idx, {"subtask": self.name, "answer": key.strip("()")})
+            for idx, key in self._keys.items()
+        ]
         return [rows[number][0] for number in self.subset.choose(rows, self._file)]
 
 
@@ -81,7 +104,8 @@ class RecordedQuestions:
 class OfficialLabel(Reader):
     """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
 
-    The official code compares strings, so any other text stays as it is, and "(B) Point B" is wrong.
+    The official code compares strings, so any other text stays as it is, and "(B) Point B" is
+    wrong.
     """
 
     def read(self, state: State) -> Reading:

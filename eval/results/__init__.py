@@ -1,7 +1,10 @@
-"""Results in Python, for notebooks and papers: records as tables, flips with pictures, figures, LaTeX and Parquet.
+"""Results in Python, for notebooks and papers: records as tables, flips with pictures, figures,
+LaTeX and Parquet.
 
-`results` is what one opens; `flips` are the samples whose verdict a variant changed; `figures`, `latex` and `parquet`
-write files. Not here: the report (`eval.report`), and what the numbers are (`scoring`, `analysis`)."""
+`results` is what one opens; `flips` are the samples whose verdict a variant changed; `figures`,
+`latex` and `parquet` write files. Not here: the report (`eval.report`), and what the numbers are
+(`scoring`, `analysis`).
+"""
 
 import lazy_loader
 

@@ -1,4 +1,5 @@
-"""The figures of a paper, as SVG and PDF by matplotlib: accuracies, differences to the baseline, curves of a sweep."""
+"""The figures of a paper, as SVG and PDF by matplotlib: accuracies, differences to the baseline,
+curves of a sweep."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "p
 
 
 def save_figures(table: Table, folder: Path) -> list[Path]:
-    """Write accuracy, difference and curve figures, as far as the table has what they show; their paths.
+    """Write accuracy, difference and curve figures, as far as the table has what they show; their
+    paths.
 
     The same table makes the same bytes. Raises RunError without matplotlib.
     """
@@ -45,7 +47,11 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
 def _figures(table: Table) -> list[tuple[str, Any]]:
     rows = drop_repeats(drop_means_of_one(table.where(metric="accuracy", slice="").rows))
     several = len({row.task for row in rows if row.task_name}) > 1
-    whole = [row for row in rows if (row.task == "micro" if several else row.task_name) and row.low is not None]
+    whole = [
+        row
+        for row in rows
+        if (row.task == "micro" if several else row.task_name) and row.low is not None
+    ]
     compared = [row for row in rows if row.delta_low is not None and row.delta_high is not None]
     if len(compared) > MOST:  # of many tasks, those over all of them
         compared = [row for row in compared if row.task == "micro"]
@@ -72,14 +78,20 @@ def _accuracy(rows: Sequence[Row]) -> Any:
     ends = [(100 * (row.value or 0), 100 * (row.low or 0), 100 * (row.high or 0)) for row in rows]
     _bars(axes, ends, [contestant_of(row) for row in rows])
     least, most = min(row.n for row in rows), max(row.n for row in rows)
-    axes.set_xlabel(f"accuracy %, 95 % interval, n = {least if least == most else f'{least} to {most}'}")
+    axes.set_xlabel(
+        f"accuracy %, 95 % interval, n = {least if least == most else f'{least} to {most}'}"
+    )
     return figure
 
 
 def _forest(rows: Sequence[Row], several: bool) -> Any:
-    """The paired differences to the baseline with their bootstrap intervals; filled where p (Holm) is below 0.05."""
+    """The paired differences to the baseline with their bootstrap intervals; filled where p (Holm)
+    is below 0.05."""
     figure, axes = _axes(len(rows))
-    ends = [(100 * (row.delta or 0), 100 * (row.delta_low or 0), 100 * (row.delta_high or 0)) for row in rows]
+    ends = [
+        (100 * (row.delta or 0), 100 * (row.delta_low or 0), 100 * (row.delta_high or 0))
+        for row in rows
+    ]
     names = [f"{contestant_of(row)}, {row.task}" if several else contestant_of(row) for row in rows]
     _bars(axes, ends, names, [row.p_holm is not None and row.p_holm < 0.05 for row in rows])
     axes.axvline(0, color="black", linewidth=0.6)
@@ -89,7 +101,10 @@ def _forest(rows: Sequence[Row], several: bool) -> Any:
 
 
 def _bars(
-    axes: Any, ends: Sequence[tuple[float, float, float]], names: Sequence[str], filled: Sequence[bool] = ()
+    axes: Any,
+    ends: Sequence[tuple[float, float, float]],
+    names: Sequence[str],
+    filled: Sequence[bool] = (),
 ) -> None:
     for place, (value, low, high) in enumerate(ends):
         face = COLORS[0] if not filled or filled[place] else "white"
@@ -105,11 +120,20 @@ def _curve(curve: PageLines) -> Any:
     for number, (label, points) in enumerate(curve.lines.items()):
         xs, ys, lows, highs = (100 * np.array(column) for column in zip(*points, strict=True))
         axes.errorbar(
-            xs / 100, ys, [ys - lows, highs - ys], color=COLORS[number % len(COLORS)], linewidth=1, capsize=2,
-            marker=MARKERS[number % len(MARKERS)], markersize=4, label=label.replace("$", r"\$"),
-        )  # fmt: skip
+            xs / 100,
+            ys,
+            [ys - lows, highs - ys],
+            color=COLORS[number % len(COLORS)],
+            linewidth=1,
+            capsize=2,
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+            label=label.replace("$", r"\$"),
+        )
     if curve.chance is not None:
-        axes.axhline(100 * curve.chance, color="black", linewidth=0.6, linestyle=":", label="chance")
+        axes.axhline(
+            100 * curve.chance, color="black", linewidth=0.6, linestyle=":", label="chance"
+        )
     places = [x for points in curve.lines.values() for x, *_ in points]
     axes.set_xscale("log" if 0 < 30 * min(places) <= max(places) else "linear")
     axes.set_xlabel(f"{curve.factor} ({curve.task})".replace("$", r"\$"))

@@ -16,12 +16,17 @@ from looktwice.pipelines.picture import Picture, PictureError
 if TYPE_CHECKING:
     import pandas
 
-SHOWN, LONGEST, WORDS = 24, 200, 400  # samples and pixels that a notebook shows, characters of a reply
+SHOWN, LONGEST, WORDS = (
+    24,
+    200,
+    400,
+)  # samples and pixels that a notebook shows, characters of a reply
 
 
 @dataclass(frozen=True)
 class Side:
-    """The first draw of one of the two on a sample: its score, its record, and the run that holds the pictures."""
+    """The first draw of one of the two on a sample: its score, its record, and the run that holds
+    the pictures."""
 
     scored: ScoredRecord
     record: Record | None
@@ -45,7 +50,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Flip:
-    """One sample that is right for one of the two and not for the other; `gained` says that the second is right."""
+    """One sample that is right for one of the two and not for the other; `gained` says that the
+    second is right."""
 
     task: str
     row: SampleRow
@@ -67,8 +73,9 @@ class Flip:
 class Flips(Sequence[Flip]):
     """The samples that flip between `before` and `after`, those that were gained first.
 
-    `n` samples have a key and failed for neither, `left_out` others do not count; of several draws the first does.
-    `compared` is the paired difference over them. A notebook shows the first 24 with pictures and replies.
+    `n` samples have a key and failed for neither, `left_out` others do not count; of several draws
+    the first does. `compared` is the paired difference over them. A notebook shows the first 24
+    with pictures and replies.
     """
 
     before: str
@@ -99,46 +106,70 @@ class Flips(Sequence[Flip]):
         return [flip for flip in self.items if not flip.gained]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A line per flip: task, sample, question, key, whether it was gained, and the answers and replies of both."""
+        """A line per flip: task, sample, question, key, whether it was gained, and the answers and
+        replies of both."""
         import pandas
 
         return pandas.DataFrame([_cells(flip) for flip in self.items], columns=_COLUMNS)
 
     def __repr__(self) -> str:
         lines = [
-            f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {_said(flip.before)} -> {_said(flip.after)}, "
-            f"key {flip.row.answer}"
+            f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {_said(flip.before)} ->"
+            f" {_said(flip.after)}, key {flip.row.answer}"
             for flip in self.items
         ]
         return "\n".join([self._summary, *lines])
 
     def _repr_html_(self) -> str:
         shown = "".join(_flip_html(flip, self.before, self.after) for flip in self.items[:SHOWN])
-        more = f"<p>and {len(self) - SHOWN} more; `.to_pandas()` lists all</p>" if len(self) > SHOWN else ""
+        more = (
+            f"<p>and {len(self) - SHOWN} more; `.to_pandas()` lists all</p>"
+            if len(self) > SHOWN
+            else ""
+        )
         return f"<p>{escape(self._summary)}</p>{shown}{more}"
 
     @property
     def _summary(self) -> str:
         one = self.compared
         return (
-            f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost of {self.n} samples"
-            f"{f' ({self.left_out} left out)' if self.left_out else ''}; {100 * one.value:+.1f} points "
-            f"[{100 * one.low:+.1f}, {100 * one.high:+.1f}], p = {one.p:.4g} ({one.test})"
+            f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost"
+            f" of {self.n} samples{f' ({self.left_out} left out)' if self.left_out else ''};"
+            f" {100 * one.value:+.1f} points [{100 * one.low:+.1f}, {100 * one.high:+.1f}], p ="
+            f" {one.p:.4g} ({one.test})"
         )
 
 
 _COLUMNS = [
-    "task", "sample", "gained", "question", "key", "answer_before", "answer_after", "verdict_before", "verdict_after",
-    "reply_before", "reply_after",
-]  # fmt: skip
+    "task",
+    "sample",
+    "gained",
+    "question",
+    "key",
+    "answer_before",
+    "answer_after",
+    "verdict_before",
+    "verdict_after",
+    "reply_before",
+    "reply_after",
+]
 
 
 def _cells(flip: Flip) -> list[Any]:
     one, other = flip.before, flip.after
     return [
-        flip.task, flip.sample, flip.gained, flip.row.sample["question"], flip.row.answer, one.scored.answer,
-        other.scored.answer, one.scored.verdict.value, other.scored.verdict.value, one.reply, other.reply,
-    ]  # fmt: skip
+        flip.task,
+        flip.sample,
+        flip.gained,
+        flip.row.sample["question"],
+        flip.row.answer,
+        one.scored.answer,
+        other.scored.answer,
+        one.scored.verdict.value,
+        other.scored.verdict.value,
+        one.reply,
+        other.reply,
+    ]
 
 
 def _said(side: Side) -> str:
@@ -146,9 +177,13 @@ def _said(side: Side) -> str:
 
 
 def _flip_html(flip: Flip, before: str, after: str) -> str:
-    sides = "".join(_side_html(name, side) for name, side in ((before, flip.before), (after, flip.after)))
+    sides = "".join(
+        _side_html(name, side) for name, side in ((before, flip.before), (after, flip.after))
+    )
     sign, choices = ("+", "gained") if flip.gained else ("-", "lost"), flip.row.sample["choices"]
-    lettered = "; ".join(f"({chr(ord('A') + i)}) {text}" for i, text in enumerate(choices) if isinstance(text, str))
+    lettered = "; ".join(
+        f"({chr(ord('A') + i)}) {text}" for i, text in enumerate(choices) if isinstance(text, str)
+    )
     return (
         f'<div style="border-top:1px solid #888;padding:6px 0"><b>{sign[0]} {escape(flip.task)} '
         f"{escape(flip.sample)}</b> {sign[1]}, key {escape(str(flip.row.answer))}<br>"

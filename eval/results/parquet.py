@@ -1,4 +1,5 @@
-"""Every record of a run as one line of a table: what was asked, said, read, decided, and what it took."""
+"""Every record of a run as one line of a table: what was asked, said, read, decided, and what it
+took."""
 
 from __future__ import annotations
 
@@ -63,14 +64,18 @@ def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
 
 
 def _places(runs: Sequence[RunScores]) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for arm in run.points for name in arm.point.changes))
+    return list(
+        dict.fromkeys(name for run in runs for arm in run.points for name in arm.point.changes)
+    )
 
 
 def _schema(runs: Sequence[RunScores]) -> Any:
     import pyarrow
 
     kinds = {"list<string>": pyarrow.list_(pyarrow.string())}
-    known = [(name, kinds.get(kind) or pyarrow.type_for_alias(kind)) for name, kind in FIELDS.items()]
+    known = [
+        (name, kinds.get(kind) or pyarrow.type_for_alias(kind)) for name, kind in FIELDS.items()
+    ]
     return pyarrow.schema([*known, *((place, pyarrow.string()) for place in _places(runs))])
 
 
@@ -92,17 +97,32 @@ def _rows(run: RunScores, places: Sequence[str]) -> Iterator[dict[str, Any]]:
         scored, sample = scores.result_of(record), scores.samples.get(record.sample)
         if scored is not None and sample is not None:
             settings = {place: setting_of(scores.point, place) for place in places}
-            texts = {place: None if value is None else str(value) for place, value in settings.items()}
+            texts = {
+                place: None if value is None else str(value) for place, value in settings.items()
+            }
             reply, timed = record.last_reply, record.timings.get("calls") or ()
             yield {
-                "run": run.name, "contestant": scores.contestant, "task": scores.task, "point": scores.point.id,
-                "sample": record.sample, "draw": record.draw, "verdict": scored.verdict.value,
-                "score": scored.score.value, "answer": scored.answer, "key": sample.answer,
+                "run": run.name,
+                "contestant": scores.contestant,
+                "task": scores.task,
+                "point": scores.point.id,
+                "sample": record.sample,
+                "draw": record.draw,
+                "verdict": scored.verdict.value,
+                "score": scored.score.value,
+                "answer": scored.answer,
+                "key": sample.answer,
                 "reason": scored.reason or None,
-                "group": scored.score.group or None, "question": sample.sample["question"],
-                "reply": reply["text"] if reply else None, "error": record.error or None, "calls": scored.calls,
-                "tokens_in": scored.tokens_in, "tokens_out": scored.tokens_out, "cost": scored.cost,
-                "seconds": record.timings.get("total"), "cached": sum(bool(one.get("cached")) for one in timed),
+                "group": scored.score.group or None,
+                "question": sample.sample["question"],
+                "reply": reply["text"] if reply else None,
+                "error": record.error or None,
+                "calls": scored.calls,
+                "tokens_in": scored.tokens_in,
+                "tokens_out": scored.tokens_out,
+                "cost": scored.cost,
+                "seconds": record.timings.get("total"),
+                "cached": sum(bool(one.get("cached")) for one in timed),
                 "pictures": list(record.pictures),
                 **texts,
-            }  # fmt: skip
+            }

@@ -1,4 +1,5 @@
-"""Runs studies: checks before a run, runs every sample through every arm, inspects, merges and replays runs.
+"""Runs studies: checks before a run, runs every sample through every arm, inspects, merges and
+replays runs.
 
 Not here: configurations (`pipelines.config`), scores (`scoring`)."""
 

@@ -1,4 +1,5 @@
-"""`looktwice check`: runs one sample of each task through the stages of every arm, and says what a run would ask."""
+"""`looktwice check`: runs one sample of each task through the stages of every arm, and says what a
+run would ask."""
 
 from __future__ import annotations
 
@@ -49,17 +50,22 @@ def check(
     every_image: bool = False,
     ask: bool = False,
 ) -> Iterator[str]:
-    """Describe in lines what the stages of each arm did to the first sample, warn of likely mistakes, and say what a
-    run of `limit` samples of each task would ask.
+    """Describe in lines what the stages of each arm did to the first sample, warn of likely
+    mistakes, and say what a run of `limit` samples of each task would ask.
 
-    With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
-    of all samples, and looks at their ids and keys; `ask` sends each model its first request. Raises ConfigError where
-    a pipeline can give no answer, or fails before it asks anything, or a model cannot be asked, TaskError where samples
-    have faults, and RunError where a setting holds a key.
+    With `out`, a page for each task with the views after each stage is written there. `every_image`
+    opens all images of all samples, and looks at their ids and keys; `ask` sends each model its
+    first request. Raises ConfigError where a pipeline can give no answer, or fails before it asks
+    anything, or a model cannot be asked, TaskError where samples have faults, and RunError where a
+    setting holds a key.
     """
     rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(checked_items(task)) for task_id, task in tasks.items()}
-    readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
+    readings = (
+        f"; {len(plan.readings)} more read their replies with another reader"
+        if plan.readings
+        else ""
+    )
     names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     faults = [*_model_faults(plan), *_stage_faults(trials)]
@@ -69,7 +75,10 @@ def check(
     for trial in trials:
         yield f"{names[trial.arm.id][0]} on {names[trial.arm.id][1]}, sample {trial.item.sample.id}"
         yield from words(_shown(trial, names))
-        yield from (f"  warning: {line}" for line in [*_late_stages(trial.state), *_draw_warnings(trial.arm)])
+        yield from (
+            f"  warning: {line}"
+            for line in [*_late_stages(trial.state), *_draw_warnings(trial.arm)]
+        )
     if out is not None:
         yield from _write_pages(out, trials, names)
     yield from describe_requests(plan, trials, limit)
@@ -79,7 +88,9 @@ def check(
     yield from _say_unchanged(trials, rows[: len(plan.points)], names)
     yield from asked
     yield from _say_confused_labels(trials)
-    for lacking in dict.fromkeys(model.missing() for model in plan.models if hasattr(model, "missing")):
+    for lacking in dict.fromkeys(
+        model.missing() for model in plan.models if hasattr(model, "missing")
+    ):
         if lacking:
             yield f"a run cannot ask yet: {lacking}"
     if faults:
@@ -89,7 +100,8 @@ def check(
 def _say_unchanged(
     trials: Sequence[Trial], rows: Sequence[PointRow], names: Mapping[str, tuple[str, str]]
 ) -> Iterator[str]:
-    """A warning for each slot that changed no request of the samples that were tried, and on how many that is seen.
+    """A warning for each slot that changed no request of the samples that were tried, and on how
+    many that is seen.
 
     Arms that sent something of their own for the first sample are tried on no further one.
     """
@@ -115,7 +127,9 @@ def _say_unchanged(
         requests = {record.sample: request_of(record) for record in tried}
         kept = {record.sample: kept_notes(record) for record in tried}
         label, task = names[row.id]
-        arms.append(SentByArm(row, label, task, requests, kept, rival.id if rival else "", _made_up(trial)))
+        arms.append(
+            SentByArm(row, label, task, requests, kept, rival.id if rival else "", _made_up(trial))
+        )
     if warnings := say_unchanged(arms):
         most = max(map(len, records.values()))
         yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
@@ -124,11 +138,14 @@ def _say_unchanged(
 
 def _dry_record(trial: Trial) -> Record:
     arm, item = trial.arm, trial.item
-    return make_record(arm, item.sample, item.sample.sha, trial.state, HashOnlyBlobs(Path()), trial.error)
+    return make_record(
+        arm, item.sample, item.sample.sha, trial.state, HashOnlyBlobs(Path()), trial.error
+    )
 
 
 def _made_up(trial: Trial) -> Sequence[str]:
-    """The slots whose work follows from replies that are made up: from the first that asks on; all where none does."""
+    """The slots whose work follows from replies that are made up: from the first that asks on; all
+    where none does."""
     slots = list(trial.arm.stages)
     asking = [slots.index(entry.slot) for entry in trial.state.trace if entry.calls]
     return slots[min(asking) :] if asking else slots
@@ -149,12 +166,16 @@ def _model_faults(plan: Plan) -> list[str]:
 
 
 def _ask_once(trials: Sequence[Trial], faults: list[str]) -> Iterator[str]:
-    """Send each model the first request of a run and say what came; what is wrong goes into `faults`, too."""
+    """Send each model the first request of a run and say what came; what is wrong goes into
+    `faults`, too."""
     first: dict[str, tuple[Call, Any]] = {}
     for trial in trials:
         calls = [call for entry in trial.state.trace for call in entry.calls]
         for call, request in zip(calls, trial.requests, strict=False):
-            if getattr(request.model, "remote", False) and not getattr(request.model, "missing", str)():
+            if (
+                getattr(request.model, "remote", False)
+                and not getattr(request.model, "missing", str)()
+            ):
                 first.setdefault(request.model.identity, (call, request.model))
     for call, model in first.values():
         asked = getattr(model, "chat", model)  # not in a batch, which may take a day
@@ -170,15 +191,22 @@ def _ask_once(trials: Sequence[Trial], faults: list[str]) -> Iterator[str]:
         used, prices = reply.usage, getattr(asked, "prices", None)
         tokens = f"{used.tokens_in:,} tokens in, {used.tokens_out:,} out"
         cost = f", cost {price_of(used, prices):.2g}" if prices else ""
-        yield f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g} s, {tokens}{cost}"
+        yield (
+            f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g} s,"
+            f" {tokens}{cost}"
+        )
 
 
 def _stage_faults(trials: Sequence[Trial]) -> list[str]:
-    """Pipelines of which no answer can come, and stages that fail before the made-up reply can be to blame."""
+    """Pipelines of which no answer can come, and stages that fail before the made-up reply can be
+    to blame."""
     found = []
     for trial in trials:
         arm, calls = trial.arm, any(entry.calls for entry in trial.state.trace)
-        place, sample = f"contestants.{arm.contestant}.stages", f"sample {trial.item.sample.id} of {arm.task_name}"
+        place, sample = (
+            f"contestants.{arm.contestant}.stages",
+            f"sample {trial.item.sample.id} of {arm.task_name}",
+        )
         if trial.error and not calls:
             slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
             found.append(f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}")
@@ -187,9 +215,15 @@ def _stage_faults(trials: Sequence[Trial]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def describe_requests(plan: Plan, trials: Sequence[Trial], limit: int | None = None) -> Iterator[str]:
-    """What a run asks, a line for each contestant and one for all of them, and how that was counted."""
-    samples = {arm.task_id: min(count_items(arm.task), limit or count_items(arm.task)) for arm in plan.points}
+def describe_requests(
+    plan: Plan, trials: Sequence[Trial], limit: int | None = None
+) -> Iterator[str]:
+    """What a run asks, a line for each contestant and one for all of them, and how that was
+    counted."""
+    samples = {
+        arm.task_id: min(count_items(arm.task), limit or count_items(arm.task))
+        for arm in plan.points
+    }
     whole = count_requests(trials, samples)
     if not whole.requests:
         yield "a run asks no model"
@@ -197,7 +231,9 @@ def describe_requests(plan: Plan, trials: Sequence[Trial], limit: int | None = N
     silent = []
     yield "a run asks, without what its cache has already:"
     for name in dict.fromkeys(arm.contestant for arm in plan.points):
-        amount = count_requests([trial for trial in trials if trial.arm.contestant == name], samples)
+        amount = count_requests(
+            [trial for trial in trials if trial.arm.contestant == name], samples
+        )
         silent += [] if amount.requests else [name]
         if amount.requests:
             yield f"  {name}: {amount}"
@@ -210,9 +246,15 @@ def describe_requests(plan: Plan, trials: Sequence[Trial], limit: int | None = N
 def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterator[str]:
     """How the requests and tokens were counted, and where that is a guess."""
     yield "counted on the first sample of each task, with (A) as the reply to everything"
-    yield f"{CHARACTERS} characters of words are a token; a request that several arms make of a sample is one"
+    yield (
+        f"{CHARACTERS} characters of words are a token; a request that several arms make of a"
+        " sample is one"
+    )
     if rough := rough_models(trials):
-        yield f"no rule for pictures is published for {', '.join(rough)}: one token for 28 x 28 pixels is a guess"
+        yield (
+            f"no rule for pictures is published for {', '.join(rough)}: one token for 28 x 28"
+            " pixels is a guess"
+        )
     for name in dict.fromkeys(trial.arm.contestant for trial in trials if trial.error):
         yield f"{name}: a stage failed, so that its later requests are not counted"
     yield from price_lines(trial.arm for trial in trials)
@@ -222,16 +264,25 @@ def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterato
             calls = 1 + agent.bounds.steps * (2 if agent.probe else 1)
             most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
     for name, calls in most.items():
-        yield f"{name}: an agent, counted without looks; with all that its bounds allow up to {calls:,} requests"
+        yield (
+            f"{name}: an agent, counted without looks; with all that its bounds allow up to"
+            f" {calls:,} requests"
+        )
 
 
 def _look_at_marks(tasks: Mapping[str, Any], limit: int | None) -> Iterator[str]:
-    """A line for each folder of questions with marks outside their images, whose samples would fail."""
+    """A line for each folder of questions with marks outside their images, whose samples would
+    fail."""
     for task in tasks.values():
         items = islice(checked_items(task), limit) if isinstance(task, Folder) else ()
-        faults = [fault for item in items if item.sample.marks and (fault := _mark_fault(item.sample))]
+        faults = [
+            fault for item in items if item.sample.marks and (fault := _mark_fault(item.sample))
+        ]
         if faults:
-            yield f"{counted(len(faults), 'sample')} would fail for a mark outside its image; the first: {faults[0]}"
+            yield (
+                f"{counted(len(faults), 'sample')} would fail for a mark outside its image; the"
+                f" first: {faults[0]}"
+            )
 
 
 def _mark_fault(sample: Sample) -> str:
@@ -245,25 +296,33 @@ def _mark_fault(sample: Sample) -> str:
 
 
 def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
-    """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError with their number."""
+    """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError with
+    their number."""
     opened, faults = 0, 0
     for name, task in {arm.task_id: (arm.task_name, arm.task) for arm in plan.points}.values():
         items, seen = islice(checked_items(task), limit), set[str]()
         with ThreadPoolExecutor() as pool:
             while some := list(islice(items, SAMPLES_AT_ONCE)):
                 for item, (number, found) in zip(some, pool.map(_open, some), strict=True):
-                    found += ["the id comes twice; ids must be unique"] if item.sample.id in seen else []
+                    found += (
+                        ["the id comes twice; ids must be unique"] if item.sample.id in seen else []
+                    )
                     seen.add(item.sample.id)
                     opened, faults = opened + number, faults + len(found)
                     yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in found)
     if faults:
-        raise TaskError(f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}")
+        raise TaskError(
+            f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}"
+        )
     yield f"{counted(opened, 'image')} opened, no faults"
 
 
 def _open(item: Item) -> tuple[int, list[str]]:
-    """How many images a sample has, those of its choices included, why some cannot be decoded, and a wrong key."""
-    images = [each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)]
+    """How many images a sample has, those of its choices included, why some cannot be decoded, and
+    a wrong key."""
+    images = [
+        each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)
+    ]
     wrong = say_key_fault(item.answer, len(item.sample.choices)), _mark_fault(item.sample)
     faults = list(filter(None, wrong))
     for image in images:
@@ -279,13 +338,17 @@ def _shown(trial: Trial, names: Mapping[str, tuple[str, str]]) -> Shown:
 
 
 def _late_stages(state: State) -> list[str]:
-    """A warning for every stage after the last model call that changes views or prompt, which no model sees."""
+    """A warning for every stage after the last model call that changes views or prompt, which no
+    model sees."""
     asked = [number for number, entry in enumerate(state.trace) if entry.calls]
     if not asked:
         return []
     late = state.trace[asked[-1] :]
     pairs = [(a, b) for a, b in pairwise(late) if a.views != b.views or a.prompt != b.prompt]
-    return [f"stage {b.slot!r} changes the views or the prompt after the last call; no model sees it" for _, b in pairs]
+    return [
+        f"stage {b.slot!r} changes the views or the prompt after the last call; no model sees it"
+        for _, b in pairs
+    ]
 
 
 def _draw_warnings(arm: Arm) -> list[str]:
@@ -296,27 +359,36 @@ def _draw_warnings(arm: Arm) -> list[str]:
 
 
 def _say_confused_labels(trials: Sequence[Trial]) -> Iterator[str]:
-    """A warning of labels that a marker draws and that are letters of choices which speak of something else."""
+    """A warning of labels that a marker draws and that are letters of choices which speak of
+    something else."""
     confused: dict[str, list[str]] = {}
     for trial in trials:
         sample = trial.state.sample
         choices = dict(zip(sample.letters, sample.choices, strict=True))
         drawing = [stage for stage in trial.arm.stages.values() if hasattr(stage, "drawn_labels")]
-        for label in dict.fromkeys(text for stage in drawing for text in stage.drawn_labels(sample.marks)):
+        for label in dict.fromkeys(
+            text for stage in drawing for text in stage.drawn_labels(sample.marks)
+        ):
             if label in choices and not re.search(rf"\b{label}\b", str(choices[label])):
-                choice = "a picture" if isinstance(choices[label], Picture) else repr(choices[label])
+                choice = (
+                    "a picture" if isinstance(choices[label], Picture) else repr(choices[label])
+                )
                 examples = confused.setdefault(trial.arm.task_name, [])
                 examples += [f"{label} is drawn, and choice ({label}) is {choice}"]
     if confused:
         first = dict.fromkeys(next(iter(confused.values())))
         yield (
-            f"warning: labels are letters of choices that do not speak of them, on {', '.join(confused)}: "
-            f"{'; '.join(first)}; `label: {{text: ...}}` draws others, `label: null` none"
+            "warning: labels are letters of choices that do not speak of them, on"
+            f" {', '.join(confused)}: {'; '.join(first)}; `label: {{text: ...}}` draws others,"
+            " `label: null` none"
         )
 
 
-def _write_pages(out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """A page for each task, named after its sample, and after the task where another has a sample of this name."""
+def _write_pages(
+    out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[str, str]]
+) -> Iterator[str]:
+    """A page for each task, named after its sample, and after the task where another has a sample
+    of this name."""
     out.mkdir(parents=True, exist_ok=True)
     pages: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -324,7 +396,9 @@ def _write_pages(out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[s
     ids = Counter(some[0].item.sample.id for some in pages.values())
     for some in pages.values():
         arm, item = some[0].arm, some[0].item
-        name = item.sample.id if ids[item.sample.id] == 1 else f"{item.sample.id} {names[arm.id][1]}"
+        name = (
+            item.sample.id if ids[item.sample.id] == 1 else f"{item.sample.id} {names[arm.id][1]}"
+        )
         path = out / f"{file_names([name])[name]}.html"
         shown = [_shown(trial, names) for trial in some]
         write_file(path, page(item.sample.id, item.sample.question, item.answer, shown))

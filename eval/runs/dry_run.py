@@ -1,4 +1,5 @@
-"""Runs one sample through the stages of an arm with a scripted model, and counts from that what a whole plan asks."""
+"""Runs one sample through the stages of an arm with a scripted model, and counts from that what a
+whole plan asks."""
 
 from __future__ import annotations
 
@@ -42,14 +43,17 @@ class StandIn:
         """The identity of the model."""
         return str(getattr(self.model, "identity", "none"))
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """The one reply."""
         return Reply("(A)")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one request costs: tokens of words and of pictures, and at most `out` of the reply (None: no bound is set).
+    """What one request costs: tokens of words and of pictures, and at most `out` of the reply
+    (None: no bound is set).
 
     `key` is that of the reply in the cache.
     """
@@ -64,27 +68,41 @@ class Request:
     @classmethod
     def of(cls, call: Call, model: Any) -> Request:
         """The request of a call of this model. Raises PictureError."""
-        options, sizes = call.options.filled_from(model), [view.size for m in call.messages for view in m.views]
+        options, sizes = (
+            call.options.filled_from(model),
+            [view.size for m in call.messages for view in m.views],
+        )
         said = [getattr(model, "system", ""), *(message.text for message in call.messages)]
         said += [each.arguments for message in call.messages for each in message.tool_calls]
-        said += [json.dumps([tool.name, tool.description, tool.parameters]) for tool in options.tools or ()]
+        said += [
+            json.dumps([tool.name, tool.description, tool.parameters])
+            for tool in options.tools or ()
+        ]
         rule = image_rule(_model_name(model), getattr(model, "detail", None))
         key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
-        words, pictures = ceil(sum(map(len, said)) / CHARACTERS), sum(rule.tokens(size) for size in sizes)
+        words, pictures = (
+            ceil(sum(map(len, said)) / CHARACTERS),
+            sum(rule.tokens(size) for size in sizes),
+        )
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 
     @property
     def price(self) -> float | None:
-        """The list price with the longest reply, or of what is sent alone; None for a model without prices."""
+        """The list price with the longest reply, or of what is sent alone; None for a model without
+        prices."""
         prices: Mapping[str, float] | None = getattr(self.model, "prices", None)
         if not prices:
             return None
-        return ((self.word_tokens + self.picture_tokens) * prices["in"] + (self.out or 0) * prices["out"]) / 1e6
+        return (
+            (self.word_tokens + self.picture_tokens) * prices["in"]
+            + (self.out or 0) * prices["out"]
+        ) / 1e6
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A sample behind the stages of an arm, what they asked, and `error`, which is why one failed."""
+    """A sample behind the stages of an arm, what they asked, and `error`, which is why one
+    failed."""
 
     arm: Arm
     item: Item
@@ -102,7 +120,10 @@ def try_arm(arm: Arm, item: Item) -> Trial:
         return StandIn(second)
 
     model = RecordingModel(StandIn(arm.model), item.sample.id, wrap_second=stand_in)
-    state, requests = State(item.sample, prompt=item.sample.question, seed=arm.seed), list[Request]()
+    state, requests = (
+        State(item.sample, prompt=item.sample.question, seed=arm.seed),
+        list[Request](),
+    )
     try:
         state = State.start(item.sample, arm.seed)
         for slot, stage in arm.stages.items():
@@ -112,17 +133,23 @@ def try_arm(arm: Arm, item: Item) -> Trial:
     except (PictureError, Stopped) as exc:
         error = describe_failure(exc)
     try:
-        requests = [Request.of(call, models[call.model]) for entry in state.trace for call in entry.calls]
-    except PictureError as exc:  # a model would be sent its bytes, which a stand-in does not look at
+        requests = [
+            Request.of(call, models[call.model]) for entry in state.trace for call in entry.calls
+        ]
+    except (
+        PictureError
+    ) as exc:  # a model would be sent its bytes, which a stand-in does not look at
         error = error or describe_failure(exc)
     return Trial(arm, item, state, error, requests)
 
 
 @dataclass(frozen=True)
 class Amount:
-    """What several arms ask in all. `out` is None where a reply has no bound, `price` where no model has prices.
+    """What several arms ask in all. `out` is None where a reply has no bound, `price` where no
+    model has prices.
 
-    `looks` says that an agent is among them, whose looks are not counted, as its model decides on them.
+    `looks` says that an agent is among them, whose looks are not counted, as its model decides on
+    them.
     """
 
     requests: int
@@ -135,18 +162,30 @@ class Amount:
 
     def __str__(self) -> str:
         pictures = f" + {self.picture_tokens:,} of pictures" if self.pictures else ""
-        sent = f"about {self.word_tokens + self.picture_tokens:,} tokens in ({self.word_tokens:,} of words{pictures})"
+        sent = (
+            f"about {self.word_tokens + self.picture_tokens:,} tokens in ({self.word_tokens:,} of"
+            f" words{pictures})"
+        )
         bound = "" if self.looks or self.out is None else "at most "
         out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
-        replies = "" if self.looks else " and the replies" if self.out is None else " with the longest replies"
+        replies = (
+            ""
+            if self.looks
+            else " and the replies"
+            if self.out is None
+            else " with the longest replies"
+        )
         price = "" if self.price is None else f"; cost about {_money(self.price)}{replies}"
         looks = ", all without looks" if self.looks else ""
         asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
         return f"{asked}, {sent}, out {out}{price}{looks}"
 
 
-def count_requests(trials: Iterable[Trial], samples: Mapping[str, int], done: Done = NOTHING) -> Amount:
-    """What the arms of these trials ask over all samples (task id -> how many) and draws, without what is `done`.
+def count_requests(
+    trials: Iterable[Trial], samples: Mapping[str, int], done: Done = NOTHING
+) -> Amount:
+    """What the arms of these trials ask over all samples (task id -> how many) and draws, without
+    what is `done`.
 
     A request that several arms make of the same sample is counted once, as it is sent once.
     """
@@ -159,15 +198,25 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int], done: Do
             most, known, _ = asked.get((task, request.key), (0, set(), request))
             most = max(most, samples[task] * trial.arm.draws)
             asked[task, request.key] = most, known | done.get(trial.arm.id, set()), request
-    counted = [(left, each) for most, known, each in asked.values() if (left := most - len(known)) > 0]
+    counted = [
+        (left, each) for most, known, each in asked.values() if (left := most - len(known)) > 0
+    ]
     outs, prices = [(n, each.out) for n, each in counted], [(n, each.price) for n, each in counted]
     return Amount(
         sum(times for times, _ in counted),
         sum(times * each.pictures for times, each in counted),
         sum(times * each.word_tokens for times, each in counted),
         sum(times * each.picture_tokens for times, each in counted),
-        None if any(out is None for _, out in outs) else sum(n * out for n, out in outs if out is not None),
-        sum(n * price for n, price in prices if price is not None) if any(p is not None for _, p in prices) else None,
+        (
+            None
+            if any(out is None for _, out in outs)
+            else sum(n * out for n, out in outs if out is not None)
+        ),
+        (
+            sum(n * price for n, price in prices if price is not None)
+            if any(p is not None for _, p in prices)
+            else None
+        ),
         looks,
     )
 
@@ -178,29 +227,37 @@ def has_agent(arm: Arm) -> bool:
 
 
 def _holds(arm: Arm, module: str, name: str) -> bool:
-    """Whether a class is among the stages and settings; a module that the plan has not opened is left alone."""
+    """Whether a class is among the stages and settings; a module that the plan has not opened is
+    left alone."""
     opened = sys.modules.get(module)
     return opened is not None and any(find_settings(arm.stages, getattr(opened, name)))
 
 
-def announce_requests(plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0) -> str:
+def announce_requests(
+    plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0
+) -> str:
     """What is said before a run that asks a server: how much it asks; empty where nothing is asked.
 
-    What is `done` is left out; of the rest some may be among the `cached` replies. Arms with networks are left out,
-    and those that are not tried within `SECONDS`: the run should begin.
+    What is `done` is left out; of the rest some may be among the `cached` replies. Arms with
+    networks are left out, and those that are not tried within `SECONDS`: the run should begin.
     """
     asking = [arm for arm in plan.points if _asks_server(arm)]
     if not any(samples[arm.task_id] * arm.draws > len(done.get(arm.id, ())) for arm in asking):
         return ""
     trials, items, begun = list[Trial](), dict[str, Item](), time.monotonic()
     for arm in asking:
-        if not _holds(arm, "looktwice.specialists.networks.network", "Network") and time.monotonic() - begun < SECONDS:
+        if (
+            not _holds(arm, "looktwice.specialists.networks.network", "Network")
+            and time.monotonic() - begun < SECONDS
+        ):
             items[arm.task_id] = items.get(arm.task_id) or next(checked_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
     if not (left or amount.requests):
         return ""
-    more = f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}" if left else ""
+    more = (
+        f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}" if left else ""
+    )
     bound, cache = ("up to ", "; what the cache holds is not asked again") if cached else ("", "")
     return f"about to ask {bound}{amount}{more}{cache}"
 
@@ -223,7 +280,9 @@ def _asks_server(arm: Arm) -> bool:
 
 def rough_models(trials: Iterable[Trial]) -> list[str]:
     """The models for whose pictures no rule is published, so that their tokens are a guess."""
-    asked = {_model_name(each.model) for trial in trials for each in trial.requests if each.pictures}
+    asked = {
+        _model_name(each.model) for trial in trials for each in trial.requests if each.pictures
+    }
     return sorted(name for name in asked if not image_rule(name).published)
 
 

@@ -1,4 +1,5 @@
-"""What a run was made with, as run.yaml holds it: versions, plugins and the files that its configuration names."""
+"""What a run was made with, as run.yaml holds it: versions, plugins and the files that its
+configuration names."""
 
 from __future__ import annotations
 
@@ -18,41 +19,59 @@ LARGEST = 1_000_000  # bytes; data say themselves which they are
 
 
 def describe_plugin(name: str) -> dict[str, str]:
-    """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a single file."""
+    """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a
+    single file."""
     file = getattr(sys.modules.get(name), "__file__", None) or name
     if Path(file).name == "__init__.py" or not Path(file).is_file():
         return {"name": name, "path": name, "sha": ""}
-    return {"name": name, "path": str(file), "sha": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+    return {
+        "name": name,
+        "path": str(file),
+        "sha": hashlib.sha256(Path(file).read_bytes()).hexdigest(),
+    }
 
 
 def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
-    """A sentence for every plugin whose file is not the one with which the run was made that `facts` describe."""
+    """A sentence for every plugin whose file is not the one with which the run was made that
+    `facts` describe."""
     before = {each["name"]: each.get("sha") for each in facts.get("plugins") or ()}
     for now in map(describe_plugin, plugins):
         if before.get(now["name"]) and before[now["name"]] != now["sha"]:
             yield (
-                f"{now['path']} changed since this run was begun; what is recorded stays. A class that now computes "
-                "something else needs a higher `version`, or start over with --fresh"
+                f"{now['path']} changed since this run was begun; what is recorded stays. A class"
+                " that now computes something else needs a higher `version`, or start over with"
+                " --fresh"
             )
 
 
 def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
-    """The sha256 of each file of up to a megabyte, such as a text of a prompt, by the place where it is named."""
-    small = ((place, file) for place, file in files.items() if file.is_file() and file.stat().st_size <= LARGEST)
+    """The sha256 of each file of up to a megabyte, such as a text of a prompt, by the place where
+    it is named."""
+    small = (
+        (place, file)
+        for place, file in files.items()
+        if file.is_file() and file.stat().st_size <= LARGEST
+    )
     return {place: hashlib.sha256(file.read_bytes()).hexdigest() for place, file in small}
 
 
 class DataDigest:
-    """The sha256 of each part of a task's items, in their order, by which shards tell that they are of one data set."""
+    """The sha256 of each part of a task's items, in their order, by which shards tell that they are
+    of one data set."""
 
     def __init__(self) -> None:
-        self._parts = {part: hashlib.sha256() for part in ("samples", "questions", "keys", "pictures")}
+        self._parts = {
+            part: hashlib.sha256() for part in ("samples", "questions", "keys", "pictures")
+        }
 
     def through(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, which are looked at on their way; every picture is read."""
         for item in items:
             plain = item.sample.to_dict()
-            pictures = [plain.pop("images"), [each for each in plain["choices"] if not isinstance(each, str)]]
+            pictures = [
+                plain.pop("images"),
+                [each for each in plain["choices"] if not isinstance(each, str)],
+            ]
             plain["choices"] = [each for each in plain["choices"] if isinstance(each, str)]
             held = {"samples": plain.pop("id"), "questions": plain, "pictures": pictures}
             for part, value in {**held, "keys": [item.answer, dict(item.truth)]}.items():
@@ -72,13 +91,27 @@ def shard_of(identifier: str, shards: int) -> int:
 @cache
 def installed_versions() -> Mapping[str, str]:
     """Of Python, looktwice and the libraries that decide what is computed."""
-    libraries = ["numpy", "opencv-python-headless", "pillow", "scikit-image", "torch", "kornia", "transformers"]
-    found = {name: installed for name in ["looktwice", *libraries] if (installed := _installed_version(name))}
+    libraries = [
+        "numpy",
+        "opencv-python-headless",
+        "pillow",
+        "scikit-image",
+        "torch",
+        "kornia",
+        "transformers",
+    ]
+    found = {
+        name: installed
+        for name in ["looktwice", *libraries]
+        if (installed := _installed_version(name))
+    }
     return {"python": platform.python_version()} | found
 
 
 def _installed_version(name: str) -> str:
     try:
         return version(name)
-    except PackageNotFoundError:  # another build of the same library, or a tree that is not installed
+    except (
+        PackageNotFoundError
+    ):  # another build of the same library, or a tree that is not installed
         return ""

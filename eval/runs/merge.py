@@ -17,24 +17,35 @@ from looktwice.pipelines.config.allowances import allow, allowed_to
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256, Blobs
 
-DESCRIPTIONS = ("changes", "facts")  # of a point: may differ between shards, because no answer depends on them
+DESCRIPTIONS = (
+    "changes",
+    "facts",
+)  # of a point: may differ between shards, because no answer depends on them
 ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
 def merge(shards: Sequence[Path], out: Path) -> str:
-    """Copy points, samples, records, judgements and blobs of every shard into `out`; return a sentence with the count.
+    """Copy points, samples, records, judgements and blobs of every shard into `out`; return a
+    sentence with the count.
 
-    The results of an earlier merge in `out` are kept, and what is there already is not written again. Of two answers to
-    one question the later shard's counts, which the sentence says. Raises RunError, before anything is written, if the
-    shards differ in configuration or data set, or one is damaged. Which data a whole shard was made from its digests
-    tell; one of an earlier version has none, which the sentence says.
+    The results of an earlier merge in `out` are kept, and what is there already is not written
+    again. Of two answers to one question the later shard's counts, which the sentence says. Raises
+    RunError, before anything is written, if the shards differ in configuration or data set, or one
+    is damaged. Which data a whole shard was made from its digests tell; one of an earlier version
+    has none, which the sentence says.
     """
     for path in shards:
         if out.resolve().is_relative_to(path.resolve()):
-            where = "is one of the shards" if out.resolve() == path.resolve() else f"lies in the shard {path}"
+            where = (
+                "is one of the shards"
+                if out.resolve() == path.resolve()
+                else f"lies in the shard {path}"
+            )
             raise RunError(f"--out {out} {where}; name another folder")
-    runs = [RunFolder(path) for path in {path.resolve(): path for path in reversed(shards)}.values()][::-1]
+    runs = [
+        RunFolder(path) for path in {path.resolve(): path for path in reversed(shards)}.values()
+    ][::-1]
     earlier = [RunFolder(out)] if (out / "points.yaml").exists() else []
     for run in [*earlier, *runs[1:]]:
         _refuse_other_run(runs[0], run)
@@ -42,7 +53,9 @@ def merge(shards: Sequence[Path], out: Path) -> str:
     facts = combine_facts([*earlier, *runs])
     answers, twice = _last_answers([*earlier, *runs])
     records = _new(_last_answers(earlier)[0], answers)
-    samples, judged = (_new(_joined(earlier, of), _joined([*earlier, *runs], of)) for of in (_samples, _judgements))
+    samples, judged = (
+        _new(_joined(earlier, of), _joined([*earlier, *runs], of)) for of in (_samples, _judgements)
+    )
     with RunWriter(out) as writer:
         for run in runs:
             _copy_blobs(run.blobs, writer.blobs)
@@ -59,7 +72,9 @@ def merge(shards: Sequence[Path], out: Path) -> str:
     for note in _doubts([*earlier, *runs]):
         said += f"; {note}"
     if twice:
-        said += f"; {twice} of them were answered twice and otherwise: the later shard's answer counts"
+        said += (
+            f"; {twice} of them were answered twice and otherwise: the later shard's answer counts"
+        )
     missing = _missing(facts["shards"])
     return f"{said}; missing: {', '.join(missing)}" if missing else said
 
@@ -87,7 +102,9 @@ def _said(record: Record) -> tuple[str | None, list[str]]:
     return record.answer, [reply.text for reply in record.replies]
 
 
-def _joined(runs: Sequence[RunFolder], of: Callable[[RunFolder], Mapping[Any, Any]]) -> dict[Any, Any]:
+def _joined(
+    runs: Sequence[RunFolder], of: Callable[[RunFolder], Mapping[Any, Any]]
+) -> dict[Any, Any]:
     return {key: value for run in runs for key, value in of(run).items()}
 
 
@@ -105,7 +122,8 @@ def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
 
 
 def _copy_blobs(source: Blobs, target: Blobs) -> None:
-    """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back from the cache."""
+    """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back
+    from the cache."""
     for path in source.folder.glob("??/*"):
         if SHA256.fullmatch(path.name) and path.name not in target and path.is_file():
             try:
@@ -117,40 +135,65 @@ def _copy_blobs(source: Blobs, target: Blobs) -> None:
 
 
 def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
-    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest, versions are joined."""
+    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest,
+    versions are joined."""
     facts = [run.facts for run in runs]
-    described = (shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)])
-    shards = list({str(Path(shard["folder"]).resolve()): shard for shard in described}.values())  # once, merged again
+    described = (
+        shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)]
+    )
+    shards = list(
+        {str(Path(shard["folder"]).resolve()): shard for shard in described}.values()
+    )  # once, merged again
     limits = [limit for each in facts if (limit := each.get("limit")) is not None]
     versions: dict[str, set[str]] = {}
     for each in facts:
         for name, version in (each.get("versions") or {}).items():
-            versions.setdefault(name, set()).update([version] if isinstance(version, str) else version)
+            versions.setdefault(name, set()).update(
+                [version] if isinstance(version, str) else version
+            )
     whole = {
         "name": facts[0].get("name"),
-        "left_out": {name: why for each in facts for name, why in (each.get("left_out") or {}).items()},
-        "samples": {task: number for each in facts for task, number in (each.get("samples") or {}).items()},
+        "left_out": {
+            name: why for each in facts for name, why in (each.get("left_out") or {}).items()
+        },
+        "samples": {
+            task: number for each in facts for task, number in (each.get("samples") or {}).items()
+        },
         "limit": max(limits) if len(limits) == len(facts) else None,
-        "versions": {name: each.pop() if len(each) == 1 else sorted(each) for name, each in versions.items()},
+        "versions": {
+            name: each.pop() if len(each) == 1 else sorted(each) for name, each in versions.items()
+        },
         "config": facts[0].get("config"),
         "started": min((each["started"] for each in facts if each.get("started")), default=None),
         "finished": not _missing(shards) and all(bool(shard.get("finished")) for shard in shards),
     }
     plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
-    plan |= {"data": facts[0]["data"]} if "data" in facts[0] and len({each.get("limit") for each in facts}) == 1 else {}
+    plan |= (
+        {"data": facts[0]["data"]}
+        if "data" in facts[0] and len({each.get("limit") for each in facts}) == 1
+        else {}
+    )
     if all("planned" in shard for shard in shards):
         plan["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
-    return {**whole, **plan, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
+    return {
+        **whole,
+        **plan,
+        "shards": shards,
+        **{name: sum(shard[name] for shard in shards) for name in COUNTS},
+    }
 
 
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The shards that are not there, such as "2/3", nine at most; one without a number is the whole run."""
+    """The shards that are not there, such as "2/3", nine at most; one without a number is the whole
+    run."""
     numbers: dict[Any, set[Any]] = {}
     for shard in shards:
         number, of = shard.get("shard") or (1, 1)
         numbers.setdefault(of, set()).add(number)
     most = max(numbers, key=lambda of: len(numbers[of]) - of)
-    return [f"{n}/{most}" for n in islice((n for n in range(1, most + 1) if n not in numbers[most]), 9)]
+    return [
+        f"{n}/{most}" for n in islice((n for n in range(1, most + 1) if n not in numbers[most]), 9)
+    ]
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
@@ -165,27 +208,38 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
     )
     facts = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     facts |= {"planned": run.facts["planned"]} if "planned" in run.facts else {}
-    folder = str(run.path).encode(errors="backslashreplace").decode()  # as run.yaml holds it, to be known again
+    folder = (
+        str(run.path).encode(errors="backslashreplace").decode()
+    )  # as run.yaml holds it, to be known again
     return {"folder": folder, **facts, **dict(zip(COUNTS, counts, strict=True))}
 
 
 def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:
     """Raises RunError if two shards differ in a setting that affects answers."""
     problem = f"{other.path} is not of the same run as {first.path}"
-    mine, others = ({point.id: point for point in run.present_and_older[0]} for run in (first, other))
+    mine, others = (
+        {point.id: point for point in run.present_and_older[0]} for run in (first, other)
+    )
     if differing := sorted(mine.keys() ^ others.keys()):
         point = {**mine, **others}[differing[0]]
-        raise RunError(f"{problem}: only one of them has {point.contestant} on {point.task} ({point.id}); {ADVICE}")
+        raise RunError(
+            f"{problem}: only one of them has {point.contestant} on {point.task} ({point.id});"
+            f" {ADVICE}"
+        )
     for identifier, point in mine.items():
         ours, theirs = asdict(point), asdict(others[identifier])
         wrong = [name for name in ours if ours[name] != theirs[name] and name not in DESCRIPTIONS]
         if wrong:
-            raise RunError(f"{problem}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}")
+            raise RunError(
+                f"{problem}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}"
+            )
 
 
 def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
     """What may differ between shards and is not refused, in words."""
-    silent = sum(1 for run in runs if (run.facts.get("shard") or [1, 1])[1] > 1 and "data" not in run.facts)
+    silent = sum(
+        1 for run in runs if (run.facts.get("shard") or [1, 1])[1] > 1 and "data" not in run.facts
+    )
     if silent:
         yield f"{silent} of them, of an earlier version, do not tell which data they were made from"
     plugins: dict[str, set[str]] = defaultdict(set)
@@ -199,7 +253,8 @@ def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
 
 
 def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raises RunError if shards are of different questions, keys or pictures, or tasks of different sizes."""
+    """Raises RunError if shards are of different questions, keys or pictures, or tasks of different
+    sizes."""
     sizes: dict[str, int] = {}
     asked: dict[tuple[str, str], tuple[str, str | None]] = {}
     digests: dict[tuple[str, int | None], tuple[RunFolder, Mapping[str, str]]] = {}
@@ -211,13 +266,19 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
             if differing:  # of other samples, questions and keys differ as well
                 what = "samples" if "samples" in differing else " and ".join(differing)
                 raise RunError(
-                    f"{run.path} was made from other {what} of {names.get(task, task)} than {before.path}; {ADVICE}"
+                    f"{run.path} was made from other {what} of {names.get(task, task)} than"
+                    f" {before.path}; {ADVICE}"
                 )
         for task, size in (run.facts.get("samples") or {}).items():
             if sizes.setdefault(task, size) != size:
-                raise RunError(f"{run.path}: a task of {size} samples has {sizes[task]} in an earlier shard; {ADVICE}")
+                raise RunError(
+                    f"{run.path}: a task of {size} samples has {sizes[task]} in an earlier shard;"
+                    f" {ADVICE}"
+                )
         for key, row in run.samples.items():
             sha, answer = asked.setdefault(key, (row.sha, row.answer))
             if (sha, answer) != (row.sha, row.answer):
                 what = "sample" if sha != row.sha else "the key of sample"
-                raise RunError(f"{run.path}: {what} {row.id} differs from the earlier shards'; {ADVICE}")
+                raise RunError(
+                    f"{run.path}: {what} {row.id} differs from the earlier shards'; {ADVICE}"
+                )

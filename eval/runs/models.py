@@ -24,7 +24,8 @@ from looktwice.pipelines.models.wrappers import Metered, UsageCount, wrap
 
 @dataclass(eq=False)
 class RunModels:
-    """Wraps every model of `run` that is asked over a network; `cache` is the folder of the reply store.
+    """Wraps every model of `run` that is asked over a network; `cache` is the folder of the reply
+    store.
 
     `cached` is how many replies the store held before the run; `say` is told how far batches are.
     """
@@ -40,10 +41,13 @@ class RunModels:
     cached: int = 0
 
     def __post_init__(self) -> None:
-        self.watches: defaultdict[str, EndpointWatch] = defaultdict(lambda: EndpointWatch(self.run.give_up))
+        self.watches: defaultdict[str, EndpointWatch] = defaultdict(
+            lambda: EndpointWatch(self.run.give_up)
+        )
 
     def wrap(self, model: Any) -> Any:
-        """The model that the stages ask. Raises RunError for a bad URL or a missing key, CacheError."""
+        """The model that the stages ask. Raises RunError for a bad URL or a missing key,
+        CacheError."""
         if not getattr(model, "remote", False):
             self.models.append(model)
             return model
@@ -57,9 +61,18 @@ class RunModels:
             queue = BatchQueue(model, store, self.run.drain, self.say, self.run.give_up)
             self.queues.append(queue)
             self.run.remembers = True  # what is recorded, to know what waits
-            return self._metered(model, Metered(Cached(queue, store, self.only_cached, self.run.drain), model.place))
+            return self._metered(
+                model, Metered(Cached(queue, store, self.only_cached, self.run.drain), model.place)
+            )
         watch = self.watches[getattr(model, "endpoint", model.identity)]
-        wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch, ration=self.ration)
+        wrapped = wrap(
+            model,
+            store,
+            self.run.drain,
+            only_cached=self.only_cached,
+            watch=watch,
+            ration=self.ration,
+        )
         return self._metered(model, wrapped)
 
     def _metered(self, model: Any, wrapped: Metered) -> Metered:
@@ -73,15 +86,24 @@ class RunModels:
             queue.collect()
 
     def spent(self) -> Spent:
-        """What was asked for so far in this run; its cost is that of the models with prices, if there are any."""
-        used: list[tuple[Any, Usage | UsageCount]] = [(model, meter.snapshot().paid) for model, meter in self.meters]
+        """What was asked for so far in this run; its cost is that of the models with prices, if
+        there are any."""
+        used: list[tuple[Any, Usage | UsageCount]] = [
+            (model, meter.snapshot().paid) for model, meter in self.meters
+        ]
         used += self.ration.lost
-        costs = [price_of(usage, model.prices) for model, usage in used if getattr(model, "prices", None)]
-        tokens = sum(usage.tokens_in for _, usage in used), sum(usage.tokens_out for _, usage in used)
+        costs = [
+            price_of(usage, model.prices) for model, usage in used if getattr(model, "prices", None)
+        ]
+        tokens = (
+            sum(usage.tokens_in for _, usage in used),
+            sum(usage.tokens_out for _, usage in used),
+        )
         return Spent(*tokens, sum(costs) if any(costs) else None)
 
     def remarks(self) -> Iterator[str]:
-        """What has to be said at the end: dead servers, replies that another one gave, and prices without tokens."""
+        """What has to be said at the end: dead servers, replies that another one gave, and prices
+        without tokens."""
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the others were"
             for url in (url for url in urls if len(urls) > 1 and url in SERVERS.aside):
@@ -90,24 +112,40 @@ class RunModels:
         for endpoint, watch in self.watches.items():
             if said := watch.say_refusals(place_of(endpoint), self.run.drain.is_set()):
                 yield said
-        for place, reason in sorted({pair for _, meter in self.meters for pair in meter.snapshot().unknown}):
-            yield f"the server at {place} ended replies with the reason {reason!r}, not known here; they count as whole"
+        for place, reason in sorted(
+            {pair for _, meter in self.meters for pair in meter.snapshot().unknown}
+        ):
+            yield (
+                f"the server at {place} ended replies with the reason {reason!r}, not known here;"
+                " they count as whole"
+            )
         if lost := self.ration.lost:
             tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
-            yield f"{counted(len(lost), 'answer')} could not be used, and billed all the same: {tokens:,} tokens"
+            yield (
+                f"{counted(len(lost), 'answer')} could not be used, and billed all the same:"
+                f" {tokens:,} tokens"
+            )
         found: Counter[tuple[str, str]] = Counter()
         for _, meter in self.meters:
-            found.update({(meter.place, place): n for place, n in meter.snapshot().elsewhere.items()})
+            found.update(
+                {(meter.place, place): n for place, n in meter.snapshot().elsewhere.items()}
+            )
         for (here, there), number in found.items():
             came = counted(number, "reply", "replies")
-            yield f"{came} came from the cache as {there} gave them; the model at {here} has the same `name`"
+            yield (
+                f"{came} came from the cache as {there} gave them; the model at {here} has the same"
+                " `name`"
+            )
 
     def uncounted(self) -> Iterator[str]:
         """A sentence for each server that counts no tokens, although its model has prices."""
         for model, meter in self.meters:
             paid = meter.snapshot().paid
             if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
-                yield f"the server at {meter.place} counts no tokens, so there is no cost of what it answered"
+                yield (
+                    f"the server at {meter.place} counts no tokens, so there is no cost of what it"
+                    " answered"
+                )
 
     def close(self) -> None:
         """Close every model and its cache."""

@@ -1,8 +1,10 @@
-"""A run whose samples are worked through by tasks of Ray, on this machine or on a cluster; one process writes it all.
+"""A run whose samples are worked through by tasks of Ray, on this machine or on a cluster; one
+process writes it all.
 
-Each block of samples is a task: it gets the whole plan, goes through its samples in threads as a run on one machine
-does, and streams each record back with the pictures and messages that it names. What a lost task had not sent is begun
-anew by another one. Where there are GPUs, actors hold the networks for all tasks.
+Each block of samples is a task: it gets the whole plan, goes through its samples in threads as a
+run on one machine does, and streams each record back with the pictures and messages that it names.
+What a lost task had not sent is begun anew by another one. Where there are GPUs, actors hold the
+networks for all tasks.
 """
 
 from __future__ import annotations
@@ -36,16 +38,20 @@ from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
-BLOCKS = 4  # for each task that may run at a time: so much of the work is begun anew where one is lost
+BLOCKS = (
+    4  # for each task that may run at a time: so much of the work is begun anew where one is lost
+)
 ATTEMPTS = 5  # tasks of a block that may be lost
 LOOK = 1.0  # seconds between looks whether the run is being stopped
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every task is told: the plan, pickled; how it is run; how many blocks there are, and tasks at a time.
+    """What every task is told: the plan, pickled; how it is run; how many blocks there are, and
+    tasks at a time.
 
-    `roots` are folders that tasks may read, because the command line or LOOKTWICE_ALLOW named them here.
+    `roots` are folders that tasks may read, because the command line or LOOKTWICE_ALLOW named them
+    here.
     """
 
     plan: bytes
@@ -60,7 +66,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Sent:
-    """A line of samples.jsonl, or a record with its sample and the blobs that it names and that were not sent yet."""
+    """A line of samples.jsonl, or a record with its sample and the blobs that it names and that
+    were not sent yet."""
 
     row: SampleRow
     line: str = ""
@@ -71,8 +78,8 @@ class Sent:
 class RayRun(Run):
     """Runs a plan on Ray: `address` is that of a cluster, or empty for one on this machine.
 
-    With `gpus`, the networks lie with actors that get this share of a GPU each, as many as there is room for.
-    `cache` is the folder of the reply cache on the machine of each task.
+    With `gpus`, the networks lie with actors that get this share of a GPU each, as many as there is
+    room for. `cache` is the folder of the reply cache on the machine of each task.
     """
 
     address: str = ""
@@ -81,40 +88,71 @@ class RayRun(Run):
     only_cached: bool = False
 
     def __call__(self) -> Any:
-        """As `Run` does. Raises RunError where Ray is missing or cannot be reached, or the plan cannot be sent."""
-        if self.options.shard != (1, 1) or self.options.budget is not None or self.options.max_requests is not None:
-            raise RunError("--on ray makes shards of its own, and has no --budget or --max-requests; leave them out")
+        """As `Run` does. Raises RunError where Ray is missing or cannot be reached, or the plan
+        cannot be sent."""
+        if (
+            self.options.shard != (1, 1)
+            or self.options.budget is not None
+            or self.options.max_requests is not None
+        ):
+            raise RunError(
+                "--on ray makes shards of its own, and has no --budget or --max-requests; leave"
+                " them out"
+            )
         if any(isinstance(model, Batched) for model in self.plan.models):
-            raise RunError("--on ray: what is asked in batches needs no other machines; leave it out")
+            raise RunError(
+                "--on ray: what is asked in batches needs no other machines; leave it out"
+            )
         self.wrap = lambda model: model  # the tasks wrap theirs
         with _ray(self.address):
             return super().__call__()
 
     def _predict(
-        self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key],
+        self,
+        writer: RunWriter,
+        known: Mapping[tuple[str, str], SampleRow],
+        done: set[Key],
         unchanged: Mapping[str, Sequence[str]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         there = self._done_by_arm(done)
         self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
         there_is = _ray_module().cluster_resources()
         if (held := there_is.get("GPU", 0)) < self.gpus:
             are = counted(int(held), "GPU")
-            raise RunError(f"--gpus {self.gpus:g}: the nodes of Ray have {are}; leave --gpus out, or add nodes")
+            raise RunError(
+                f"--gpus {self.gpus:g}: the nodes of Ray have {are}; leave --gpus out, or add nodes"
+            )
         tasks = max(1, int(there_is.get("CPU", 1)))
         plugins = tuple(describe_plugin(name)["path"] for name in self.plan.plugins)
         roots = tuple(str(root) for root in allowed_roots() if root.exists())
         cache, blocks = str(self.cache.absolute()), BLOCKS * tasks
-        job = Job(_pickled(self.plan), plugins, self.options, cache, self.only_cached, blocks, tasks, roots)
-        Dispatch(self, writer, job, {key: (row.answer, row.sha) for key, row in known.items()}, done)()
+        job = Job(
+            _pickled(self.plan),
+            plugins,
+            self.options,
+            cache,
+            self.only_cached,
+            blocks,
+            tasks,
+            roots,
+        )
+        Dispatch(
+            self, writer, job, {key: (row.answer, row.sha) for key, row in known.items()}, done
+        )()
 
 
 class Dispatch:
-    """The tasks of a run: each works through a block, and a block whose task is lost gets another."""
+    """The tasks of a run: each works through a block, and a block whose task is lost gets
+    another."""
 
     def __init__(
-        self, run: RayRun, writer: RunWriter, job: Job, known: dict[tuple[str, str], tuple[str | None, str]],
+        self,
+        run: RayRun,
+        writer: RunWriter,
+        job: Job,
+        known: dict[tuple[str, str], tuple[str | None, str]],
         done: Collection[Key],
-    ) -> None:  # fmt: skip
+    ) -> None:
         ray = _ray_module()
         self.run, self.writer, self.known, self.job = run, writer, known, ray.put(job)
         self.arms = {arm.id: arm for arm in run.plan.points}
@@ -122,13 +160,17 @@ class Dispatch:
         for key in done:
             self.done[shard_of(key[1], job.blocks)].add(key)
         self.desk = ray.remote(Desk).options(num_cpus=0).remote(job.tasks)
-        self.hosts = [self._host(job) for _ in range(int(ray.cluster_resources()["GPU"] / run.gpus) if run.gpus else 0)]
+        self.hosts = [
+            self._host(job)
+            for _ in range(int(ray.cluster_resources()["GPU"] / run.gpus) if run.gpus else 0)
+        ]
         self.work = ray.remote(num_returns="streaming", max_retries=0)(work_through)
         self.running: dict[Any, int] = {}
         self.lost: Counter[int] = Counter()
 
     def __call__(self) -> None:
-        """Until every block is worked through, or the run is stopped. Raises RunError, and what a task raises."""
+        """Until every block is worked through, or the run is stopped. Raises RunError, and what a
+        task raises."""
         ray = _ray_module()
         for block in self.done:
             self._start(block)
@@ -143,12 +185,16 @@ class Dispatch:
                 self._take(stream)
 
     def _start(self, block: int) -> None:
-        self.running[self.work.remote(self.job, block, self.done[block], self.desk, self.hosts)] = block
+        self.running[self.work.remote(self.job, block, self.done[block], self.desk, self.hosts)] = (
+            block
+        )
 
     def _host(self, job: Job) -> Any:
         """An actor that holds networks; a lost one is begun anew, and asked again."""
         lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
-        host = _ray_module().remote(NetworkHost).options(num_cpus=0, num_gpus=self.run.gpus, **lives)
+        host = (
+            _ray_module().remote(NetworkHost).options(num_cpus=0, num_gpus=self.run.gpus, **lives)
+        )
         return host.remote(job.plugins, job.cache)
 
     def _take(self, stream: Any) -> None:
@@ -167,7 +213,9 @@ class Dispatch:
             block = self.running.pop(stream)
             self.lost[block] += 1
             if self.lost[block] >= ATTEMPTS:
-                raise RunError(f"block {block} was lost {ATTEMPTS} times: {str(exc).splitlines()[0]}") from exc
+                raise RunError(
+                    f"block {block} was lost {ATTEMPTS} times: {str(exc).splitlines()[0]}"
+                ) from exc
             self._start(block)
 
     def _keep(self, sent: Sent, done: set[Key]) -> None:
@@ -187,7 +235,9 @@ class GaveUp(RunError):
     """The sentence of an endpoint that a task could not ask."""
 
 
-def work_through(job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]) -> Iterator[Sent]:
+def work_through(
+    job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
+) -> Iterator[Sent]:
     """Go through the samples of a block, and give each record as soon as it is there."""
     ray = _ray_module()
     task = uuid.uuid4().hex
@@ -204,7 +254,9 @@ def work_through(job: Job, block: int, done: set[Key], desk: Any, hosts: Sequenc
     with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), found)
         options = replace(job.options, shard=(block + 1, job.blocks))
-        run = Run(plan, Path(folder), options, on_record=lambda arm, row, record: sink.send(row, record))
+        run = Run(
+            plan, Path(folder), options, on_record=lambda arm, row, record: sink.send(row, record)
+        )
         models = RunModels(run, Path(job.cache), job.only_cached)
 
         def wrap(model: Any) -> Any:
@@ -245,7 +297,8 @@ def _listen(ask: Ask, drain: threading.Event) -> None:
 
 @dataclass(eq=False)
 class Sink:
-    """Takes what a run writes, in place of a `RunWriter`, and puts it into a queue with its blobs."""
+    """Takes what a run writes, in place of a `RunWriter`, and puts it into a queue with its
+    blobs."""
 
     blobs: Blobs
     found: queue.Queue[Any]
@@ -290,9 +343,16 @@ def _ray(address: str) -> Iterator[None]:
         yield
         return
     try:
-        ray.init(address=address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address or "local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     except (ConnectionError, ValueError, RuntimeError) as exc:
-        raise RunError(f"--on {address or 'ray'}: {str(exc).splitlines()[0]}; is the cluster running?") from exc
+        raise RunError(
+            f"--on {address or 'ray'}: {str(exc).splitlines()[0]}; is the cluster running?"
+        ) from exc
     try:
         yield
     finally:
@@ -305,4 +365,6 @@ def parse_place(text: str) -> str:
         return ""
     if text.startswith("ray://") and len(text) > len("ray://"):
         return text
-    raise RunError(f"--on {text}: write `ray` for this machine, or `ray://HOST:10001` for a cluster")
+    raise RunError(
+        f"--on {text}: write `ray` for this machine, or `ray://HOST:10001` for a cluster"
+    )

@@ -1,11 +1,14 @@
-"""`looktwice replay`: runs the stages of a run again with its recorded replies, and compares the records exactly.
+"""`looktwice replay`: runs the stages of a run again with its recorded replies, and compares the
+records exactly.
 
-Every stage runs again on the task's own data; only the models are not called again. Each record must be identical:
-every message and picture that was sent (by its sha256), every note, mark and answer. Times are not compared.
+Every stage runs again on the task's own data; only the models are not called again. Each record
+must be identical: every message and picture that was sent (by its sha256), every note, mark and
+answer. Times are not compared.
 
-What it can vouch for: that these stages make these requests of the task's data, and these answers of these replies; and
-that questions, keys and stored pictures are those of the task. The replies themselves are compared with the cache of
-the run. Where it does not hold them, nobody can tell an edited one, and it is said how many these are.
+What it can vouch for: that these stages make these requests of the task's data, and these answers
+of these replies; and that questions, keys and stored pictures are those of the task. The replies
+themselves are compared with the cache of the run. Where it does not hold them, nobody can tell an
+edited one, and it is said how many these are.
 """
 
 from __future__ import annotations
@@ -27,7 +30,15 @@ from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRo
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, canonical, message_json
+from looktwice.pipelines.model import (
+    CallOptions,
+    Messages,
+    Model,
+    ModelError,
+    Reply,
+    canonical,
+    message_json,
+)
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
@@ -40,17 +51,22 @@ SHOWN = 5  # differences that are printed
 GONE = "the task's data is gone or has changed"
 
 
-def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str) -> str:
-    """The sha256 of a request as `message_json` and `CallOptions.given` write it; with `model` its key in the cache."""
+def request_digest(
+    messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
+) -> str:
+    """The sha256 of a request as `message_json` and `CallOptions.given` write it; with `model` its
+    key in the cache."""
     whole = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(canonical(whole).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class RecordedReplies:
-    """Answers each request with the recorded answers of one record, in order: a reply, or the same ModelError.
+    """Answers each request with the recorded answers of one record, in order: a reply, or the same
+    ModelError.
 
-    The keys of `answers` are `request_digest`s. Raises ModelError for a request without a recorded answer left.
+    The keys of `answers` are `request_digest`s. Raises ModelError for a request without a recorded
+    answer left.
     """
 
     answers: Mapping[str, Sequence[Reply | str]]
@@ -58,9 +74,13 @@ class RecordedReplies:
     given: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """The next recorded answer to this request."""
-        digest = request_digest([message_json(message) for message in messages], draw, options.given())
+        digest = request_digest(
+            [message_json(message) for message in messages], draw, options.given()
+        )
         recorded = self.answers.get(digest, ())
         with self.lock:
             number = self.given.get(digest, 0)
@@ -68,7 +88,8 @@ class RecordedReplies:
         if number >= len(recorded):
             text = " ".join(messages[-1].text.split())[:80] if messages else ""
             raise ModelError(
-                f"the record holds {len(recorded)} answers to this request, asked {number + 1} times: {text!r}"
+                f"the record holds {len(recorded)} answers to this request, asked {number + 1}"
+                f" times: {text!r}"
             )
         answer = recorded[number]
         if isinstance(answer, str):
@@ -88,10 +109,11 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How many records were reproduced exactly, which were not, and how many were not replayed, by reason.
+    """How many records were reproduced exactly, which were not, and how many were not replayed, by
+    reason.
 
-    `faults` say which tasks cannot be built, such as those whose data nobody allowed to be read. `replies` counts the
-    recorded replies by whether the cache holds the same.
+    `faults` say which tasks cannot be built, such as those whose data nobody allowed to be read.
+    `replies` counts the recorded replies by whether the cache holds the same.
     """
 
     same: int
@@ -115,7 +137,8 @@ class HashOnlyBlobs(Blobs):
 
 
 def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> ReplayResult:
-    """Replay every record of a run; `cache` is the cache folder of the run (None: `.cache` beside it).
+    """Replay every record of a run; `cache` is the cache folder of the run (None: `.cache` beside
+    it).
 
     Raises RunError, and ConfigError where its stages cannot be built.
     """
@@ -131,7 +154,11 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
             by_sample[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope.of_records(folder.path, plugins))
     stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
-    same, different, originals = 0, list[ReplayDifference](), Originals(folder, cache or run.parent / ".cache", binder)
+    same, different, originals = (
+        0,
+        list[ReplayDifference](),
+        Originals(folder, cache or run.parent / ".cache", binder),
+    )
     with use_recorded_findings(folder, cache):
         for item, records in _samples(folder, by_sample, binder, left_out):
             for record in records:
@@ -139,15 +166,19 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
                 what = originals.differ(point, item, record)
                 what = what or _compare(folder, point, stages[record.point], item.sample, record)
                 same += not what
-                different += [ReplayDifference(point.id, record.sample, record.draw, what)] if what else []
+                different += (
+                    [ReplayDifference(point.id, record.sample, record.draw, what)] if what else []
+                )
     return ReplayResult(same, tuple(different), left_out, tuple(binder.faults), originals.replies)
 
 
 @dataclass(frozen=True)
 class Originals:
-    """What a run was made of, as far as it is there: the task's own questions and keys, and the replies of the cache.
+    """What a run was made of, as far as it is there: the task's own questions and keys, and the
+    replies of the cache.
 
-    `replies` counts the recorded replies that were compared with the cache's (True) and that it does not hold (False).
+    `replies` counts the recorded replies that were compared with the cache's (True) and that it
+    does not hold (False).
     """
 
     folder: RunFolder
@@ -184,21 +215,25 @@ class Originals:
         key = request_digest(sent, call.get("draw", 0), call.get("options", {}), model=model)
         found = self._store.get(key) if self._store else None
         self.replies[found is not None] += 1
-        return found is not None and describe_reply(found) != describe_reply(Reply.from_dict(call["reply"]))
+        return found is not None and describe_reply(found) != describe_reply(
+            Reply.from_dict(call["reply"])
+        )
 
     @cached_property
     def _store(self) -> Store | None:
         return Store(self.cache, "--cache") if (self.cache / "replies.sqlite").is_file() else None
 
     def _identity(self, point: PointRow) -> str:
-        """The identity of the arm's model; empty where it cannot be built, as its plugin is not named."""
+        """The identity of the arm's model; empty where it cannot be built, as its plugin is not
+        named."""
         node, binder = point.spec.get("model"), Binder(self.binder.scope, built=self.binder.built)
         return str(getattr(binder.node(node, "model"), "identity", "")) if node else ""
 
 
 @contextmanager
 def use_recorded_findings(folder: RunFolder, cache: Path | None) -> Iterator[None]:
-    """Inside, specialists return their stored results, since networks differ in the last digits by batch size.
+    """Inside, specialists return their stored results, since networks differ in the last digits by
+    batch size.
 
     `cache` is the cache folder of the run (None: `.cache` beside it).
     """
@@ -208,7 +243,8 @@ def use_recorded_findings(folder: RunFolder, cache: Path | None) -> Iterator[Non
 
 
 def describe_replay(result: ReplayResult) -> Iterator[str]:
-    """The result of a replay in lines for a terminal; the last one says whether all records were reproduced."""
+    """The result of a replay in lines for a terminal; the last one says whether all records were
+    reproduced."""
     for each in result.different[:SHOWN]:
         yield f"different: {each.sample}, draw {each.draw}, point {each.point}: {each.what}"
     if len(result.different) > SHOWN:
@@ -219,30 +255,52 @@ def describe_replay(result: ReplayResult) -> Iterator[str]:
     if held := result.replies.get(True):
         yield f"compared with the cache: {counted(held, 'reply', 'replies')}"
     if alone := result.replies.get(False):
-        yield f"in no cache, so that an edited one would not be noticed: {counted(alone, 'reply', 'replies')}"
-    verdict = "the same bit for bit" if not result.different else f"the same, {len(result.different)} different"
+        yield (
+            "in no cache, so that an edited one would not be noticed:"
+            f" {counted(alone, 'reply', 'replies')}"
+        )
+    verdict = (
+        "the same bit for bit"
+        if not result.different
+        else f"the same, {len(result.different)} different"
+    )
     yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"
 
 
 def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str, Stage]:
     """The stages of a point as points.yaml describes them. Raises ConfigError."""
-    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
+    stages = {
+        slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()
+    }
     if None in stages.values():
-        made = [each for each in folder.facts.get("plugins") or () if each["name"] not in binder.scope.plugins]
+        made = [
+            each
+            for each in folder.facts.get("plugins") or ()
+            if each["name"] not in binder.scope.plugins
+        ]
         named = " ".join(f"--plugin {shlex.quote(str(each['path']))}" for each in made)
-        advice = f"; code is loaded only where you name it, so add to the command: {named}" if made else ""
-        raise ConfigError([f"{folder.path}: its stages cannot be built again{advice}", *binder.faults])
+        advice = (
+            f"; code is loaded only where you name it, so add to the command: {named}"
+            if made
+            else ""
+        )
+        raise ConfigError(
+            [f"{folder.path}: its stages cannot be built again{advice}", *binder.faults]
+        )
     return stages
 
 
 def rerun(
     folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
 ) -> tuple[State, str]:
-    """The state after all stages, run with the record's own replies, and the error if a stage failed."""
+    """The state after all stages, run with the record's own replies, and the error if a stage
+    failed."""
     models = recorded_models(folder, record)
 
     def recorded(model: Model) -> Model:
-        return models.get(model.identity) or models[""]  # a second model that is the arm's own is recorded as that
+        return (
+            models.get(model.identity) or models[""]
+        )  # a second model that is the arm's own is recorded as that
 
     state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
     model = RecordingModel(models[""], sample.id, wrap_second=recorded)
@@ -258,7 +316,8 @@ def rerun(
 
 
 def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedReplies]:
-    """The models of a record by name, the arm's own under ""; they return the recorded replies with their times."""
+    """The models of a record by name, the arm's own under ""; they return the recorded replies with
+    their times."""
     answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
     timings: Sequence[Mapping[str, Any]] = record.timings.get("calls") or ()
     for number, call in enumerate(record.calls):
@@ -269,16 +328,25 @@ def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedRepl
             seconds = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0
             answer = replace(Reply.from_dict(call["reply"]), seconds=seconds)
         answers.setdefault(call.get("model", ""), defaultdict(list))[digest].append(answer)
-    return {name: RecordedReplies(by_digest, name or "as recorded") for name, by_digest in answers.items()}
+    return {
+        name: RecordedReplies(by_digest, name or "as recorded")
+        for name, by_digest in answers.items()
+    }
 
 
 def _samples(
-    folder: RunFolder, by_sample: Mapping[tuple[str, str], list[Record]], binder: Binder, left_out: Counter[str]
+    folder: RunFolder,
+    by_sample: Mapping[tuple[str, str], list[Record]],
+    binder: Binder,
+    left_out: Counter[str],
 ) -> Iterator[tuple[Item, list[Record]]]:
-    """Every sample with its records, as the task yields it now; records of samples that are gone are counted."""
+    """Every sample with its records, as the task yields it now; records of samples that are gone
+    are counted."""
     rows = folder.samples
     waiting = dict(by_sample)
-    for task_id, node in {point.task_id: point.spec["task"] for point in folder.points.values()}.items():
+    for task_id, node in {
+        point.task_id: point.spec["task"] for point in folder.points.values()
+    }.items():
         task = binder.node(node, "task")
         try:
             for item in task or ():
@@ -293,18 +361,26 @@ def _samples(
         left_out[GONE] += len(records)
 
 
-def _compare(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record) -> str:
+def _compare(
+    folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
+) -> str:
     """The first field of the record that differs in the replay; empty where none does."""
     state, error = rerun(folder, point, stages, sample, record)
     arm: Any = point  # of an arm, only its id goes into the record
-    again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)
+    again = make_record(
+        arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error
+    )
     if record.measured is None:  # it was made before stages measured anything
         again = replace(again, measured=None)
     if not record.notes:  # it was made before markers said that they met no mark
-        again = replace(again, notes=tuple(note for note in again.notes if not note.endswith(NO_MARK)))
+        again = replace(
+            again, notes=tuple(note for note in again.notes if not note.endswith(NO_MARK))
+        )
     old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
     if json.dumps(old) == json.dumps(new):
         return ""
-    what = next((name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields")
+    what = next(
+        (name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields"
+    )
     why = f" ({error.splitlines()[0]})" if error else ""
     return f"{what} differ{why}"

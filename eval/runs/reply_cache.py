@@ -1,4 +1,5 @@
-"""What the reply cache holds, and its pruning: what no record names goes first, the oldest before the others."""
+"""What the reply cache holds, and its pruning: what no record names goes first, the oldest before
+the others."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
-    """What is said of a cache, after it was pruned to a size, if one is given. Raises RunError, CacheError."""
+    """What is said of a cache, after it was pruned to a size, if one is given. Raises RunError,
+    CacheError."""
     if not (folder / "replies.sqlite").is_file():
         raise RunError(f"{folder} holds no replies.sqlite; name the folder of the runs, or --cache")
     store = Store(folder, "--cache")
@@ -32,7 +34,8 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
 
 
 def keep_within(folder: Path, runs: Path, most: int) -> Iterator[str]:
-    """Prune a cache that has grown beyond so many bytes, and say so. Raises RunError, CacheError."""
+    """Prune a cache that has grown beyond so many bytes, and say so. Raises RunError,
+    CacheError."""
     if (folder / "replies.sqlite").is_file():
         store = Store(folder, "--cache")
         if sum(row.size for row in store.rows()) > most:
@@ -50,40 +53,60 @@ def parse_size(text: str) -> int:
 def describe_cache(store: Store) -> Iterator[str]:
     """How many replies of which models, how large, and from when."""
     rows = list(store.rows())
-    yield f"{store.folder}: {counted(len(rows), 'reply', 'replies')}, {_size(sum(row.size for row in rows))}"
+    yield (
+        f"{store.folder}: {counted(len(rows), 'reply', 'replies')},"
+        f" {_size(sum(row.size for row in rows))}"
+    )
     by_model: dict[str, list[StoredReply]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
     for model, own in sorted(by_model.items(), key=lambda each: -len(each[1])):
         first, last = (_day(most(row.stored for row in own)) for most in (min, max))
         when = first if first == last else f"{first} to {last}"
-        yield f"  {_name(model)}: {counted(len(own), 'reply', 'replies')}, {_size(sum(r.size for r in own))}, {when}"
+        yield (
+            f"  {_name(model)}: {counted(len(own), 'reply', 'replies')},"
+            f" {_size(sum(r.size for r in own))}, {when}"
+        )
 
 
 def prune_cache(store: Store, runs: Path, most: int) -> str:
     """Remove replies until the cache holds at most `most` bytes, and say what was done.
 
-    Only those go that no last record of a run in `runs` names and that are older than an hour, the oldest first; what
-    a judge said, and samples that a run was stopped in, no record names. Raises RunError for a run that cannot be read.
+    Only those go that no last record of a run in `runs` names and that are older than an hour, the
+    oldest first; what a judge said, and samples that a run was stopped in, no record names. Raises
+    RunError for a run that cannot be read.
     """
     rows = sorted(store.rows(), key=lambda row: row.stored)
     if not any(runs.glob("*/points.yaml")):
-        raise RunError(f"{runs} holds no runs, whose records would say what to keep; name the folder of the runs first")
-    named, total, gone = _named(runs, {row.model for row in rows}), sum(row.size for row in rows), list[StoredReply]()
+        raise RunError(
+            f"{runs} holds no runs, whose records would say what to keep; name the folder of the"
+            " runs first"
+        )
+    named, total, gone = (
+        _named(runs, {row.model for row in rows}),
+        sum(row.size for row in rows),
+        list[StoredReply](),
+    )
     for row in rows:
         if total > most and row.key not in named and time.time() - row.stored > YOUNG:
             gone.append(row)
             total -= row.size
     store.remove(gone)
     kept = counted(len(rows) - len(gone), "reply", "replies")
-    said = f"removed {counted(len(gone), 'reply', 'replies')}, {_size(sum(row.size for row in gone))}; {kept} left"
+    said = (
+        f"removed {counted(len(gone), 'reply', 'replies')}, {_size(sum(row.size for row in gone))};"
+        f" {kept} left"
+    )
     if total > most:
-        said += f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
+        said += (
+            f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
+        )
     return said
 
 
 def _named(runs: Path, models: set[str]) -> set[str]:
-    """The keys of all requests in the records of all runs, with those of these models that the arm may have asked."""
+    """The keys of all requests in the records of all runs, with those of these models that the arm
+    may have asked."""
     found: set[str] = set()
     for path in sorted(runs.glob("*/points.yaml")):
         folder = RunFolder(path.parent)
@@ -98,7 +121,8 @@ def _named(runs: Path, models: set[str]) -> set[str]:
 
 
 def _models_of(point: PointRow | None, models: set[str]) -> set[str]:
-    """The identities that have the arm's model's name: where it was served, the environment of that day decided."""
+    """The identities that have the arm's model's name: where it was served, the environment of that
+    day decided."""
     node = point.spec.get("model") if point else None
     name = node.get("model") if isinstance(node, Mapping) else None
     return {model for model in models if name is None or _parsed(model).get("model", name) == name}
@@ -119,7 +143,11 @@ def _name(identity: str) -> str:
 
 def _size(size: float) -> str:
     return (
-        f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
+        f"{size / 1e9:,.1f} GB"
+        if size >= 1e9
+        else f"{size / 1e6:,.1f} MB"
+        if size >= 1e6
+        else f"{size / 1e3:,.1f} kB"
     )
 
 

@@ -1,4 +1,5 @@
-"""`looktwice show`: shows one sample of a run as a page and in lines, running its stages with recorded replies."""
+"""`looktwice show`: shows one sample of a run as a page and in lines, running its stages with
+recorded replies."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
 from looktwice.eval.readers.reader import reader_name
 from looktwice.eval.records.judgements import judgements
-from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_run_file
+from looktwice.eval.records.records import (
+    PointRow,
+    Record,
+    RunError,
+    RunFolder,
+    SampleRow,
+    refuse_run_file,
+)
 from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
@@ -23,13 +31,18 @@ from looktwice.pipelines.state import Call, Stage, State, Step
 
 
 def show_sample(
-    run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None
+    run: Path,
+    sample: str,
+    out: Path | None = None,
+    plugins: Sequence[str] = (),
+    cache: Path | None = None,
 ) -> Iterator[str]:
-    """Write the page of one sample and yield its content as lines; a sample of several tasks has a page for each.
+    """Write the page of one sample and yield its content as lines; a sample of several tasks has a
+    page for each.
 
-    The stages run again on the task's data, or on the stored pictures if that data is gone or must not be read.
-    `cache` is the cache folder of the run with the results of its specialists (None: `.cache` beside it). Raises
-    RunError.
+    The stages run again on the task's data, or on the stored pictures if that data is gone or must
+    not be read. `cache` is the cache folder of the run with the results of its specialists (None:
+    `.cache` beside it). Raises RunError.
     """
     folder, binder = RunFolder(run), Binder(Scope.of_records(Path(run), plugins))
     present, older = folder.present_and_older
@@ -37,7 +50,9 @@ def show_sample(
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
         ids = sorted({row.id for row in folder.samples.values()})
-        raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
+        raise RunError(
+            f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}"
+        )
     records = list(folder.records(sample).values())
     tools = ScoringTools(folder, plugins=tuple(plugins), judgements=judgements(run).by_record())
     for row, path in _pages(folder, rows, names, out):
@@ -58,7 +73,8 @@ def show_sample(
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
-    """The page of one sample of the task with this id, as `show_sample` writes it. Raises RunError."""
+    """The page of one sample of the task with this id, as `show_sample` writes it. Raises
+    RunError."""
     folder, binder = RunFolder(run), Binder(Scope.of_records(run, tuple(plugins)))
     present, older = folder.present_and_older
     names, row = labels([*present, *older]), folder.samples_of[task][sample]
@@ -70,12 +86,20 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
 
 
 def _pages(
-    folder: RunFolder, rows: Sequence[SampleRow], names: Mapping[str, tuple[str, str]], out: Path | None
+    folder: RunFolder,
+    rows: Sequence[SampleRow],
+    names: Mapping[str, tuple[str, str]],
+    out: Path | None,
 ) -> Iterator[tuple[SampleRow, Path]]:
     """Each row with its file, whose name is told from those of the run's other samples."""
     if out is not None:
         refuse_run_file(out)
-    path = out or folder.path / "show" / f"{file_names(row.id for row in folder.samples.values())[rows[0].id]}.html"
+    path = (
+        out
+        or folder.path
+        / "show"
+        / f"{file_names(row.id for row in folder.samples.values())[rows[0].id]}.html"
+    )
     tasks = {folder.points[name].task_id: task for name, (_, task) in names.items()}
     for row in rows:
         ending = f" {tasks.get(row.task, row.task)}" if len(rows) > 1 else ""
@@ -84,17 +108,26 @@ def _pages(
 
 
 def _arms(
-    tools: ScoringTools, points: Mapping[str, PointRow], row: SampleRow, records: Sequence[Record], binder: Binder
+    tools: ScoringTools,
+    points: Mapping[str, PointRow],
+    row: SampleRow,
+    records: Sequence[Record],
+    binder: Binder,
 ) -> Iterator[Shown]:
     """Every point that has a record of the sample, by the labels and in the order of the tables."""
     folder = tools.folder
-    given = next((_sample(folder, point, row, binder) for point in points.values()), row.without_pixels(folder.blobs))
+    given = next(
+        (_sample(folder, point, row, binder) for point in points.values()),
+        row.without_pixels(folder.blobs),
+    )
     for label, point in points.items():
         score = tools.record_scorer(point)
         for record in (record for record in records if record.point == point.recorded_as):
             stages = build_stages(folder, point, binder)
             state, error = rerun(folder, point, stages, given, record)
-            if error and not record.error:  # as where only the pictures that were sent are kept, not the sample's own
+            if (
+                error and not record.error
+            ):  # as where only the pictures that were sent are kept, not the sample's own
                 state, error = _as_recorded(folder, given, record), ""
             found = score(record, row)
             why = record.error or error or (found.detail if found.verdict is Verdict.FAILED else "")
@@ -109,13 +142,29 @@ def _as_recorded(folder: RunFolder, sample: Sample, record: Record) -> State:
         messages, reply = folder.messages(record, number), call.get("reply")
         sent = messages[:-1] if reply else messages
         made = Reply.from_dict(reply) if reply else None
-        calls.append(Call(sent, record.draw, CallOptions(), made, call.get("error", ""), call.get("model", "")))
-    step = Step("as recorded", record.timings.get("seconds", 0.0), tuple(calls), (), sample.question)
-    return State(sample, (), sample.question, (), record.answer, record.reason, trace=(step,), notes=record.notes)
+        calls.append(
+            Call(
+                sent, record.draw, CallOptions(), made, call.get("error", ""), call.get("model", "")
+            )
+        )
+    step = Step(
+        "as recorded", record.timings.get("seconds", 0.0), tuple(calls), (), sample.question
+    )
+    return State(
+        sample,
+        (),
+        sample.question,
+        (),
+        record.answer,
+        record.reason,
+        trace=(step,),
+        notes=record.notes,
+    )
 
 
 def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
-    """The verdict as tables count it, the answer and who found it or why there is none, and the key."""
+    """The verdict as tables count it, the answer and who found it or why there is none, and the
+    key."""
     value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
     key = "the key is hidden" if row.answer is None else f"the key is {row.answer!r}"
     if scored.answer is None:

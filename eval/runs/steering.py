@@ -1,4 +1,5 @@
-"""A run that chooses in rounds what to ask next: each round waits for the answers of the one before."""
+"""A run that chooses in rounds what to ask next: each round waits for the answers of the one
+before."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Pool:
 
     @classmethod
     def of(cls, task: Any, items: Iterator[Item]) -> Pool:
-        """All of them; of made questions the pictures are not kept, since each can be made again."""
+        """All of them; of made questions the pictures are not kept, since each can be made
+        again."""
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
         for item in items:
             plain = item.sample.to_dict()
@@ -45,13 +47,16 @@ class Pool:
         """The question of this id."""
         found = self.items.get(sample) or find_item(self.task, sample)
         if found is None:
-            raise RunError(f"{type(self.task).__name__}: the question {sample!r} was there and is not any more")
+            raise RunError(
+                f"{type(self.task).__name__}: the question {sample!r} was there and is not any more"
+            )
         return found
 
 
 @dataclass(eq=False)
 class Steering(ABC):
-    """What a run asks, chosen in `rounds`; `answers` are the values so far by (arm id, sample), None where it failed.
+    """What a run asks, chosen in `rounds`; `answers` are the values so far by (arm id, sample),
+    None where it failed.
 
     `most` is the most answers that it may take, for the display.
     """
@@ -66,7 +71,8 @@ class Steering(ABC):
 
     @abstractmethod
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
-        """What the arms of one task are asked, round by round; when the next is wanted, `answers` has the last."""
+        """What the arms of one task are asked, round by round; when the next is wanted, `answers`
+        has the last."""
 
     @abstractmethod
     def count(self, arms: Sequence[Arm], samples: int) -> int:
@@ -75,7 +81,10 @@ class Steering(ABC):
     def begin(self, run: Run, scorers: Mapping[str, RecordScorer]) -> None:
         """Steer this run from now on. Raises RunError for what cannot be asked one by one."""
         if any(isinstance(model, Batched) for model in run.plan.models):
-            raise RunError("what is asked in batches cannot be chosen by the answers; name a model without Batched")
+            raise RunError(
+                "what is asked in batches cannot be chosen by the answers; name a model without"
+                " Batched"
+            )
         if any(arm.draws > 1 for arm in run.plan.points):
             raise RunError("the next question is chosen from one answer to each; set `draws: 1`")
         self.scorers, self._stopped, self._held = scorers, run.drain.is_set, lambda: len(run.held)
@@ -91,12 +100,16 @@ class Steering(ABC):
             self._open.discard((arm.id, scored.sample))
             self._told.notify_all()
 
-    def _choose(self, run: Run, arms: Sequence[Arm], items: Iterator[Item]) -> Iterator[tuple[Item, Sequence[Arm]]]:
+    def _choose(
+        self, run: Run, arms: Sequence[Arm], items: Iterator[Item]
+    ) -> Iterator[tuple[Item, Sequence[Arm]]]:
         pool = Pool.of(arms[0].task, items)
         known = _known_answers(run, arms, self.scorers)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
-                self.answers |= {(a.id, sample): known[a.id, sample] for a in asked if (a.id, sample) in known}
+                self.answers |= {
+                    (a.id, sample): known[a.id, sample] for a in asked if (a.id, sample) in known
+                }
                 if new := [arm for arm in asked if (arm.id, sample) not in known]:
                     with self._told:
                         self._open |= {(arm.id, sample) for arm in new}
@@ -105,7 +118,8 @@ class Steering(ABC):
                 return
 
     def _wait(self) -> bool:
-        """Until all that was asked is answered, but for failures that are held back; False where the run is stopped."""
+        """Until all that was asked is answered, but for failures that are held back; False where
+        the run is stopped."""
         with self._told:
             while len(self._open) > self._held():
                 if self._stopped():
@@ -123,8 +137,14 @@ def _known_answers(
     folder = next(iter(scorers.values())).folder
     mine, found = {arm.id: arm for arm in arms}, dict[tuple[str, str], float | None]()
     for record in folder.last_records() if (folder.path / "records.jsonl").exists() else ():
-        row = folder.samples_of.get(mine[record.point].task_id, {}).get(record.sample) if record.point in mine else None
+        row = (
+            folder.samples_of.get(mine[record.point].task_id, {}).get(record.sample)
+            if record.point in mine
+            else None
+        )
         if row is not None and not record.error:
             scored = scorers[record.point](record, row)
-            found[record.point, record.sample] = None if scored.verdict is Verdict.HIDDEN else scored.score.value
+            found[record.point, record.sample] = (
+                None if scored.verdict is Verdict.HIDDEN else scored.score.value
+            )
     return found

@@ -1,4 +1,5 @@
-"""Runs a plan with cache and limits around the models, a progress display, and a Ctrl-C that loses no records."""
+"""Runs a plan with cache and limits around the models, a progress display, and a Ctrl-C that loses
+no records."""
 
 from __future__ import annotations
 
@@ -46,10 +47,11 @@ Slow = tuple[float, str, str]
 
 @dataclass(eq=False)
 class Ledger:
-    """What a run has cost in all, in a file of its folder, so that a later command with a budget knows.
+    """What a run has cost in all, in a file of its folder, so that a later command with a budget
+    knows.
 
-    It is written each second while records come, and at the end: a kill forgets at most the last second. Behind the
-    sum stands the dearest call. `models` know what this command has paid.
+    It is written each second while records come, and at the end: a kill forgets at most the last
+    second. Behind the sum stands the dearest call. `models` know what this command has paid.
     """
 
     path: Path
@@ -60,7 +62,10 @@ class Ledger:
 
     def __post_init__(self) -> None:
         with suppress(OSError, ValueError):
-            self.before, self.dearest, *_ = (*map(float, self.path.read_text(encoding="ascii").split()), 0.0)
+            self.before, self.dearest, *_ = (
+                *map(float, self.path.read_text(encoding="ascii").split()),
+                0.0,
+            )
 
     def write_now_and_then(self) -> None:
         """Write, if the last time was a second ago."""
@@ -72,17 +77,20 @@ class Ledger:
         self.written = time.monotonic()
         if (cost := self.models.spent().cost) and self.path.parent.is_dir():
             with suppress(OSError):
-                write_file(self.path, f"{self.before + cost:.9f} {self.models.ration.dearest:.9f}\n")
+                write_file(
+                    self.path, f"{self.before + cost:.9f} {self.models.ration.dearest:.9f}\n"
+                )
 
 
 @dataclass(frozen=True)
 class Study:
     """Runs a plan into `out/<name>`.
 
-    `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
-    `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, with so many `gpus` for
-    each actor that holds networks. `steering` chooses what is asked. With `json_lines` progress and remarks are lines
-    of JSON, for a program. Raises RunError, TaskError, CacheError.
+    `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of
+    the name aside; `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by
+    tasks of Ray, with so many `gpus` for each actor that holds networks. `steering` chooses what is
+    asked. With `json_lines` progress and remarks are lines of JSON, for a program. Raises RunError,
+    TaskError, CacheError.
     """
 
     plan: Plan
@@ -105,13 +113,22 @@ class Study:
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet, and close every model."""
         if self.fresh and self.folder.exists():
-            with RunWriter(self.folder):  # takes the lock: the folder of a running study must not be moved
+            with RunWriter(
+                self.folder
+            ):  # takes the lock: the folder of a running study must not be moved
                 now = f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}"
-                names = (now, *(f"{now}-{number}" for number in range(2, 100)))  # several in one second
-                aside = next(path for name in names if not (path := self.folder.with_name(name)).exists())
+                names = (
+                    now,
+                    *(f"{now}-{number}" for number in range(2, 100)),
+                )  # several in one second
+                aside = next(
+                    path for name in names if not (path := self.folder.with_name(name)).exists()
+                )
                 self.folder.rename(aside)
             self.say(f"the earlier run was moved to {aside}")
-        scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
+        scorers = ScoringTools(
+            RunFolder(self.folder), self.plan
+        ).of_plan  # its faults come before the first request
         run = self._make_run()
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         ledger = Ledger(self.folder / ".spent", models)
@@ -143,8 +160,12 @@ class Study:
             self._allow_folder()
 
     def _allow_folder(self) -> None:
-        """Let the run read what its study may, so that `show` and the others need no word about it."""
-        reads, points = allowed_to(self.plan.source) if self.plan.source else (), self.folder / "points.yaml"
+        """Let the run read what its study may, so that `show` and the others need no word about
+        it."""
+        reads, points = (
+            allowed_to(self.plan.source) if self.plan.source else (),
+            self.folder / "points.yaml",
+        )
         if reads and points.is_file():
             with suppress(OSError):  # it is asked for again
                 allow(self.folder, [points], reads)
@@ -156,21 +177,36 @@ class Study:
 
         cache = self.cache or self.out / ".cache"
         return RayRun(
-            self.plan, self.folder, self.options,
-            address=parse_place(self.on), gpus=self.gpus, cache=cache, only_cached=self.only_cached,
-        )  # fmt: skip
+            self.plan,
+            self.folder,
+            self.options,
+            address=parse_place(self.on),
+            gpus=self.gpus,
+            cache=cache,
+            only_cached=self.only_cached,
+        )
 
     def _ration(self, run: Run, models: RunModels, ledger: Ledger) -> Ration:
         """What may be asked. Raises RunError for a budget where a model has no prices."""
         budget = self.options.budget
         bounded = budget is not None or self.options.max_requests is not None
-        if bounded and not self.only_cached and any(isinstance(model, Batched) for model in self.plan.models):
-            raise RunError("--budget and --max-requests cannot bound what is asked in batches; bound it with --limit")
+        if (
+            bounded
+            and not self.only_cached
+            and any(isinstance(model, Batched) for model in self.plan.models)
+        ):
+            raise RunError(
+                "--budget and --max-requests cannot bound what is asked in batches; bound it with"
+                " --limit"
+            )
         budget = None if self.only_cached else budget
         for model in self.plan.models if budget is not None else ():
             if getattr(model, "remote", False) and not getattr(model, "prices", None):
                 name = getattr(model, "model", type(model).__name__)
-                raise RunError(f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per million")
+                raise RunError(
+                    f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per"
+                    " million"
+                )
 
         def price(model: Any, usage: Usage) -> float:
             return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
@@ -203,11 +239,18 @@ class Study:
         if not slowest or not (shares := clock.shares()):
             return
         if self.json_lines:
-            slow = [{"sample": sample, "contestant": name, "seconds": seconds} for seconds, sample, name in slowest]
-            print_json(self.console, {"event": "times", "seconds": dict(clock.seconds), "slowest": slow})
+            slow = [
+                {"sample": sample, "contestant": name, "seconds": seconds}
+                for seconds, sample, name in slowest
+            ]
+            print_json(
+                self.console, {"event": "times", "seconds": dict(clock.seconds), "slowest": slow}
+            )
             return
         kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
-        slowly = ", ".join(f"{sample} of {contestant} {seconds:.2g} s" for seconds, sample, contestant in slowest)
+        slowly = ", ".join(
+            f"{sample} of {contestant} {seconds:.2g} s" for seconds, sample, contestant in slowest
+        )
         self.say(f"time: {kinds}; slowest: {slowly}")
 
 
@@ -223,7 +266,8 @@ def _score_for_display(
     def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
         with lock:
             slowest[:] = heapq.nlargest(
-                SLOWEST, [*slowest, (record.timings.get("total", 0.0), record.sample, arm.contestant)]
+                SLOWEST,
+                [*slowest, (record.timings.get("total", 0.0), record.sample, arm.contestant)],
             )
             ledger.write_now_and_then()
         scored = scorers[arm.id](record, row)
@@ -238,8 +282,9 @@ def _score_for_display(
 def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     """Ctrl-C, and the signals of a scheduler and of a closed terminal.
 
-    At the first, no request leaves any more, but those on their way end; the second gives them up, the third exits
-    immediately. Those that come together are one: `timeout` sends its own to the process and to its group.
+    At the first, no request leaves any more, but those on their way end; the second gives them up,
+    the third exits immediately. Those that come together are one: `timeout` sends its own to the
+    process and to its group.
     """
     last = -TOGETHER
 
@@ -264,7 +309,9 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     try:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
-            if number is not None and (name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN):  # nohup
+            if number is not None and (
+                name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN
+            ):  # nohup
                 before[number] = signal.signal(number, interrupt)
     except ValueError:  # not the main thread, which alone may set signal handlers
         pass

@@ -1,10 +1,12 @@
-"""`looktwice trajectories`: whole conversations of a run, tools and images included, as JSONL or Parquet for tuning.
+"""`looktwice trajectories`: whole conversations of a run, tools and images included, as JSONL or
+Parquet for tuning.
 
-Every line has every field, a field has one type in all lines, and what is absent is null. `messages` have the form of
-chat APIs: a `role`, a `content` that is a list of text and image parts, `tool_calls` whose `arguments` are the text
-that the model wrote (JSON, unless the call is malformed), and `tool_call_id`. `images` are those of the image parts in
-their order: in JSONL paths beside the file, in Parquet the bytes themselves. `tools` are those that were offered, as a
-text of JSON. To choose by: verdict, value, how many looks, how many of them were refused, tokens.
+Every line has every field, a field has one type in all lines, and what is absent is null.
+`messages` have the form of chat APIs: a `role`, a `content` that is a list of text and image parts,
+`tool_calls` whose `arguments` are the text that the model wrote (JSON, unless the call is
+malformed), and `tool_call_id`. `images` are those of the image parts in their order: in JSONL paths
+beside the file, in Parquet the bytes themselves. `tools` are those that were offered, as a text of
+JSON. To choose by: verdict, value, how many looks, how many of them were refused, tokens.
 """
 
 from __future__ import annotations
@@ -42,22 +44,30 @@ def write_trajectories(
 ) -> Iterator[str]:
     """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
 
-    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls. Raises RunError for a verdict
-    that there is none of, and where nothing is left to write.
+    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls. Raises
+    RunError for a verdict that there is none of, and where nothing is left to write.
     """
     refuse_run_file(out)
     unknown = [name for name in only if name not in list(Verdict)]
     if unknown:
-        raise RunError(f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}")
+        raise RunError(
+            f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}"
+        )
     lines = trajectories(run, only, reader, whole, plugins)
     first = next(lines, None)
     if first is None:
-        raise RunError(f"{run} has no such conversation; leave out --only, or ask with a stage that calls a model")
+        raise RunError(
+            f"{run} has no such conversation; leave out --only, or ask with a stage that calls a"
+            " model"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".parquet":
         written, images = _write_parquet(chain([first], lines), out), "images inside"
     else:
-        written, images = _write_jsonl(chain([first], lines), out), f"images beside it in {_image_folder(out).name}"
+        written, images = (
+            _write_jsonl(chain([first], lines), out),
+            f"images beside it in {_image_folder(out).name}",
+        )
     yield f"{counted(written, 'conversation')}: {out} ({images})"
 
 
@@ -68,14 +78,20 @@ def trajectories(
     whole: bool = False,
     plugins: Sequence[str] = (),
 ) -> Iterator[Line]:
-    """The conversations of a run, one a record, as the answering call has it; `images` are Payloads."""
+    """The conversations of a run, one a record, as the answering call has it; `images` are
+    Payloads."""
     scored = score_run(RunFolder(run), reader, plugins=plugins)
     points = {scores.point.id: scores for scores in scored.points}
     for record in scored.folder.records().values():
         if (scores := points.get(record.point)) is None:
             continue
         found = scores.scored.get(record.sample, {}).get(record.draw)
-        if found is None or record.error or not record.replies or (only and found.verdict not in only):
+        if (
+            found is None
+            or record.error
+            or not record.replies
+            or (only and found.verdict not in only)
+        ):
             continue
         if not (whole and _count_refused(record)):
             call = _answering_call(scores, record, found)
@@ -83,10 +99,14 @@ def trajectories(
 
 
 def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
-    """A line with tool calls and images comes first: readers take the types from the beginning of the file."""
-    told = [line | {"images": [_save_image(image, out) for image in line["images"]]} for line in lines]
+    """A line with tool calls and images comes first: readers take the types from the beginning of
+    the file."""
+    told = [
+        line | {"images": [_save_image(image, out) for image in line["images"]]} for line in lines
+    ]
     first = max(
-        range(len(told)), key=lambda number: (_calls_tools(told[number]), bool(told[number]["images"]), -number)
+        range(len(told)),
+        key=lambda number: (_calls_tools(told[number]), bool(told[number]["images"]), -number),
     )
     with whole_file(out) as file:
         for line in (told[first], *told[:first], *told[first + 1 :]):
@@ -107,7 +127,12 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
     with whole_file(out) as whole, ParquetWriter(whole, schema) as file:
         while some := list(islice(lines, LINES_AT_ONCE)):
             rows = [
-                line | {"images": [{"bytes": image.data, "path": _file_name(image)} for image in line["images"]]}
+                line
+                | {
+                    "images": [
+                        {"bytes": image.data, "path": _file_name(image)} for image in line["images"]
+                    ]
+                }
                 for line in some
             ]
             file.write_table(pa.Table.from_pylist(rows, schema))
@@ -119,8 +144,15 @@ def _schema(pa: Any) -> Any:
     """The types of the fields of a line in Parquet."""
     text, count = pa.string(), pa.int64()
     part = pa.struct({"type": text, "text": text})
-    call = pa.struct({"id": text, "type": text, "function": pa.struct({"name": text, "arguments": text})})
-    message = {"role": text, "content": pa.list_(part), "tool_calls": pa.list_(call), "tool_call_id": text}
+    call = pa.struct(
+        {"id": text, "type": text, "function": pa.struct({"name": text, "arguments": text})}
+    )
+    message = {
+        "role": text,
+        "content": pa.list_(part),
+        "tool_calls": pa.list_(call),
+        "tool_call_id": text,
+    }
     types = {
         **dict.fromkeys(("id", "task", "contestant", "sample", "verdict"), text),
         "value": pa.float64(),
@@ -140,7 +172,8 @@ def _count_refused(record: Record) -> int:
 
 
 def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
-    """The last call of the conversation that led to the answer: of the draws of a vote, the first that says the same.
+    """The last call of the conversation that led to the answer: of the draws of a vote, the first
+    that says the same.
 
     A stage's second model counts where the point's own was never asked.
     """
@@ -150,13 +183,24 @@ def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -
     judge, row = scores.score, scores.samples[record.sample]
     if len(ends) == 1 or judge is None:
         return own[-1]
-    said = (judge(replace(record, calls=record.calls[: end + 1], answer=None), row) for end in ends.values())
-    found = (end for end, read in zip(ends.values(), said, strict=True) if read.answer == scored.answer)
+    said = (
+        judge(replace(record, calls=record.calls[: end + 1], answer=None), row)
+        for end in ends.values()
+    )
+    found = (
+        end for end, read in zip(ends.values(), said, strict=True) if read.answer == scored.answer
+    )
     return next(found, own[-1])
 
 
-def _line(folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int) -> Line:
-    messages, looks, ended = folder.messages(record, call), read_looks(record.notes), read_end(record.notes)
+def _line(
+    folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int
+) -> Line:
+    messages, looks, ended = (
+        folder.messages(record, call),
+        read_looks(record.notes),
+        read_end(record.notes),
+    )
     usage = [reply.usage for reply in record.replies]
     return {
         "id": f"{record.point}/{record.sample}/{record.draw}",
@@ -178,10 +222,15 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
 
 
 def _turn(message: Message) -> dict[str, Any]:
-    """A turn with every field; a template that asks whether a field is there takes it without those that are null."""
+    """A turn with every field; a template that asks whether a field is there takes it without those
+    that are null."""
     texts = [part if isinstance(part, str) else None for part in message.parts]
     calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
         for call in message.tool_calls
     ]
     return {

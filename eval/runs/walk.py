@@ -1,4 +1,5 @@
-"""Runs one sample through all arms as a prefix tree, so that shared leading stages are executed once."""
+"""Runs one sample through all arms as a prefix tree, so that shared leading stages are executed
+once."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from looktwice.pipelines.state import Stage, State
 class TreeNode:
     """One stage of the tree: the arms whose last stage this is, and the stages that follow it.
 
-    `model` is None until a stage on the path asks a model, so that arms with different models share the work before.
+    `model` is None until a stage on the path asks a model, so that arms with different models share
+    the work before.
     """
 
     slot: str
@@ -45,7 +47,8 @@ class TreeNode:
 
 
 def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
-    """The roots of the prefix tree over the stages of these arms, which have the same task and seed."""
+    """The roots of the prefix tree over the stages of these arms, which have the same task and
+    seed."""
     roots: dict[tuple[str, str, int], TreeNode] = {}
     for arm in arms:
         level, asking = roots, False
@@ -61,16 +64,20 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
     return list(roots.values())
 
 
-NO_MODEL_ALLOWED = NoModel("this stage declares `asks = False` but called the model; remove that line from its class")
+NO_MODEL_ALLOWED = NoModel(
+    "this stage declares `asks = False` but called the model; remove that line from its class"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and the callbacks.
+    """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and
+    the callbacks.
 
-    A task takes one of the `turns`, which it gives back while it waits to ask again. Setting `drain` lets only those
-    samples go on that have called a model already. `hold` keeps a failure back until it is known whether its endpoint
-    can be blamed, `on_error` is told of what must end the run.
+    A task takes one of the `turns`, which it gives back while it waits to ask again. Setting
+    `drain` lets only those samples go on that have called a model already. `hold` keeps a failure
+    back until it is known whether its endpoint can be blamed, `on_error` is told of what must end
+    the run.
     """
 
     models: Mapping[int, Any]
@@ -88,8 +95,8 @@ class RunContext:
 class Walk:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    A stage task runs one stage and goes on with the first child of its node, the others go to the pool. The last task
-    to end calls `finished`.
+    A stage task runs one stage and goes on with the first child of its node, the others go to the
+    pool. The last task to end calls `finished`.
     """
 
     context: RunContext
@@ -127,13 +134,18 @@ class Walk:
     def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
         if self.context.drain.is_set():
             raise Stopped
-        error, state = "", State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
+        error, state = (
+            "",
+            State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw),
+        )
         if wrong := say_key_fault(self.row.answer, len(self.sample.choices)):
             error = f"{wrong}, so nothing was asked; mend the task"
         try:
             check_marks(self.sample)
             state = state if error else State.start(self.sample, seed, self.draw)
-        except ValueError as exc:  # an image that cannot be read, or a mark outside, fails this sample in every arm
+        except (
+            ValueError
+        ) as exc:  # an image that cannot be read, or a mark outside, fails this sample in every arm
             error = describe_failure(exc)
         if not error:
             self._run_children(roots, state)
@@ -150,13 +162,17 @@ class Walk:
             self._run_stage(node, state)
 
     def _run_stage(self, node: TreeNode, state: State) -> None:
-        """Run one stage; while the run is being stopped, only where a reply would be lost otherwise."""
+        """Run one stage; while the run is being stopped, only where a reply would be lost
+        otherwise."""
         if self.context.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
         model = self.context.models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
         try:
             recording = RecordingModel(
-                model, self.sample.id, self.context.raise_if_stopped, lambda second: self.context.models[id(second)]
+                model,
+                self.sample.id,
+                self.context.raise_if_stopped,
+                lambda second: self.context.models[id(second)],
             )
             with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
                 state = step(node.slot, node.stage, state, recording)
@@ -184,9 +200,13 @@ class Walk:
         if arm.id in self.wanted:
             if state.silent and not error:
                 where = f"contestants.{arm.contestant}.stages: sample {self.sample.id}"
-                wrong = f"{say_no_answer(arm.stages)}; one that finds nothing says `state.abstain(why)`"
+                wrong = (
+                    f"{say_no_answer(arm.stages)}; one that finds nothing says `state.abstain(why)`"
+                )
                 raise RunError(f"{where}: {wrong}")
             with spend("records"):
-                record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
+                record = make_record(
+                    arm, self.sample, self.row.sha, state, self.context.writer.blobs, error
+                )
                 record = self.context.writer.record(record)
             self.context.on_record(arm, self.row, record)

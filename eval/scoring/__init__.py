@@ -1,4 +1,5 @@
-"""Compares answers with ground truth, aggregates metrics with confidence intervals, and tests differences.
+"""Compares answers with ground truth, aggregates metrics with confidence intervals, and tests
+differences.
 
 Not here: reading replies (`readers`), tables (`display`)."""
 

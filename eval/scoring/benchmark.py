@@ -1,4 +1,5 @@
-"""The interface of benchmark-specific scoring: how answers are compared with the key, and metrics beyond accuracy."""
+"""The interface of benchmark-specific scoring: how answers are compared with the key, and metrics
+beyond accuracy."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from looktwice.pipelines.config.build import Scope, build
 class Metric:
     """One metric of one arm; `name` is its name in report.csv.
 
-    `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or groups, as `unit`
-    says. The metric is their mean unless `value` gives it; paired tests run on them and leave out the units in
-    `failed`. `slice` is a part of the samples ("rows=3"), `groups` how many groups a test compared, `p` its result.
-    `clusters` names the cluster of units that are not independent; any other unit is its own.
+    `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
+    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests run on
+    them and leave out the units in `failed`. `slice` is a part of the samples ("rows=3"), `groups`
+    how many groups a test compared, `p` its result. `clusters` names the cluster of units that are
+    not independent; any other unit is its own.
     """
 
     name: str
@@ -45,12 +47,14 @@ class Total:
 
 
 class Scorer(Protocol):
-    """A frozen dataclass that a task names in its facts; methods it does not override score as for any task.
+    """A frozen dataclass that a task names in its facts; methods it does not override score as for
+    any task.
 
-    `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over them.
-    `key_is_answer` is False if the key is not an answer to the question but, for example, a maximum number of points.
-    `headlines` are the metrics and totals by which the benchmark itself is quoted: tables show them first.
-    `needs_judge` is True if only a judge's grade is a score: without one a reply is neither right nor wrong.
+    `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over
+    them. `key_is_answer` is False if the key is not an answer to the question but, for example, a
+    maximum number of points. `headlines` are the metrics and totals by which the benchmark itself
+    is quoted: tables show them first. `needs_judge` is True if only a judge's grade is a score:
+    without one a reply is neither right nor wrong.
     """
 
     suite: ClassVar[str] = ""
@@ -80,7 +84,8 @@ class Scorer(Protocol):
         return {}
 
     def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
-        """The accuracy of the best guesser who sees what these images show, but not what is marked or asked for.
+        """The accuracy of the best guesser who sees what these images show, but not what is marked
+        or asked for.
 
         None where that is not known.
         """
@@ -88,7 +93,8 @@ class Scorer(Protocol):
 
 
 def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer | None:
-    """The scorer in a task's facts, built where it is a node; None if there is none. Raises ConfigError."""
+    """The scorer in a task's facts, built where it is a node; None if there is none. Raises
+    ConfigError."""
     named = facts.get("scorer")
     if not named:
         return None

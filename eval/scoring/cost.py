@@ -1,4 +1,5 @@
-"""The list price of a record's calls, from the tokens that the server counted and the prices of the models."""
+"""The list price of a record's calls, from the tokens that the server counted and the prices of the
+models."""
 
 from __future__ import annotations
 
@@ -14,17 +15,21 @@ if TYPE_CHECKING:
     from looktwice.pipelines.models.wrappers import UsageCount
 
 Prices = Mapping[str, Mapping[str, float]]
-"""Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by their identity."""
+"""Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
+their identity."""
 
 
 def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
-    """The `prices` of the point's model and of the models inside its stages, of those that have any.
+    """The `prices` of the point's model and of the models inside its stages, of those that have
+    any.
 
     Raises RunError for prices of a run folder that are none.
     """
     own, inside = _priced_nodes(point)
     found = [("", _checked(node["prices"], point)) for node in own]
-    return dict(found) | {build(node, scope).identity: _checked(node["prices"], point) for node in inside}
+    return dict(found) | {
+        build(node, scope).identity: _checked(node["prices"], point) for node in inside
+    }
 
 
 def _priced_nodes(point: PointRow | Arm) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
@@ -41,30 +46,39 @@ def _checked(prices: Any, point: PointRow | Arm) -> Mapping[str, float]:
 
 
 def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
-    """A sentence for each model with prices: what they are, and when and where they were read, if that is known."""
+    """A sentence for each model with prices: what they are, and when and where they were read, if
+    that is known."""
     nodes = (node for arm in arms for nodes in _priced_nodes(arm) for node in nodes)
-    said = (f"{node.get('model') or node.get('use')}: {say_prices(node['prices'])}" for node in nodes)
+    said = (
+        f"{node.get('model') or node.get('use')}: {say_prices(node['prices'])}" for node in nodes
+    )
     return [f"prices of {line}" for line in dict.fromkeys(said)]
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:
-    """The list price of the record's calls; None if a model that was called has no prices, or its tokens no number.
+    """The list price of the record's calls; None if a model that was called has no prices, or its
+    tokens no number.
 
-    A reply from the cache is counted at its original cost. Input tokens from the server's own cache cost `cached` if
-    that price is given.
+    A reply from the cache is counted at its original cost. Input tokens from the server's own cache
+    cost `cached` if that price is given.
     """
     if not prices:
         return None
     calls = [call for call in record.calls if call.get("reply")]
     if any(call.get("model", "") not in prices or not _is_counted(call["reply"]) for call in calls):
         return None
-    return sum(price_of(Usage(**call["reply"].get("usage", {})), prices[call.get("model", "")]) for call in calls)
+    return sum(
+        price_of(Usage(**call["reply"].get("usage", {})), prices[call.get("model", "")])
+        for call in calls
+    )
 
 
 def price_of(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
-    """The list price of these tokens, of which some input tokens may come from the server's own cache.
+    """The list price of these tokens, of which some input tokens may come from the server's own
+    cache.
 
-    A server that counts more cached tokens than input tokens leaves the cached ones out of the input.
+    A server that counts more cached tokens than input tokens leaves the cached ones out of the
+    input.
     """
     fresh = usage.tokens_in - (usage.cached_tokens if usage.cached_tokens <= usage.tokens_in else 0)
     reused = usage.cached_tokens * prices.get("cached", prices["in"])
@@ -72,7 +86,8 @@ def price_of(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
 
 
 def _is_counted(reply: Mapping[str, Any]) -> bool:
-    """Whether the server counted the tokens of a reply; those of a request that its filter refused are none."""
+    """Whether the server counted the tokens of a reply; those of a request that its filter refused
+    are none."""
     return reply.get("finish") == "filter" or bool((reply.get("usage") or {}).get("tokens_in"))
 
 

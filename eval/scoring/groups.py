@@ -20,7 +20,8 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
-    """The samples by the values of these meta fields; a sample that lacks one of them is in no group."""
+    """The samples by the values of these meta fields; a sample that lacks one of them is in no
+    group."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name, row in samples.items():
         values: list[Any] = [row.meta.get(field) for field in fields]
@@ -31,17 +32,25 @@ def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[s
 
 def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
     """For each draw in which all of these were asked: whether each of them was answered right."""
-    draws = (tuple(s for s in draw if s is not None) for draw in zip(*together, strict=False) if None not in draw)
+    draws = (
+        tuple(s for s in draw if s is not None)
+        for draw in zip(*together, strict=False)
+        if None not in draw
+    )
     return [tuple(scored.verdict is Verdict.RIGHT for scored in draw) for draw in draws]
 
 
 def group_metric(
-    metric: str, unit: str, scores: PointScores, groups: Groups, rule: Callable[[Iterable[bool]], bool] = all
+    metric: str,
+    unit: str,
+    scores: PointScores,
+    groups: Groups,
+    rule: Callable[[Iterable[bool]], bool] = all,
 ) -> Metric:
     """The share of groups whose samples satisfy `rule`, as the mean over draws.
 
-    A group without samples never does. A group with a failed sample counts, but not in a paired test; one of which a
-    sample was not asked falls out.
+    A group without samples never does. A group with a failed sample counts, but not in a paired
+    test; one of which a sample was not asked falls out.
     """
     usable = scores.comparable
     units: dict[str, float] = {}
@@ -49,12 +58,15 @@ def group_metric(
         draws = right_by_draw(scores.draws(sample) for sample in members)
         if draws or not members:
             units[name] = fmean(map(rule, draws)) if draws else 0.0
-    failed = (name for name, members in groups.items() if any(sample not in usable for sample in members))
+    failed = (
+        name for name, members in groups.items() if any(sample not in usable for sample in members)
+    )
     return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
 
 
 def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
-    """The cluster of each group: groups whose members share a cluster, directly or by other groups, are in one."""
+    """The cluster of each group: groups whose members share a cluster, directly or by other groups,
+    are in one."""
     of_cluster: dict[str, str] = {}
 
     def first(cluster: str) -> str:
@@ -70,9 +82,11 @@ def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class AllRight(Scorer):
-    """Samples with the same value of a meta field count as one unit, which is right if all of them are right.
+    """Samples with the same value of a meta field count as one unit, which is right if all of them
+    are right.
 
-    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per rotation.
+    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per
+    rotation.
     """
 
     by: str = "circle"
@@ -95,10 +109,11 @@ class AllRight(Scorer):
 
 
 def circular_rows(run: RunScores) -> list[Row]:
-    """Circular evaluation: a row for each contestant with rotated choices; all rotations of a sample must be right.
+    """Circular evaluation: a row for each contestant with rotated choices; all rotations of a
+    sample must be right.
 
-    Points belong together if they differ only in the `by` of one rotating stage. Only samples of which every rotation
-    was asked count.
+    Points belong together if they differ only in the `by` of one rotating stage. Only samples of
+    which every rotation was asked count.
     """
     families: dict[str, dict[int, PointScores]] = defaultdict(dict)
     for scores in run.points:
@@ -121,7 +136,9 @@ def _row(run: RunScores, by_rotation: Mapping[int, PointScores]) -> Row | None:
     if not units:
         return None
     plain = replace(
-        empty_row(run, first), point="", contestant=f"{first.point.contestant} [{len(by_rotation)} rotations]"
+        empty_row(run, first),
+        point="",
+        contestant=f"{first.point.contestant} [{len(by_rotation)} rotations]",
     )
     metric = Metric("circular_accuracy", units, clusters=first.clusters)
     return replace(fill(plain, metric), n_groups=len(by_rotation))
@@ -134,11 +151,15 @@ def _rotating_slot(point: PointRow) -> str:
     slots = [
         slot
         for slot, node in stages.items()
-        if isinstance(node, Mapping) and node.get("use") in rotate and node.get("order") == "rotated"
+        if isinstance(node, Mapping)
+        and node.get("use") in rotate
+        and node.get("order") == "rotated"
     ]
     return slots[0] if len(slots) == 1 else ""
 
 
 def _family(point: PointRow, slot: str) -> str:
     stages = {**point.spec["stages"], slot: {**point.spec["stages"][slot], "by": None}}
-    return canonical([point.contestant, point.task_id, point.seed, {**point.spec, "stages": stages}])
+    return canonical(
+        [point.contestant, point.task_id, point.seed, {**point.spec, "stages": stages}]
+    )

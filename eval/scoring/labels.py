@@ -16,9 +16,9 @@ MOST = 3  # differing settings that a label shows
 def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     """The labels (contestant, task) of every point by id, no pair twice.
 
-    A run that was continued with an edited configuration holds points of one name that were built differently: the
-    later ones say what differs, "plain {mark.color=gray}", or are numbered where too many settings do. Different
-    tasks of one name are numbered.
+    A run that was continued with an edited configuration holds points of one name that were built
+    differently: the later ones say what differs, "plain {mark.color=gray}", or are numbered where
+    too many settings do. Different tasks of one name are numbered.
     """
     plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
     counts = Counter(plain.values())
@@ -53,7 +53,11 @@ def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
 def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
     """Every setting of the stages and the model by its dotted place."""
     if isinstance(spec, Mapping):
-        inner = (_leaves(v, f"{place}.{k}" if place else str(k)) for k, v in spec.items() if place or k != "task")
+        inner = (
+            _leaves(v, f"{place}.{k}" if place else str(k))
+            for k, v in spec.items()
+            if place or k != "task"
+        )
         return {key: value for leaves in inner for key, value in leaves.items()}
     return {place: spec}
 
@@ -73,7 +77,9 @@ def contestant_changes(point: PointRow) -> dict[str, Any]:
 def task_changes(point: PointRow) -> dict[str, Any]:
     """The changes that belong to what is asked; places of other tasks are left out."""
     return {
-        place: value for place, value in point.changes.items() if _is_of_task(place) and _touches(place, point.task)
+        place: value
+        for place, value in point.changes.items()
+        if _is_of_task(place) and _touches(place, point.task)
     }
 
 
@@ -88,23 +94,28 @@ def task_label(point: PointRow, without: str = "") -> str:
 
 
 def baselines(run: RunScores) -> dict[str, PointScores | None]:
-    """Point id -> the arm that it is compared with: of the present plan, where that has one on the same samples."""
+    """Point id -> the arm that it is compared with: of the present plan, where that has one on the
+    same samples."""
     by_id = run.by_id
     present, older = ([s.point for s in run.points if s.older is old] for old in (False, True))
     found = {name: baseline_of(scores.point, present, older) for name, scores in by_id.items()}
     return {name: by_id[point.id] if point else None for name, point in found.items()}
 
 
-def baseline_of(point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()) -> PointRow | None:
+def baseline_of(
+    point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()
+) -> PointRow | None:
     """The baseline's point on the same samples at the same setting, else the baseline's first.
 
-    The same setting is the one with all of the point's changes that the baseline has: a sweep of a stage that it has
-    dropped leaves it as it is. A changed point of the baseline itself is compared with its unchanged, else its first
-    point. Of several that fit (the configuration was edited between two runs) it is the latest. None where there is
-    nothing to compare. `older` are looked at where none of `points` is the baseline's.
+    The same setting is the one with all of the point's changes that the baseline has: a sweep of a
+    stage that it has dropped leaves it as it is. A changed point of the baseline itself is compared
+    with its unchanged, else its first point. Of several that fit (the configuration was edited
+    between two runs) it is the latest. None where there is nothing to compare. `older` are looked
+    at where none of `points` is the baseline's.
     """
     mine, others = (
-        [other for other in each if other.baseline and other.task_id == point.task_id] for each in (points, older)
+        [other for other in each if other.baseline and other.task_id == point.task_id]
+        for each in (points, older)
     )
     rivals = mine or others
     wanted = {} if point.baseline else contestant_changes(point)
@@ -115,8 +126,13 @@ def baseline_of(point: PointRow, points: Sequence[PointRow], older: Sequence[Poi
 
 
 def factor_value(point: PointRow, place: str) -> float | None:
-    """The number that a point has at a dotted place: from its changes, or else from what was built."""
-    value = point.changes[place] if place in point.changes else setting_at(point.spec, _spec_path(place))
+    """The number that a point has at a dotted place: from its changes, or else from what was
+    built."""
+    value = (
+        point.changes[place]
+        if place in point.changes
+        else setting_at(point.spec, _spec_path(place))
+    )
     return as_number(value)
 
 
@@ -126,13 +142,18 @@ def as_number(value: object) -> float | None:
 
 
 def setting_of(point: PointRow, place: str) -> str | float | None:
-    """What a point has at a dotted place, changed or not: a number or a word, of a stage its class or "none"."""
+    """What a point has at a dotted place, changed or not: a number or a word, of a stage its class
+    or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
     value = point.changes[place] if place in point.changes else setting_at(whole, _spec_path(place))
     if isinstance(value, Mapping):
         value = str(value.get("use", "")).rpartition(".")[2]
     if value is None:
-        return "none" if place in point.changes or (place.startswith("stages.") and place.count(".") == 1) else None
+        return (
+            "none"
+            if place in point.changes or (place.startswith("stages.") and place.count(".") == 1)
+            else None
+        )
     return value if isinstance(value, str | float | int) else str(value)
 
 

@@ -1,4 +1,5 @@
-"""What stages measured on the samples (`State.measured`), as metrics with tests, and as parts of the samples."""
+"""What stages measured on the samples (`State.measured`), as metrics with tests, and as parts of
+the samples."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ Values = Mapping[str, float] | Mapping[str, str]
 
 
 def measurements(scores: PointScores) -> dict[str, Values]:
-    """Every measurement of an arm by name: a number (the mean over draws) or a category (the first draw's) a sample.
+    """Every measurement of an arm by name: a number (the mean over draws) or a category (the first
+    draw's) a sample.
 
     What was measured at every turn has a name for each, "overlap@1". Turns themselves are left out.
     """
@@ -38,9 +40,13 @@ def measurements(scores: PointScores) -> dict[str, Values]:
     for sample, draws in scores.draws_asked.items():
         for entry in draws:
             for name, value in entry.measured.items():
-                for turn, each in enumerate(value, 1) if isinstance(value, list | tuple) else ((0, value),):
+                for turn, each in (
+                    enumerate(value, 1) if isinstance(value, list | tuple) else ((0, value),)
+                ):
                     if each is not None and not name.startswith(TURN):
-                        found.setdefault(f"{name}@{turn}" if turn else name, {}).setdefault(sample, []).append(each)
+                        found.setdefault(f"{name}@{turn}" if turn else name, {}).setdefault(
+                            sample, []
+                        ).append(each)
     return {name: _one_each(by_sample) for name, by_sample in found.items()}
 
 
@@ -49,8 +55,11 @@ def numbers_of(values: Values) -> dict[str, float]:
     return {sample: value for sample, value in values.items() if not isinstance(value, str)}
 
 
-def measurement_rows(scores: PointScores, plain: Row, baseline: PointScores | None) -> Iterator[Row]:
-    """A row for each measured number, its mean with the t interval, and for each category, its share.
+def measurement_rows(
+    scores: PointScores, plain: Row, baseline: PointScores | None
+) -> Iterator[Row]:
+    """A row for each measured number, its mean with the t interval, and for each category, its
+    share.
 
     Compared with the baseline on the samples of which both were measured.
     """
@@ -58,31 +67,46 @@ def measurement_rows(scores: PointScores, plain: Row, baseline: PointScores | No
     for name, metric in _metrics(scores):
         row = fill(plain, metric)
         if metric.value is not None:
-            found = mean_interval([*metric.units.values()], [scores.clusters[unit] for unit in metric.units])
-            row = replace(row, low=found[0], high=found[1], clusters=len({scores.clusters[u] for u in metric.units}))
+            found = mean_interval(
+                [*metric.units.values()], [scores.clusters[unit] for unit in metric.units]
+            )
+            row = replace(
+                row,
+                low=found[0],
+                high=found[1],
+                clusters=len({scores.clusters[u] for u in metric.units}),
+            )
         if baseline and (other := others.get(name)):
             row = compare(row, baseline.contestant, [(metric, other)])
         yield row
 
 
 def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
-    """The part to which each sample belongs by a measurement: its category, its number, or the quarter of the numbers.
+    """The part to which each sample belongs by a measurement: its category, its number, or the
+    quarter of the numbers.
 
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """
     values = measurements(scores).get(name, {})
     numbers = numbers_of(values)
     if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
-        return {sample: value if isinstance(value, str) else f"{value:g}" for sample, value in values.items()}
+        return {
+            sample: value if isinstance(value, str) else f"{value:g}"
+            for sample, value in values.items()
+        }
     edges = np.quantile(list(numbers.values()), (0, 0.25, 0.5, 0.75, 1))
     places = {sample: int(np.searchsorted(edges[1:-1], value)) for sample, value in numbers.items()}
-    return {sample: f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for sample, n in places.items()}
+    return {
+        sample: f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for sample, n in places.items()
+    }
 
 
 def rightness(scores: PointScores) -> dict[str, float]:
-    """The share of draws that are right, of every sample with a key whose draws did not all fail."""
+    """The share of draws that are right, of every sample with a key whose draws did not all
+    fail."""
     return {
-        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name)) for name in scores.comparable
+        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
+        for name in scores.comparable
     }
 
 
@@ -123,4 +147,7 @@ def _metrics(scores: PointScores) -> Iterator[tuple[str, Metric]]:
             continue
         for category in sorted(set(map(str, values.values()))):
             units = {sample: float(value == category) for sample, value in values.items()}
-            yield f"{name}={category}", Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters)
+            yield (
+                f"{name}={category}",
+                Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters),
+            )

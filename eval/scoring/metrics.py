@@ -1,7 +1,7 @@
 """The metrics that every task has, and their means over tasks.
 
-With several draws a sample's value is the mean over its draws; intervals and tests are over samples, and the
-verdicts are counted per draw.
+With several draws a sample's value is the mean over its draws; intervals and tests are over
+samples, and the verdicts are counted per draw.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 def accuracy(scores: PointScores) -> dict[str, float]:
     """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
 
-    None where every answer failed: then nothing was measured. What only a judge could score, and none has, is left out.
+    None where every answer failed: then nothing was measured. What only a judge could score, and
+    none has, is left out.
     """
     if scores.failure:
         return {}
@@ -39,17 +40,23 @@ def accuracy(scores: PointScores) -> dict[str, float]:
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
-    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left out."""
+    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
+    out."""
     graded = (Verdict.RIGHT, Verdict.WRONG)
     values = {
-        name: [s.score.value for s in asked if s.score.verdict in graded] for name, asked in scores.draws_asked.items()
+        name: [s.score.value for s in asked if s.score.verdict in graded]
+        for name, asked in scores.draws_asked.items()
     }
     return {name: mean(draws) for name, draws in values.items() if draws}
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
-    """The share of asked samples with a readable answer: right, wrong, or without ground truth to compare with."""
-    return {name: mean([s.score.verdict in ANSWERED for s in asked]) for name, asked in scores.draws_asked.items()}
+    """The share of asked samples with a readable answer: right, wrong, or without ground truth to
+    compare with."""
+    return {
+        name: mean([s.score.verdict in ANSWERED for s in asked])
+        for name, asked in scores.draws_asked.items()
+    }
 
 
 METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
@@ -57,15 +64,17 @@ METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
     "accuracy_answered": accuracy_answered,
     "coverage": coverage,
 }
-"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added here gets its rows in
-report.csv, with macro and micro, and its column in the printed tables; `accuracy` stays first."""
+"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added
+here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
+`accuracy` stays first."""
 
 
 def measure(scores: PointScores, row: Row) -> list[Row]:
-    """The rows of one arm (or one slice of it), one for each metric; `row` holds the names that they share.
+    """The rows of one arm (or one slice of it), one for each metric; `row` holds the names that
+    they share.
 
-    What was not asked is in none of them. A row "missing" with its share of the planned draws is added only if there
-    are such draws.
+    What was not asked is in none of them. A row "missing" with its share of the planned draws is
+    added only if there are such draws.
     """
     counts, missing = Counter(s.verdict for s in scores.all), scores.missing
     costs = [s.cost for s in scores.all if s.cost is not None]
@@ -83,17 +92,24 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
         tokens_out=sum(s.tokens_out for s in scores.all),
         cost=sum(costs) if costs and len(costs) == len(scores.all) else None,
     )
-    rows = [fill(row, Metric(name, metric(scores), clusters=scores.clusters)) for name, metric in METRICS.items()]
+    rows = [
+        fill(row, Metric(name, metric(scores), clusters=scores.clusters))
+        for name, metric in METRICS.items()
+    ]
     if missing:
         n = len(scores.samples) if scores.planned is None else scores.planned
-        rows.append(replace(row, metric="missing", value=missing / (missing + len(scores.all)), n=n))
+        rows.append(
+            replace(row, metric="missing", value=missing / (missing + len(scores.all)), n=n)
+        )
     return rows
 
 
 def macro_row(rows: Sequence[Row]) -> Row:
-    """The unweighted mean over tasks; a task swept over several variants counts as one task, with their mean.
+    """The unweighted mean over tasks; a task swept over several variants counts as one task, with
+    their mean.
 
-    Its interval counts a question that several variants ask, and a picture that several tasks show, once.
+    Its interval counts a question that several variants ask, and a picture that several tasks show,
+    once.
     """
     rows_with_value = [row for row in rows if row.value is not None and row.n]
     variants: dict[str, list[Row]] = defaultdict(list)
@@ -119,11 +135,17 @@ def macro_row(rows: Sequence[Row]) -> Row:
 def micro_row(rows: Sequence[Row]) -> Row:
     """All samples of all tasks as one set, tasks weighted by their size.
 
-    What several variants ask again is of one cluster, as are questions of several tasks about one picture.
+    What several variants ask again is of one cluster, as are questions of several tasks about one
+    picture.
     """
     rows_with_value = [row for row in rows if row.value is not None and row.n]
-    n, total = sum(row.n for row in rows_with_value), sum((row.value or 0.0) * row.n for row in rows_with_value)
-    row = replace(_sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in rows_with_value}), n=n)
+    n, total = (
+        sum(row.n for row in rows_with_value),
+        sum((row.value or 0.0) * row.n for row in rows_with_value),
+    )
+    row = replace(
+        _sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in rows_with_value}), n=n
+    )
     if not n:
         return row
     row = replace(row, value=total / n)
@@ -141,7 +163,8 @@ def _with_interval_of(mean: Row, only: Row) -> Row:
 
 
 def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
-    """The units behind several rows as one set, each of which varies around the mean of its row; None for levels."""
+    """The units behind several rows as one set, each of which varies around the mean of its row;
+    None for levels."""
     units = [row.units for row in rows if row.units is not None]
     if len(units) < len(rows):
         return None
@@ -152,7 +175,8 @@ def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
 
 
 def _sum_rows(rows: Sequence[Row]) -> Row:
-    """One row that adds up the columns marked as summed and joins the distinct split, label version and reader."""
+    """One row that adds up the columns marked as summed and joins the distinct split, label version
+    and reader."""
     first = rows[0]
     sums: dict[str, Any] = {}
     for name in (column.name for column in fields(Row) if column.metadata.get("summed")):
@@ -163,5 +187,14 @@ def _sum_rows(rows: Sequence[Row]) -> Row:
         for name in ("split", "label_version", "reader")
     }
     return Row(
-        first.run, "", first.contestant, first.task, first.slice, first.metric, None, unit=first.unit, **sums, **facts
+        first.run,
+        "",
+        first.contestant,
+        first.task,
+        first.slice,
+        first.metric,
+        None,
+        unit=first.unit,
+        **sums,
+        **facts,
     )

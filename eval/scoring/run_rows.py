@@ -1,4 +1,5 @@
-"""Computes the rows of report.csv for a run: arms, means over tasks, slices, majority and chance."""
+"""Computes the rows of report.csv for a run: arms, means over tasks, slices, majority and
+chance."""
 
 from __future__ import annotations
 
@@ -7,8 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from looktwice.eval.scoring.benchmark_rows import benchmark_rows, total_rows
-from looktwice.eval.scoring.chance import beside_people, majority_and_chance, mean_levels, published_people
-from looktwice.eval.scoring.comparison import COMPARED, accuracy_to_compare, compare, correct_p_values
+from looktwice.eval.scoring.chance import (
+    beside_people,
+    majority_and_chance,
+    mean_levels,
+    published_people,
+)
+from looktwice.eval.scoring.comparison import (
+    COMPARED,
+    accuracy_to_compare,
+    compare,
+    correct_p_values,
+)
 from looktwice.eval.scoring.groups import circular_rows
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.measurements import measured_parts, measurement_rows
@@ -19,8 +30,8 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 
 def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
-    """For each contestant the rows of its tasks, their macro and micro, and slices by the fields in `by`: of meta, or
-    measurements.
+    """For each contestant the rows of its tasks, their macro and micro, and slices by the fields in
+    `by`: of meta, or measurements.
 
     Circular evaluation, majority and chance follow at the end.
     """
@@ -36,16 +47,26 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
         out += [*mine, *_means(mine, arms, rivals), *total_rows(arms, mine)]
         out += [row for scores in arms for row in _slice_rows(run, scores, by)]
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
-    levels = [row for scores in tasks for row in majority_and_chance(scores, empty_row(run, scores))]
+    levels = [
+        row for scores in tasks for row in majority_and_chance(scores, empty_row(run, scores))
+    ]
     sliced = [
         row
         for scores in tasks
         for part, part_scores in _slices(scores, by)
         for row in majority_and_chance(part_scores, empty_row(run, scores, part))
     ]
-    found = correct_p_values(out) + circular_rows(run) + list(turn_rows(run)) + mean_levels(tasks, levels) + sliced
+    found = (
+        correct_p_values(out)
+        + circular_rows(run)
+        + list(turn_rows(run))
+        + mean_levels(tasks, levels)
+        + sliced
+    )
     whole = len({scores.point.task for scores in run.points})
-    found = [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found]
+    found = [
+        replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found
+    ]
     return beside_people(found, published_people(run))
 
 
@@ -55,11 +76,18 @@ def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | Non
         pair = accuracy_to_compare(scores), accuracy_to_compare(baseline)
         rows[0] = compare(rows[0], baseline.contestant, [pair])
     plain = empty_row(run, scores)
-    return [*rows, *benchmark_rows(scores, plain, baseline), *measurement_rows(scores, plain, baseline)]
+    return [
+        *rows,
+        *benchmark_rows(scores, plain, baseline),
+        *measurement_rows(scores, plain, baseline),
+    ]
 
 
-def _means(rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[str, PointScores | None]) -> list[Row]:
-    """The macro and micro rows of a contestant; micro accuracy has the paired test over all its tasks."""
+def _means(
+    rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[str, PointScores | None]
+) -> list[Row]:
+    """The macro and micro rows of a contestant; micro accuracy has the paired test over all its
+    tasks."""
     out: list[Row] = []
     for metric in METRICS:
         metric_rows = [row for row in rows if row.metric == metric]
@@ -69,8 +97,13 @@ def _means(rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[s
         if len(arms) == 1:  # the same units again
             out[1] = replace(out[1], **{name: getattr(rows[0], name) for name in COMPARED})
         else:
-            pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(arms, rivals, strict=True)]
-            out[1] = compare(out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs)
+            pairs = [
+                (accuracy_to_compare(s), accuracy_to_compare(r))
+                for s, r in zip(arms, rivals, strict=True)
+            ]
+            out[1] = compare(
+                out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs
+            )
         out[0] = replace(out[0], baseline=out[1].baseline)
     return out
 
@@ -87,5 +120,9 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
         fields = [(name, measured_parts(scores, name)) for name in names.split(",")]
         for sample, row in scores.samples.items():
             parts = (str(row.meta.get(name, measured.get(sample, ""))) for name, measured in fields)
-            values[tuple(f"{name}={part}" for (name, _), part in zip(fields, parts, strict=True))].add(sample)
-        yield from ((", ".join(parts), scores.only(samples)) for parts, samples in sorted(values.items()))
+            values[
+                tuple(f"{name}={part}" for (name, _), part in zip(fields, parts, strict=True))
+            ].add(sample)
+        yield from (
+            (", ".join(parts), scores.only(samples)) for parts, samples in sorted(values.items())
+        )

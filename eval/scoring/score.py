@@ -1,4 +1,5 @@
-"""Reads and scores the records of a run: who was right, wrong, unreadable or failed, without any model call."""
+"""Reads and scores the records of a run: who was right, wrong, unreadable or failed, without any
+model call."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ from looktwice.pipelines.state import Stage, State
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Inside, nobody looks for cycles: of millions of new objects that takes a tenth of the time, and finds none."""
+    """Inside, nobody looks for cycles: of millions of new objects that takes a tenth of the time,
+    and finds none."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -74,18 +76,23 @@ def score_run(
     plugins: Sequence[str] = (),
     all_arms: bool = False,
 ) -> RunScores:
-    """Read and score the records of a run's present plan, or with `all_arms` of every plan that it ever had.
+    """Read and score the records of a run's present plan, or with `all_arms` of every plan that it
+    ever had.
 
-    `reader` replaces the readers of the run. They and the benchmarks' scorers are the objects of `plan` where the run
-    was just made from it; else they are built as points.yaml names them, from looktwice and the loaded `plugins`.
-    If the run was judged, the judgements of one judge are used: `judge` names it, "" takes the one that read most,
-    "none" uses no judge. No judge is called here. Raises RunError if `folder` is not a run folder, and where a class
-    of a plugin is missing. A reader that raises makes only that record FAILED.
+    `reader` replaces the readers of the run. They and the benchmarks' scorers are the objects of
+    `plan` where the run was just made from it; else they are built as points.yaml names them, from
+    looktwice and the loaded `plugins`. If the run was judged, the judgements of one judge are used:
+    `judge` names it, "" takes the one that read most, "none" uses no judge. No judge is called
+    here. Raises RunError if `folder` is not a run folder, and where a class of a plugin is missing.
+    A reader that raises makes only that record FAILED.
     """
     judged = judgements(folder.path, judge)
     present, older = folder.present_and_older
     shown = [*present, *older] if all_arms else present
-    whole, hidden_draws = all_arms or not folder.facts.get("arms"), 0  # without a plan, all that there is
+    whole, hidden_draws = (
+        all_arms or not folder.facts.get("arms"),
+        0,
+    )  # without a plan, all that there is
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     points: list[PointScores] = []
@@ -97,7 +104,16 @@ def score_run(
         old = number >= len(present)
         asked = 0 if old else planned.get(point.task_id)
         scores = PointScores(
-            point, samples, scored, "", *names[point.id], asked, score.scorer, score, old, clusters[point.task]
+            point,
+            samples,
+            scored,
+            "",
+            *names[point.id],
+            asked,
+            score.scorer,
+            score,
+            old,
+            clusters[point.task],
         )
         points.append(scores)
         wanted[point.recorded_as].append((score, scores, scored))
@@ -114,19 +130,31 @@ def score_run(
 _Scored = dict[str, dict[int, ScoredRecord]]
 
 
-def _clusters_by_task(folder: RunFolder, points: Sequence[PointRow]) -> Mapping[str, Mapping[str, str]]:
-    """By a task's name the cluster of each sample: that of its first variant, as others may change the pictures."""
+def _clusters_by_task(
+    folder: RunFolder, points: Sequence[PointRow]
+) -> Mapping[str, Mapping[str, str]]:
+    """By a task's name the cluster of each sample: that of its first variant, as others may change
+    the pictures."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
-        named = {name: cluster_of(task, row) for name, row in folder.samples_of.get(task_id, {}).items()}
+        named = {
+            name: cluster_of(task, row) for name, row in folder.samples_of.get(task_id, {}).items()
+        }
         found[task] = named | found[task]
     return found
 
 
 def _with_readers(scores: PointScores) -> PointScores:
-    """Named is what extracted the answers: the reader if it was needed, and each judge whose judgements were used."""
-    readers = [reader_name(type(scores.score.reader).__name__)] if isinstance(scores.score, RecordScorer) else []
-    if not any((entry.read or entry.reason == "unread") and not entry.judge for entry in scores.all):
+    """Named is what extracted the answers: the reader if it was needed, and each judge whose
+    judgements were used."""
+    readers = (
+        [reader_name(type(scores.score.reader).__name__)]
+        if isinstance(scores.score, RecordScorer)
+        else []
+    )
+    if not any(
+        (entry.read or entry.reason == "unread") and not entry.judge for entry in scores.all
+    ):
         readers = []
     judges = dict.fromkeys(f"judge {entry.judge}" for entry in scores.all if entry.judge)
     return replace(scores, reader=" + ".join((*readers, *judges)))
@@ -134,15 +162,18 @@ def _with_readers(scores: PointScores) -> PointScores:
 
 _NO_SCORES: Mapping[str, Any] = {}
 JudgementsByRecord = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
-"""The judgements of one judge, by (point, sample, draw, digest of the judged words) and then by pass."""
+"""The judgements of one judge, by (point, sample, draw, digest of the judged words) and then by
+pass."""
 
 
 @dataclass(frozen=True)
 class RecordScorer:
-    """Extracts answers from records with one reader, which may not call a model, and compares them with the keys.
+    """Extracts answers from records with one reader, which may not call a model, and compares them
+    with the keys.
 
-    `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge: its grade of a
-    description replaces the reader's answer, and its answer is used for a reply that the reader could not read.
+    `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge:
+    its grade of a description replaces the reader's answer, and its answer is used for a reply that
+    the reader could not read.
     """
 
     folder: RunFolder
@@ -150,13 +181,18 @@ class RecordScorer:
     scorer: Scorer | None = None
     judgements: JudgementsByRecord = field(default_factory=dict)
     prices: Prices = field(default_factory=dict)
-    model: NoModel = field(default=NoModel("a reader may not call a model: scoring only reads what was recorded"))
+    model: NoModel = field(
+        default=NoModel("a reader may not call a model: scoring only reads what was recorded")
+    )
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
         """Score one record. An error in the reader makes only this record FAILED."""
         judged = self._judgements_of(record)
         result = self._extract_answer(record, row)
-        description_judgement, reply_judgement = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
+        description_judgement, reply_judgement = (
+            judged.get(DESCRIPTION_PASS),
+            judged.get(UNREADABLE_PASS),
+        )
         if description_judgement and result.verdict is not Verdict.FAILED:
             result = _judge_result(description_judgement)
         elif (
@@ -164,12 +200,16 @@ class RecordScorer:
             and self.scorer.needs_judge
             and (result.verdict is None or result.reason == "unread")
         ):
-            result = ReadResult(Verdict.UNREADABLE, reason=UNJUDGED, detail="no judge has graded it")
+            result = ReadResult(
+                Verdict.UNREADABLE, reason=UNJUDGED, detail="no judge has graded it"
+            )
         result, score = self._compare(record, row, result)
         if reply_judgement and score.verdict is Verdict.UNREADABLE:
             if reply_judgement.none:
                 judge = reply_judgement.judge
-                result = replace(result, judge=judge, detail=result.detail or f"{judge} finds no answer either")
+                result = replace(
+                    result, judge=judge, detail=result.detail or f"{judge} finds no answer either"
+                )
             else:
                 result, score = self._compare(record, row, _judge_result(reply_judgement))
         tokens_in = tokens_out = 0
@@ -202,19 +242,27 @@ class RecordScorer:
             return {}
         return self.judgements.get((record.point, record.sample, record.draw, words_of(record)), {})
 
-    def _compare(self, record: Record, row: SampleRow, result: ReadResult) -> tuple[ReadResult, Score]:
+    def _compare(
+        self, record: Record, row: SampleRow, result: ReadResult
+    ) -> tuple[ReadResult, Score]:
         if record.letters and result.answer is not None:
-            result = replace(result, answer=record.letters.get(result.answer.strip(), result.answer))
+            result = replace(
+                result, answer=record.letters.get(result.answer.strip(), result.answer)
+            )
         score = compare_with_key(result, row, self.scorer)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
-            result = replace(result, reason="unread", detail=f"{result.answer!r} is no answer to this task")
+            result = replace(
+                result, reason="unread", detail=f"{result.answer!r} is no answer to this task"
+            )
         return result, score
 
     def _extract_answer(self, record: Record, row: SampleRow) -> ReadResult:
         if record.error:
             return ReadResult(Verdict.FAILED, detail=record.error)
         if record.sample_sha and record.sample_sha != row.sha:
-            return ReadResult(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
+            return ReadResult(
+                Verdict.FAILED, detail="the sample changed since this record was made; run it again"
+            )
         letters = _letters(row.n_choices)
         if row.answer not in letters and (wrong := say_key_fault(row.answer, len(letters))):
             return ReadResult(Verdict.FAILED, detail=wrong)
@@ -227,24 +275,41 @@ class RecordScorer:
             sample = row.without_pixels(self.folder.blobs, record.choices)
             if record.marks is not None:
                 sample = replace(sample, marks=tuple(mark_from_dict(mark) for mark in record.marks))
-            state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
-            after = self._reading(state) or step("read", self.reader, state, RecordingModel(self.model, record.sample))
+            state = State(
+                sample,
+                prompt=sample.question,
+                messages=self.folder.messages(record),
+                draw=record.draw,
+            )
+            after = self._reading(state) or step(
+                "read", self.reader, state, RecordingModel(self.model, record.sample)
+            )
         except StageFailed as exc:
             return ReadResult(Verdict.FAILED, detail=describe_failure(exc.__cause__ or exc))
         except (OSError, ValueError, KeyError, TypeError) as exc:
-            return ReadResult(Verdict.FAILED, detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}")
+            return ReadResult(
+                Verdict.FAILED,
+                detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}",
+            )
         if after.answer is not None:
             return ReadResult(answer=after.answer, read=True)
         cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
-        return ReadResult(Verdict.UNREADABLE, reason="cut_off" if cut else reason_of(after.reason), detail=after.reason)
+        return ReadResult(
+            Verdict.UNREADABLE,
+            reason="cut_off" if cut else reason_of(after.reason),
+            detail=after.reason,
+        )
 
     def _reading(self, state: State) -> Reading | None:
-        """What a `Reader` reads, without the records that a stage needs; None where `step` has to say what is wrong."""
+        """What a `Reader` reads, without the records that a stage needs; None where `step` has to
+        say what is wrong."""
         if self._plain_reader is None:
             return None
         try:
             reading = self._plain_reader.masked(state, self._keys)
-            fine = (reading.answer is None or _is_whole(reading.answer)) and _is_whole(reading.reason)
+            fine = (reading.answer is None or _is_whole(reading.answer)) and _is_whole(
+                reading.reason
+            )
         except Exception:
             return None
         return reading if fine else None
@@ -255,16 +320,20 @@ class RecordScorer:
 
     @cached_property
     def _plain_reader(self) -> Reader | None:
-        """The reader where it is a `Reader` that is called as such, and holds no model of its own."""
+        """The reader where it is a `Reader` that is called as such, and holds no model of its
+        own."""
         models: dict[int, Model] = {}
         with_models(self.reader, lambda model: models.setdefault(id(model), model))
-        called_as_such = isinstance(self.reader, Reader) and type(self.reader).__call__ is Reader.__call__
+        called_as_such = (
+            isinstance(self.reader, Reader) and type(self.reader).__call__ is Reader.__call__
+        )
         return self.reader if called_as_such and not models else None  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """Makes the scorers of a run's records: from the arms of its plan, else from what points.yaml names."""
+    """Makes the scorers of a run's records: from the arms of its plan, else from what points.yaml
+    names."""
 
     folder: RunFolder
     plan: Plan | None = None
@@ -286,42 +355,67 @@ class ScoringTools:
 
     @cached_property
     def of_plan(self) -> Mapping[str, RecordScorer]:
-        """The scorers of the plan's arms by id, with the objects of the plan itself. Raises ConfigError."""
+        """The scorers of the plan's arms by id, with the objects of the plan itself. Raises
+        ConfigError."""
         if self.plan is None:
             return {}
-        scope = Scope(Path("/"), plugins=tuple(self.plan.plugins))  # the plan's own paths were checked
+        scope = Scope(
+            Path("/"), plugins=tuple(self.plan.plugins)
+        )  # the plan's own paths were checked
         found = {}
         for arm in (*self.plan.points, *self.plan.readings):
             try:
                 scorer = build_scorer({"scorer": arm.task.facts.scorer}, scope)
             except ConfigError as exc:
-                raise ConfigError([f"tasks.{arm.task_name}: the scorer of its facts: {exc}"]) from exc
+                raise ConfigError(
+                    [f"tasks.{arm.task_name}: the scorer of its facts: {exc}"]
+                ) from exc
             prices = prices_of(arm, scope)
-            found[arm.id] = RecordScorer(self.folder, self.reader or arm.read, scorer, self.judgements, prices)
+            found[arm.id] = RecordScorer(
+                self.folder, self.reader or arm.read, scorer, self.judgements, prices
+            )
         return found
 
     def _explain(self, point: PointRow, exc: ConfigError) -> str:
-        """Which class cannot be built and, where it is of a plugin that was not named, what to type."""
-        nodes = {"reader": {} if self.reader else point.read, "scorer": point.facts.get("scorer") or {}}
-        foreign = {what: str(node["use"]) for what, node in nodes.items() if is_foreign(node.get("use", ""))}
-        lacking = {what: use for what, use in foreign.items() if use.partition(".")[0] not in self.plugins}
+        """Which class cannot be built and, where it is of a plugin that was not named, what to
+        type."""
+        nodes = {
+            "reader": {} if self.reader else point.read,
+            "scorer": point.facts.get("scorer") or {},
+        }
+        foreign = {
+            what: str(node["use"])
+            for what, node in nodes.items()
+            if is_foreign(node.get("use", ""))
+        }
+        lacking = {
+            what: use for what, use in foreign.items() if use.partition(".")[0] not in self.plugins
+        }
         if not lacking:
             return f"{self.folder.path}: {point.contestant} on {point.task} cannot be scored: {exc}"
         what, use = next(iter(lacking.items()))
         module, _, rest = use.partition(".")
-        in_python = f"give score_table(..., reader={use.rpartition('.')[2]}()), " if what == "reader" else ""
+        in_python = (
+            f"give score_table(..., reader={use.rpartition('.')[2]}()), "
+            if what == "reader"
+            else ""
+        )
         if module == "__main__":
             return (
-                f"{self.folder.path}: its {what} {use} is a class of the script or notebook that made the run. Call "
-                f"evaluate() there again, which asks nothing twice, {in_python}or keep the class in a file of its own"
+                f"{self.folder.path}: its {what} {use} is a class of the script or notebook that"
+                " made the run. Call evaluate() there again, which asks nothing twice,"
+                f" {in_python}or keep the class in a file of its own"
             )
-        recorded = {str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()}
+        recorded = {
+            str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()
+        }
         files = {module: module if "." in rest else f"{module}.py"} | recorded
         options = " ".join(f"--plugin {shlex.quote(path)}" for path in files.values())
         return (
-            f"{self.folder.path}: its {what} {use} is a class of the plugin {files[module]}, and code is loaded only "
-            f"where you name it: add it to the command, as in `looktwice score {shlex.quote(str(self.folder.path))} "
-            f"{options}`; in Python {in_python and in_python + 'or '}import {module} and give `plugins=[{module!r}]`"
+            f"{self.folder.path}: its {what} {use} is a class of the plugin {files[module]}, and"
+            " code is loaded only where you name it: add it to the command, as in `looktwice score"
+            f" {shlex.quote(str(self.folder.path))} {options}`; in Python"
+            f" {in_python and in_python + 'or '}import {module} and give `plugins=[{module!r}]`"
         )
 
 

@@ -1,7 +1,8 @@
 """The answer at every turn of a sample, read and scored as if it had been the last.
 
-Stages say which call ended each turn (`turn_call`, and for a vote the majority so far, `turn_vote`); replies are read
-when a run is scored, so another reader reads them anew. Of a chain of thought, a turn is a line of the reply.
+Stages say which call ended each turn (`turn_call`, and for a vote the majority so far,
+`turn_vote`); replies are read when a run is scored, so another reader reads them anew. Of a chain
+of thought, a turn is a line of the reply.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ MOST_TURNS = 12
 
 @dataclass(frozen=True)
 class Turns:
-    """What one record would have answered after each turn, the last as it did; tokens and cost are those until then."""
+    """What one record would have answered after each turn, the last as it did; tokens and cost are
+    those until then."""
 
     sample: str
     scored: tuple[ScoredRecord, ...]
@@ -38,7 +40,8 @@ class Turns:
 
 @dataclass(frozen=True)
 class TurnsOfArm:
-    """The turns of every record of an arm that made more than one and did not fail, on samples with a key."""
+    """The turns of every record of an arm that made more than one and did not fail, on samples with
+    a key."""
 
     scores: PointScores
     records: tuple[Turns, ...]
@@ -67,7 +70,8 @@ class TurnsOfArm:
         return fmean(self._mean(turn, lambda scored: scored.cost or 0.0).values())
 
     def changed(self, before: int, after: int) -> tuple[list[bool], list[bool]]:
-        """Of each record whether it was not right and became right between two turns, and whether it ceased to be."""
+        """Of each record whether it was not right and became right between two turns, and whether
+        it ceased to be."""
         pairs = [(_right(each.at(before)), _right(each.at(after))) for each in self.records]
         return [pair == (False, True) for pair in pairs], [pair == (True, False) for pair in pairs]
 
@@ -91,7 +95,8 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
 
 
 def turn_rows(run: RunScores) -> Iterator[Row]:
-    """A row with the accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
+    """A row with the accuracy after each turn of every arm that has several: `turn.1.accuracy`,
+    from 1."""
     for arm in read_turns(run):
         for place in range(arm.most):
             name = f"{TURNS}{arm.index(place) + 1}.accuracy"
@@ -102,9 +107,21 @@ def turn_rows(run: RunScores) -> Iterator[Row]:
 def _turns_of(scores: PointScores, record: Record, chain: bool) -> Turns | None:
     """The turns of one record; None for one that failed, has no key, or is not scored."""
     final, row = scores.result_of(record), scores.samples.get(record.sample)
-    if final is None or row is None or row.answer is None or final.verdict is Verdict.FAILED or scores.score is None:
+    if (
+        final is None
+        or row is None
+        or row.answer is None
+        or final.verdict is Verdict.FAILED
+        or scores.score is None
+    ):
         return None
-    cut = list(_cut(record) if (record.measured or {}).get("turn_call") else _lines(record) if chain else ())
+    cut = list(
+        _cut(record)
+        if (record.measured or {}).get("turn_call")
+        else _lines(record)
+        if chain
+        else ()
+    )
     score = scores.score
     return Turns(record.sample, (*(score(each, row) for each in cut), final)) if cut else None
 
@@ -124,7 +141,11 @@ def _cut(record: Record) -> Iterator[Record]:
 
 def _lines(record: Record) -> Iterator[Record]:
     """The record of a single call as if its reply had ended after each line but the last."""
-    if len(record.calls) != 1 or not (reply := record.calls[0].get("reply")) or record.answer is not None:
+    if (
+        len(record.calls) != 1
+        or not (reply := record.calls[0].get("reply"))
+        or record.answer is not None
+    ):
         return
     lines = reply["text"].splitlines()
     ends = [n for n, line in enumerate(lines, 1) if line.strip()][:-1]
@@ -139,4 +160,7 @@ def _right(scored: ScoredRecord) -> bool:
 
 def _has_chain(scores: PointScores) -> bool:
     stages = (scores.point.spec.get("stages") or {}).values()
-    return any(isinstance(node, Mapping) and node.get("use") == public_path(ChainOfThought) for node in stages)
+    return any(
+        isinstance(node, Mapping) and node.get("use") == public_path(ChainOfThought)
+        for node in stages
+    )

@@ -1,4 +1,5 @@
-"""The data types of scoring: the result of extracting an answer, its verdict and score, and the scores of a run."""
+"""The data types of scoring: the result of extracting an answer, its verdict and score, and the
+scores of a run."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of extracting an answer, before the comparison with the key; `judge` names the judge that found it."""
+    """The result of extracting an answer, before the comparison with the key; `judge` names the
+    judge that found it."""
 
     verdict: Verdict | None = None
     answer: str | None = None
@@ -46,7 +48,8 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verdict and a value in 0..1, strictly between on graded tasks; samples of one `group` count as one unit."""
+    """A verdict and a value in 0..1, strictly between on graded tasks; samples of one `group` count
+    as one unit."""
 
     verdict: Verdict
     value: float = 0.0
@@ -61,11 +64,12 @@ class Score:
 class ScoredRecord:
     """The answer extracted from one record, and its score.
 
-    `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure. `read`
-    says whether the answer was extracted from a reply (otherwise a stage set it); tokens and `cost` (by list price) are
-    those of all its `calls`. `judge` names the judge whose verdict this is, `judged` holds its scores by criterion.
-    `measured` are the record's measurements, and its `confidence` where a stage gave one. `request` is the digest of
-    what was sent (`request_of`), `kept` are the notes of stages that found nothing to do.
+    `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
+    a failure. `read` says whether the answer was extracted from a reply (otherwise a stage set it);
+    tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
+    verdict this is, `judged` holds its scores by criterion. `measured` are the record's
+    measurements, and its `confidence` where a stage gave one. `request` is the digest of what was
+    sent (`request_of`), `kept` are the notes of stages that found nothing to do.
     """
 
     sample: str
@@ -93,12 +97,14 @@ class ScoredRecord:
 
 @dataclass(frozen=True)
 class PointScores:
-    """All samples of a point's task with their scored records by draw; a sample without records was not asked.
+    """All samples of a point's task with their scored records by draw; a sample without records was
+    not asked.
 
-    `contestant` and `task` are the labels of the point in tables. `planned` is the number of samples that the run
-    means to ask, None where it is that of `samples`. `scorer` is the task's own `eval.scoring.Scorer`, or None;
-    `score` reads and scores a record of this point, as it is or cut short. `older` says that the run's present plan
-    no longer has the point. `run_clusters` are the clusters of the run's samples, the same in all variants of a task.
+    `contestant` and `task` are the labels of the point in tables. `planned` is the number of
+    samples that the run means to ask, None where it is that of `samples`. `scorer` is the task's
+    own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point, as it is or
+    cut short. `older` says that the run's present plan no longer has the point. `run_clusters` are
+    the clusters of the run's samples, the same in all variants of a task.
     """
 
     point: PointRow
@@ -124,7 +130,9 @@ class PointScores:
     def draws(self, sample: str) -> list[ScoredRecord | None]:
         """One entry for each draw of the point; None for a missing record."""
         by_draw = self.scored.get(sample, {})
-        return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
+        return [
+            by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))
+        ]
 
     @cached_property
     def keyed(self) -> Mapping[str, SampleRow]:
@@ -153,15 +161,24 @@ class PointScores:
         found: dict[str, Sequence[ScoredRecord]] = {}
         for name in self.samples:
             if by_draw := self.scored.get(name):
-                found[name] = [by_draw[d] for d in sorted(by_draw)] if len(by_draw) > 1 else [*by_draw.values()]
+                found[name] = (
+                    [by_draw[d] for d in sorted(by_draw)]
+                    if len(by_draw) > 1
+                    else [*by_draw.values()]
+                )
         return found
 
     @cached_property
     def comparable(self) -> Mapping[str, float]:
-        """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
+        """The values of the samples for a paired test: those with a key and at least one draw that
+        did not fail."""
         values: dict[str, float] = {}
         for name, asked in self.draws_asked.items():
-            draws = [s.score.value for s in asked if s.score.verdict is not Verdict.FAILED and s.reason != UNJUDGED]
+            draws = [
+                s.score.value
+                for s in asked
+                if s.score.verdict is not Verdict.FAILED and s.reason != UNJUDGED
+            ]
             if draws and name in self.keyed:
                 values[name] = mean(draws)
         return values
@@ -174,7 +191,8 @@ class PointScores:
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:
-        """Sample -> the name of its cluster, the same in every arm and task of a run; see `cluster_of`."""
+        """Sample -> the name of its cluster, the same in every arm and task of a run; see
+        `cluster_of`."""
         if self.run_clusters:
             return self.run_clusters
         return {name: cluster_of(self.point.task, row) for name, row in self.samples.items()}
@@ -183,10 +201,14 @@ class PointScores:
     def missing(self) -> int:
         """How many draws of the planned samples have no record.
 
-        Where more samples were asked than are planned now, the planned ones are those with the fewest gaps.
+        Where more samples were asked than are planned now, the planned ones are those with the
+        fewest gaps.
         """
         begun = [draws for name in self.samples if (draws := self.scored.get(name))]
-        planned, whole = len(self.samples) if self.planned is None else self.planned, max(1, self.point.draws)
+        planned, whole = (
+            len(self.samples) if self.planned is None else self.planned,
+            max(1, self.point.draws),
+        )
         lacking = sorted(max(whole, 1 + max(draws)) - len(draws) for draws in begun)
         return sum(lacking[:planned]) + max(0, planned - len(begun)) * whole
 
@@ -201,8 +223,8 @@ class PointScores:
 class RunScores:
     """The scores of a run folder: its points in the order of the plan, and the judgements used.
 
-    `older` are the labels of points that the run's present plan no longer has, and that were not scored;
-    `older_draws` counts the records of draws that it no longer has.
+    `older` are the labels of points that the run's present plan no longer has, and that were not
+    scored; `older_draws` counts the records of draws that it no longer has.
     """
 
     folder: RunFolder
@@ -231,7 +253,8 @@ class RunScores:
         return config if isinstance(config, Mapping) else {}
 
     def records(self, holding: str = "") -> Iterator[tuple[PointScores, Record]]:
-        """Each record whose line is `holding` this, with every arm that reads it: one, or more with other readers."""
+        """Each record whose line is `holding` this, with every arm that reads it: one, or more with
+        other readers."""
         arms = defaultdict[str, list[PointScores]](list)
         for scores in self.points:
             arms[scores.point.recorded_as].append(scores)
@@ -242,12 +265,15 @@ class RunScores:
 
 def commonest_failure(details: Sequence[str]) -> str:
     """What most failed answers say, by the first lines of their tracebacks."""
-    ((most, _),) = Counter((text.strip().splitlines() or ["no message"])[0] for text in details).most_common(1)
+    ((most, _),) = Counter(
+        (text.strip().splitlines() or ["no message"])[0] for text in details
+    ).most_common(1)
     return most[:500]
 
 
 def cluster_of(task: str, row: SampleRow) -> str:
-    """What a sample shares with others: a group of the task with this name, else its pictures, in whatever task.
+    """What a sample shares with others: a group of the task with this name, else its pictures, in
+    whatever task.
 
     One that has neither is its own.
     """
@@ -265,7 +291,9 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
     last = record.last_reply
     if record.reason or last is None:
         reason = reason_of(record.reason)
-        return ReadResult(Verdict.UNREADABLE, reason=reason, detail=record.reason or "no stage asked or answered")
+        return ReadResult(
+            Verdict.UNREADABLE, reason=reason, detail=record.reason or "no stage asked or answered"
+        )
     words, finish, refusal = last["text"], last.get("finish"), last.get("refusal")
     if finish == "filter":
         return ReadResult(Verdict.UNREADABLE, reason="filtered", detail=words)
@@ -277,7 +305,8 @@ def explain_missing_reply(record: Record) -> ReadResult | None:
 
 
 def read_stage_answer(answer: str, letters: tuple[str, ...]) -> ReadResult:
-    """The result for an answer that a stage set; an answer that is not among the choices is UNREADABLE, not WRONG."""
+    """The result for an answer that a stage set; an answer that is not among the choices is
+    UNREADABLE, not WRONG."""
     if letters and answer.strip() not in letters:
         detail = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
         return ReadResult(Verdict.UNREADABLE, answer, "unread", detail)

@@ -1,7 +1,8 @@
-"""Statistics on plain numbers: intervals, paired tests, factors, ranks, draws, choices and agreement.
+"""Statistics on plain numbers: intervals, paired tests, factors, ranks, draws, choices and
+agreement.
 
-Every function takes arrays and says which paper its formula is from. Each file opens with what it is about; to add a
-method, write a function there and let a table of `analysis` call it.
+Every function takes arrays and says which paper its formula is from. Each file opens with what it
+is about; to add a method, write a function there and let a table of `analysis` call it.
 Not here: which samples are compared (`scoring`), and what a report says about them (`analysis`)."""
 
 import lazy_loader

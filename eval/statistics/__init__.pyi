@@ -13,8 +13,9 @@ from .paired import (
     compare_paired as compare_paired,
     minimum_detectable as minimum_detectable,
 )
-from .ranks import (
-    swap_over_halves as swap_over_halves,
-    swap_over_settings as swap_over_settings,
+from .ranks import swap_over_halves as swap_over_halves, swap_over_settings as swap_over_settings
+from .significance import (
+    benjamini_hochberg as benjamini_hochberg,
+    holm as holm,
+    mean_difference as mean_difference,
 )
-from .significance import benjamini_hochberg as benjamini_hochberg, holm as holm, mean_difference as mean_difference

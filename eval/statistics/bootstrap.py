@@ -1,4 +1,5 @@
-"""Bootstrap intervals over clusters: samples that share a picture, a pair or a group are drawn together."""
+"""Bootstrap intervals over clusters: samples that share a picture, a pair or a group are drawn
+together."""
 
 from __future__ import annotations
 
@@ -30,26 +31,34 @@ class Estimate:
 
 
 def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
-    """A number 0, 1, 2 ... for the cluster of each of n values, in order of appearance; None: each is its own.
+    """A number 0, 1, 2 ... for the cluster of each of n values, in order of appearance; None: each
+    is its own.
 
-    An array is what this gave, and stays as it is. Raises ValueError for another number of clusters than values, and
-    for no values.
+    An array is what this gave, and stays as it is. Raises ValueError for another number of clusters
+    than values, and for no values.
     """
     if n < 1 or (clusters is not None and len(clusters) != n):
         found = "" if clusters is None else f" and {len(clusters)} clusters"
-        raise ValueError(f"an interval needs values, each with its cluster; found {n} values{found}")
+        raise ValueError(
+            f"an interval needs values, each with its cluster; found {n} values{found}"
+        )
     if clusters is None:
         return np.arange(n)
     if isinstance(clusters, np.ndarray):
         return clusters
     places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
-    return np.arange(n) if len(places) == n else np.fromiter(map(places.__getitem__, clusters), np.int64, n)
+    return (
+        np.arange(n)
+        if len(places) == n
+        else np.fromiter(map(places.__getitem__, clusters), np.int64, n)
+    )
 
 
 def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """The sum of the values of each cluster, along the first axis, and the sizes of the clusters.
 
-    Sums are rounded to 12 digits: in what order values were added must not make two kinds of clusters of one.
+    Sums are rounded to 12 digits: in what order values were added must not make two kinds of
+    clusters of one.
     """
     columns = values.astype(float).reshape(len(values), -1).T
     sums: Floats = np.column_stack([np.bincount(codes, column) for column in columns])
@@ -57,13 +66,20 @@ def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floa
 
 
 def resampled_means(
-    sums: Floats, sizes: Floats, weights: Floats | None = None, *, resamples: int = RESAMPLES, seed: int = SEED
+    sums: Floats,
+    sizes: Floats,
+    weights: Floats | None = None,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
 ) -> Floats:
-    """The means of `resamples` samples of as many clusters, drawn with replacement; one column for each of `sums`.
+    """The means of `resamples` samples of as many clusters, drawn with replacement; one column for
+    each of `sums`.
 
-    `weights` count each cluster more or less often than once. Clusters of equal sums and sizes are counted together,
-    so that a sample is one draw of a multinomial: right and wrong answers make few kinds of clusters. Where there are
-    more than 500 kinds, 1,000 resamples are drawn at most. `weights` are whole or half numbers.
+    `weights` count each cluster more or less often than once. Clusters of equal sums and sizes are
+    counted together, so that a sample is one draw of a multinomial: right and wrong answers make
+    few kinds of clusters. Where there are more than 500 kinds, 1,000 resamples are drawn at most.
+    `weights` are whole or half numbers.
     """
     columns = np.column_stack([sums.reshape(len(sizes), -1), sizes])
     kind = np.zeros(len(sizes), np.int64)
@@ -76,16 +92,23 @@ def resampled_means(
     if len(kinds) <= MANY:
         totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
     else:
-        each = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)  # a weight of one half is one row
-        draws = (each[random.integers(0, len(each), drawn)].sum(axis=0) for _ in range(min(resamples, FEW)))
+        each = np.repeat(
+            kinds, np.round(2 * counts).astype(int), axis=0
+        )  # a weight of one half is one row
+        draws = (
+            each[random.integers(0, len(each), drawn)].sum(axis=0)
+            for _ in range(min(resamples, FEW))
+        )
         totals = np.array([*draws])
     return np.asarray(totals[:, :-1] / totals[:, -1:])
 
 
 def percentile_interval(means: Floats, clusters: int, level: float = 0.95) -> tuple[float, float]:
-    """The percentiles of resampled means, widened for few clusters (Hesterberg 2015, "expanded percentile interval").
+    """The percentiles of resampled means, widened for few clusters (Hesterberg 2015, "expanded
+    percentile interval").
 
-    The plain percentiles are too narrow for m clusters by sqrt((m - 1) / m) and by normal for Student's quantiles.
+    The plain percentiles are too narrow for m clusters by sqrt((m - 1) / m) and by normal for
+    Student's quantiles.
     """
     from scipy.special import ndtr, stdtrit
 
@@ -98,9 +121,11 @@ def percentile_interval(means: Floats, clusters: int, level: float = 0.95) -> tu
 def bootstrap_statistic(
     columns: Floats, clusters: Clusters | None, statistic: Callable[[Floats], Floats], least: float
 ) -> Estimate:
-    """A statistic in least..1 of the means of columns (n values, columns), with its cluster bootstrap interval.
+    """A statistic in least..1 of the means of columns (n values, columns), with its cluster
+    bootstrap interval.
 
-    `statistic` gives a number for each row of means. Of one cluster the interval is the whole range.
+    `statistic` gives a number for each row of means. Of one cluster the interval is the whole
+    range.
     """
     sums, sizes = cluster_sums(columns, cluster_codes(clusters, len(columns)))
     value = float(statistic(columns.mean(axis=0)[None])[0])
@@ -122,12 +147,14 @@ def bootstrap_mean(
 ) -> Estimate:
     """The mean of n values with its cluster bootstrap interval, the same at every call.
 
-    Before resampling, half a value at `floor`, half a one at `limit` and one in the middle are added, each a cluster
-    of its own: without them values that are all alike would have an interval without width, and few unlike ones a
-    narrow one. For paired right or wrong answers this is half an item in each cell of their table (Agresti and Min
-    2005). Where all values are alike, the interval reaches at least as far as if the share of clusters that
-    Wilson's limit still leaves possible after none of them lay at a limit: 7.4 points after 48 pairs without any
-    difference. The mean is of the values alone, which may lie beyond the limits. Raises ValueError for no values.
+    Before resampling, half a value at `floor`, half a one at `limit` and one in the middle are
+    added, each a cluster of its own: without them values that are all alike would have an interval
+    without width, and few unlike ones a narrow one. For paired right or wrong answers this is half
+    an item in each cell of their table (Agresti and Min 2005). Where all values are alike, the
+    interval reaches at least as far as if the share of clusters that Wilson's limit still leaves
+    possible after none of them lay at a limit: 7.4 points after 48 pairs without any difference.
+    The mean is of the values alone, which may lie beyond the limits. Raises ValueError for no
+    values.
     """
     data = np.asarray(values, float)
     codes = cluster_codes(clusters, len(data))
@@ -135,14 +162,29 @@ def bootstrap_mean(
     mean = fsum(data.tolist()) / len(data)
     sums = np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
     shift = mean - fsum(sums.tolist()) / len(data)
-    padded, weights = [floor, (floor + limit) / 2, limit], np.append(np.ones(len(sizes)), [0.5, 1.0, 0.5])
+    padded, weights = (
+        [floor, (floor + limit) / 2, limit],
+        np.append(np.ones(len(sizes)), [0.5, 1.0, 0.5]),
+    )
     means = resampled_means(
-        np.append(sums, padded), np.append(sizes, np.ones(3)), weights, resamples=resamples, seed=seed
+        np.append(sums, padded),
+        np.append(sizes, np.ones(3)),
+        weights,
+        resamples=resamples,
+        seed=seed,
     )
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2, level)
     if float(np.ptp(data)) == 0:
         z = NormalDist().inv_cdf(0.5 + level / 2)
         unseen = z * z / (len(sizes) + z * z)  # Wilson's upper limit for none of so many
-        low, high = min(low, mean - unseen * (mean - floor)), max(high, mean + unseen * (limit - mean))
-    ends = min(floor, float(data.min())), max(limit, float(data.max()))  # rounded sums may go a little beyond
-    return Estimate(mean, max(ends[0], min(low, mean)), min(ends[1], max(high, mean)), len(data), len(sizes))
+        low, high = (
+            min(low, mean - unseen * (mean - floor)),
+            max(high, mean + unseen * (limit - mean)),
+        )
+    ends = (
+        min(floor, float(data.min())),
+        max(limit, float(data.max())),
+    )  # rounded sums may go a little beyond
+    return Estimate(
+        mean, max(ends[0], min(low, mean)), min(ends[1], max(high, mean)), len(data), len(sizes)
+    )

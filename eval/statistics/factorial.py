@@ -1,4 +1,5 @@
-"""Main effects and interactions of a factorial sweep, as one contrast of every unit that all its cells have."""
+"""Main effects and interactions of a factorial sweep, as one contrast of every unit that all its
+cells have."""
 
 from __future__ import annotations
 
@@ -13,17 +14,22 @@ Values = Mapping[str, float]
 """The value of every unit of a cell."""
 
 
-def contrast(cells: Mapping[Cell, Values], changes: Mapping[int, tuple[str, str]]) -> dict[str, float]:
+def contrast(
+    cells: Mapping[Cell, Values], changes: Mapping[int, tuple[str, str]]
+) -> dict[str, float]:
     """What changing these factors together does to every unit, beyond what each of them does alone.
 
-    `changes` maps the number of a factor to (level, against). For one factor a unit's contrast is its value at the
-    level less that against it, the main effect; for two it is the difference of two such differences, the interaction,
-    and so on. It is the mean over the combinations of the other factors that have every cell of the contrast, and
-    covers the units that all these cells have. In a complete sweep of right or wrong answers the mean over units is
-    the coefficient of a saturated linear model with sums over the other factors.
+    `changes` maps the number of a factor to (level, against). For one factor a unit's contrast is
+    its value at the level less that against it, the main effect; for two it is the difference of
+    two such differences, the interaction, and so on. It is the mean over the combinations of the
+    other factors that have every cell of the contrast, and covers the units that all these cells
+    have. In a complete sweep of right or wrong answers the mean over units is the coefficient of a
+    saturated linear model with sums over the other factors.
     """
     squares: list[dict[tuple[bool, ...], Values]] = []
-    for rest in dict.fromkeys(tuple("" if i in changes else level for i, level in enumerate(cell)) for cell in cells):
+    for rest in dict.fromkeys(
+        tuple("" if i in changes else level for i, level in enumerate(cell)) for cell in cells
+    ):
         square = {}
         for sides in product((True, False), repeat=len(changes)):
             chosen = {
@@ -44,6 +50,9 @@ def _mean_contrast(squares: Sequence[Mapping[tuple[bool, ...], Values]]) -> dict
     units = set.intersection(*(set(values) for square in squares for values in square.values()))
     signs = {sides: (-1) ** sides.count(False) for sides in squares[0]}
     return {
-        unit: fmean(sum(signs[sides] * values[unit] for sides, values in square.items()) for square in squares)
+        unit: fmean(
+            sum(signs[sides] * values[unit] for sides, values in square.items())
+            for square in squares
+        )
         for unit in sorted(units)
     }

@@ -1,4 +1,5 @@
-"""Two contestants on the same units: their difference, how sure it is, and what so many units could have shown."""
+"""Two contestants on the same units: their difference, how sure it is, and what so many units could
+have shown."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from looktwice.eval.statistics.bootstrap import Clusters, bootstrap_mean, cluster_codes, cluster_sums
+from looktwice.eval.statistics.bootstrap import (
+    Clusters,
+    bootstrap_mean,
+    cluster_codes,
+    cluster_sums,
+)
 from looktwice.eval.statistics.significance import MeanDifference, mcnemar_p, sign_flip_p
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
@@ -21,8 +27,9 @@ NORMAL = 1000  # of more differences the exact test is as good as the normal one
 class PairedComparison(MeanDifference):
     """The mean of `values - others`, each in 0..1, over n units in `clusters` clusters.
 
-    `low` and `high` are the cluster bootstrap interval, `p` is two-sided and `test` says by which test; `better` and
-    `worse` count units. `detectable` is the smallest difference that the test shows with 80 % power.
+    `low` and `high` are the cluster bootstrap interval, `p` is two-sided and `test` says by which
+    test; `better` and `worse` count units. `detectable` is the smallest difference that the test
+    shows with 80 % power.
     """
 
     better: int
@@ -36,13 +43,17 @@ def compare_paired(
 ) -> PairedComparison:
     """Compares two contestants on the same units, in the same order.
 
-    `clusters` names the cluster of each unit: units that share a picture, a pair or a group are not independent. Where
-    each unit is its own cluster and right or wrong the test is McNemar's exact one; else Fisher's randomisation test,
-    which flips the signs of whole clusters. Raises ValueError for no units and unequal lengths.
+    `clusters` names the cluster of each unit: units that share a picture, a pair or a group are not
+    independent. Where each unit is its own cluster and right or wrong the test is McNemar's exact
+    one; else Fisher's randomisation test, which flips the signs of whole clusters. Raises
+    ValueError for no units and unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
     if not len(mine) or len(mine) != len(theirs):
-        raise ValueError(f"a paired test needs the same samples on both sides, found {len(mine)} and {len(theirs)}")
+        raise ValueError(
+            f"a paired test needs the same samples on both sides, found {len(mine)} and"
+            f" {len(theirs)}"
+        )
     gaps, codes = mine - theirs, cluster_codes(clusters, len(mine))
     better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
     found = bootstrap_mean(gaps, codes, level=level, floor=-1.0)
@@ -50,17 +61,21 @@ def compare_paired(
     exact = found.clusters == found.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
     p, test = (mcnemar_p(better, worse), MCNEMAR) if exact else (sign_flip_p(sums.tolist()), FLIP)
     detectable = minimum_detectable(sums * found.clusters / found.n, 1 - level)
-    return PairedComparison(**vars(found), p=p, better=better, worse=worse, detectable=detectable, test=test)
+    return PairedComparison(
+        **vars(found), p=p, better=better, worse=worse, detectable=detectable, test=test
+    )
 
 
 def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The smallest mean difference that the exact test of n independent differences, spread as these are, shows.
+    """The smallest mean difference that the exact test of n independent differences, spread as
+    these are, shows.
 
-    For right or wrong answers it is McNemar's: how many units differ is binomial with the share that does here, and of
-    these the larger side is; where all of them to one side are too few, more units would have to differ. Other
-    differences count as so many equal ones as their second and fourth moments leave. Where more than 1,000 differ the
-    test is as good as normal, and it is the solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the mean
-    square s^2 (Connor 1987). At most 1.
+    For right or wrong answers it is McNemar's: how many units differ is binomial with the share
+    that does here, and of these the larger side is; where all of them to one side are too few, more
+    units would have to differ. Other differences count as so many equal ones as their second and
+    fourth moments leave. Where more than 1,000 differ the test is as good as normal, and it is the
+    solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the mean square s^2 (Connor
+    1987). At most 1.
     """
     squares = np.square(np.asarray(gaps, float))
     n, total = len(squares), float(squares.sum())
@@ -80,9 +95,11 @@ def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8)
 
 
 def _exact_power(n: int, differing: float, difference: float, alpha: float) -> float:
-    """How often McNemar's exact test of n pairs finds a difference, where so many differ, or more if it needs more.
+    """How often McNemar's exact test of n pairs finds a difference, where so many differ, or more
+    if it needs more.
 
-    Of the numbers of pairs that may differ some fifty within five standard deviations are looked at.
+    Of the numbers of pairs that may differ some fifty within five standard deviations are looked
+    at.
     """
     from scipy.special import bdtr, gammaln, xlog1py, xlogy
 
@@ -101,7 +118,8 @@ def _exact_power(n: int, differing: float, difference: float, alpha: float) -> f
 
 @lru_cache(maxsize=64)
 def _most_on_the_smaller_side(n: int, alpha: float) -> NDArray[np.int64]:
-    """Of 0 to n pairs that differ, the most on the smaller side with which the exact test finds something; else -1."""
+    """Of 0 to n pairs that differ, the most on the smaller side with which the exact test finds
+    something; else -1."""
     from scipy.special import bdtr
 
     found, most = np.full(n + 1, -1), -1

@@ -1,4 +1,5 @@
-"""Whether the order of two contestants would hold: over settings such as markers, over draws, over other samples."""
+"""Whether the order of two contestants would hold: over settings such as markers, over draws, over
+other samples."""
 
 from __future__ import annotations
 
@@ -20,34 +21,43 @@ from looktwice.eval.statistics.bootstrap import (
 )
 
 
-def swap_over_settings(values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None) -> Estimate:
-    """The probability that two contestants swap places between two settings, taken at random of those that there are.
+def swap_over_settings(
+    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
+) -> Estimate:
+    """The probability that two contestants swap places between two settings, taken at random of
+    those that there are.
 
-    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw. Of two settings a
-    tie in one counts one half. The interval is the cluster bootstrap's over the units; noise of few units adds swaps,
-    so it lies rather too high. Raises ValueError for fewer than two settings, and for no units.
+    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw.
+    Of two settings a tie in one counts one half. The interval is the cluster bootstrap's over the
+    units; noise of few units adds swaps, so it lies rather too high. Raises ValueError for fewer
+    than two settings, and for no units.
     """
     gaps = np.asarray(values, float) - np.asarray(others, float)
     if gaps.ndim != 2 or len(gaps) < 2:
-        raise ValueError(f"a swap between settings needs two of them, found an array of shape {gaps.shape}")
+        raise ValueError(
+            f"a swap between settings needs two of them, found an array of shape {gaps.shape}"
+        )
     return bootstrap_statistic(gaps.T, clusters, _swaps, 0.0)
 
 
 def _swaps(means: Floats) -> Floats:
-    """For each row of mean differences by setting: the share of pairs of settings with other signs."""
+    """For each row of mean differences by setting: the share of pairs of settings with other
+    signs."""
     signs, count = np.sign(np.round(means, 12)), means.shape[1]
     alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
     return np.asarray((1 - alike) / 2)
 
 
 def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
-    """The probability that two new sets of half as many units each put two contestants in opposite orders.
+    """The probability that two new sets of half as many units each put two contestants in opposite
+    orders.
 
-    `gaps` are the paired differences of n units, whose mean and spread are taken for those of all units there might be.
-    So it is not how often halves of these very units disagree, which lean to opposite sides of their common mean. With
-    z the mean over its clustered standard error, a half errs with
-    q = Phi(-z / sqrt 2), and the halves disagree with 2 q (1 - q): at most one half, where there is no difference. The
-    interval is that of the limits of z. Raises ValueError for no units.
+    `gaps` are the paired differences of n units, whose mean and spread are taken for those of all
+    units there might be. So it is not how often halves of these very units disagree, which lean to
+    opposite sides of their common mean. With z the mean over its clustered standard error, a half
+    errs with q = Phi(-z / sqrt 2), and the halves disagree with 2 q (1 - q): at most one half,
+    where there is no difference. The interval is that of the limits of z. Raises ValueError for no
+    units.
     """
     data = np.asarray(gaps, float)
     sums, sizes = cluster_sums(data, cluster_codes(clusters, len(data)))
@@ -69,8 +79,8 @@ def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estim
 class Reordering(NamedTuple):
     """How the competition ranks of contestants change from one set of values to another.
 
-    Pairs that change places, pairs tied in either, contestants with another rank, the largest move, and Kendall's
-    tau-b.
+    Pairs that change places, pairs tied in either, contestants with another rank, the largest move,
+    and Kendall's tau-b.
     """
 
     flipped: int
@@ -81,16 +91,22 @@ class Reordering(NamedTuple):
 
 
 def reordering(before: Mapping[str, float], after: Mapping[str, float]) -> Reordering:
-    """The ranks under `before` and `after`, each a value by name; larger is better. The names that both have count."""
+    """The ranks under `before` and `after`, each a value by name; larger is better. The names that
+    both have count."""
     from scipy.stats import kendalltau
 
     names = [name for name in before if name in after]
     values = [np.array([each[name] for name in names]) for each in (before, after)]
     upper = np.triu_indices(len(names), 1)
     one, other = (np.sign(each[:, None] - each)[upper] for each in values)
-    old, new = ((each[:, None] + 1e-9 < each).sum(axis=1) for each in values)  # how many are strictly better
+    old, new = (
+        (each[:, None] + 1e-9 < each).sum(axis=1) for each in values
+    )  # how many are strictly better
     moves = np.abs(old - new)
     return Reordering(
-        int((one * other < 0).sum()), int((one * other == 0).sum()), int((moves > 0).sum()),
-        int(moves.max(initial=0)), float(kendalltau(*values).statistic),
-    )  # fmt: skip
+        int((one * other < 0).sum()),
+        int((one * other == 0).sum()),
+        int((moves > 0).sum()),
+        int(moves.max(initial=0)),
+        float(kendalltau(*values).statistic),
+    )

@@ -1,10 +1,11 @@
 """What a benchmark is: items in a fixed order, and the facts that a table must state about them.
 
-To add one without any code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table), `Tsv` (VLMEvalKit's)
-or `Folder` (JSON lines beside images). With code: write a frozen dataclass in a file of this room whose fields are its
-settings, which iterates over `Item`s and has `__len__` and `facts`; name it in one line of `__init__.pyi`. For a table
-of questions derive it from `table_task.TableTask`, which `tsv.py` shows; a metric of its own is a `Scorer` that its
-facts name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
+To add one without any code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table),
+`Tsv` (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in
+a file of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
+`facts`; name it in one line of `__init__.pyi`. For a table of questions derive it from
+`table_task.TableTask`, which `tsv.py` shows; a metric of its own is a `Scorer` that its facts name
+(`eval.scoring`). Its test goes to `tests/eval/tasks/`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from looktwice.pipelines.sample import Item, say_item_fault
 
 
 class TaskError(ValueError):
-    """A task whose data cannot be used; the message names the file and row, what was found and what to do."""
+    """A task whose data cannot be used; the message names the file and row, what was found and what
+    to do."""
 
 
 @dataclass(frozen=True)
 class Facts:
     """What every table says of a task: split, label version, the errata that apply, and a remark.
 
-    `revision` names the very files (a hash or a commit), `left_out` says which rows are not asked and why, the first
-    entry with their count, and `scorer` is the benchmark's own scorer (`eval.scoring.Scorer`), or its node.
+    `revision` names the very files (a hash or a commit), `left_out` says which rows are not asked
+    and why, the first entry with their count, and `scorer` is the benchmark's own scorer
+    (`eval.scoring.Scorer`), or its node.
     """
 
     split: str = ""
@@ -46,17 +49,21 @@ class Facts:
                 raise TaskError(f"facts.{name} is a text, found {value!r:.80}")
         for name in ("errata", "left_out"):
             value = getattr(self, name)
-            if not isinstance(value, tuple | list) or not all(isinstance(each, str) for each in value):
+            if not isinstance(value, tuple | list) or not all(
+                isinstance(each, str) for each in value
+            ):
                 raise TaskError(f"facts.{name} is a tuple of texts, found {value!r:.80}")
 
 
 @dataclass(frozen=True)
 class Subset:
-    """A choice of `n` items by `seed`, or of `n` for each value of the field `per`, of all or of those named in `ids`.
+    """A choice of `n` items by `seed`, or of `n` for each value of the field `per`, of all or of
+    those named in `ids`.
 
-    `per` names a meta field, or is "answer". Items that share the field `whole`, such as the questions of one image or
-    a pair, come all or none, and `n` counts what they share. The choice depends on ids and `seed` alone, so it stays
-    the same when other items come or go, and a larger `n` contains a smaller one. `n` None keeps everything.
+    `per` names a meta field, or is "answer". Items that share the field `whole`, such as the
+    questions of one image or a pair, come all or none, and `n` counts what they share. The choice
+    depends on ids and `seed` alone, so it stays the same when other items come or go, and a larger
+    `n` contains a smaller one. `n` None keeps everything.
     """
 
     n: int | None = None
@@ -66,27 +73,45 @@ class Subset:
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.n is not None and self.n < 0:  # none at all says which file is left without a question
-            raise TaskError(f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}")
+        if (
+            self.n is not None and self.n < 0
+        ):  # none at all says which file is left without a question
+            raise TaskError(
+                f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}"
+            )
 
     def choose(
-        self, rows: Sequence[tuple[str, Mapping[str, Any]]], where: object = "", names: Sequence[str] = ()
+        self,
+        rows: Sequence[tuple[str, Mapping[str, Any]]],
+        where: object = "",
+        names: Sequence[str] = (),
     ) -> list[int]:
-        """The numbers of the chosen rows in their order; a row is (id, its fields), `names` are its samples' ids if
-        these are others.
+        """The numbers of the chosen rows in their order; a row is (id, its fields), `names` are its
+        samples' ids if these are others.
 
-        Raises TaskError where a row lacks the field, or none is left; `where` says of which file in its message.
+        Raises TaskError where a row lacks the field, or none is left; `where` says of which file in
+        its message.
         """
         named = list(range(len(rows)))
         if self.ids:
             places = {name: place for place, name in enumerate(names or [row[0] for row in rows])}
             if unknown := [name for name in self.ids if name not in places]:
                 some = next(iter(places), "none")
-                raise TaskError(f"{where or 'subset'}: ids: there is no item {unknown[0]!r}; ids look like {some!r}")
+                raise TaskError(
+                    f"{where or 'subset'}: ids: there is no item {unknown[0]!r}; ids look like"
+                    f" {some!r}"
+                )
             named = sorted(places[name] for name in set(self.ids))
-        chosen = named if self.n is None else [named[i] for i in self._chosen([rows[place] for place in named])]
+        chosen = (
+            named
+            if self.n is None
+            else [named[i] for i in self._chosen([rows[place] for place in named])]
+        )
         if not chosen:
-            raise TaskError(f"{f'{where}: ' if where else ''}the subset {self} leaves no question of {len(rows)}")
+            raise TaskError(
+                f"{f'{where}: ' if where else ''}the subset {self} leaves no question of"
+                f" {len(rows)}"
+            )
         return chosen
 
     def _chosen(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
@@ -95,11 +120,16 @@ class Subset:
             for setting, name in (("per", self.per), ("whole", self.whole)):
                 if name is not None and name not in fields:
                     raise TaskError(
-                        f"subset.{setting}: item {identifier} has no field {name!r}; it has {sorted(fields)}"
+                        f"subset.{setting}: item {identifier} has no field {name!r}; it has"
+                        f" {sorted(fields)}"
                     )
             unit = identifier if self.whole is None else str(fields[self.whole])
             groups[str(fields[self.per]) if self.per else ""][unit].append(number)
-        kept = (units[unit] for units in groups.values() for unit in sorted(units, key=self._rank)[: self.n])
+        kept = (
+            units[unit]
+            for units in groups.values()
+            for unit in sorted(units, key=self._rank)[: self.n]
+        )
         return sorted(number for numbers in kept for number in numbers)
 
     def _rank(self, identifier: str) -> bytes:
@@ -107,10 +137,12 @@ class Subset:
 
 
 class Task(Protocol):
-    """A frozen dataclass whose fields are its settings; iterating gives its items, lazily and always alike.
+    """A frozen dataclass whose fields are its settings; iterating gives its items, lazily and
+    always alike.
 
-    Images are handles that are read when a stage looks at them, so iterating is cheap. Raises TaskError where
-    the data cannot be used at all; a single image that cannot be read fails only its own sample.
+    Images are handles that are read when a stage looks at them, so iterating is cheap. Raises
+    TaskError where the data cannot be used at all; a single image that cannot be read fails only
+    its own sample.
     """
 
     @property
@@ -124,7 +156,8 @@ class Task(Protocol):
 class MadeTask(ABC):
     """A task whose questions are made one by one, each from its number and the settings alone.
 
-    One question can be made without the others, and a finished run need not make them again to know them.
+    One question can be made without the others, and a finished run need not make them again to know
+    them.
     """
 
     def __len__(self) -> int:
@@ -176,7 +209,9 @@ def count_items(task: Task) -> int:
     except TaskError:
         raise
     except (TypeError, ValueError, OverflowError) as exc:
-        raise TaskError(f"{type(task).__name__}: its `__len__` gives no number of samples: {exc}") from exc
+        raise TaskError(
+            f"{type(task).__name__}: its `__len__` gives no number of samples: {exc}"
+        ) from exc
 
 
 def find_item(task: Task, sample_id: str) -> Item | None:

@@ -1,4 +1,5 @@
-"""BLINK-Twice (Ye et al., 2025): yes/no questions on images that mislead, and its accuracies and CoT score."""
+"""BLINK-Twice (Ye et al., 2025): yes/no questions on images that mislead, and its accuracies and
+CoT score."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.groups import group_by, group_metric
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Subset, TaskError
-from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, is_path, picture_from_cell
+from looktwice.eval.tasks.cells import (
+    HIDDEN,
+    as_list,
+    as_text,
+    image_cells,
+    is_path,
+    picture_from_cell,
+)
 from looktwice.eval.tasks.files import DataLocation, locate_data
 from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
@@ -30,7 +38,8 @@ _JUDGED = {
 
 
 def cot_score(clues: float, truth: float) -> float:
-    """The CoT score (supplement, "CoT Score"): visual clues seen (0..1) and truth inferred (0..1), their mean.
+    """The CoT score (supplement, "CoT Score"): visual clues seen (0..1) and truth inferred (0..1),
+    their mean.
 
     Raises ValueError for a criterion outside 0..1.
     """
@@ -41,7 +50,8 @@ def cot_score(clues: float, truth: float) -> float:
 
 
 def judged_cot(text: str) -> tuple[float, float] | None:
-    """Both criteria from a judge's words, such as "Clues: 0.5" and "Truth: 1" on lines of their own; else None."""
+    """Both criteria from a judge's words, such as "Clues: 0.5" and "Truth: 1" on lines of their
+    own; else None."""
     matches = [_JUDGED[name].findall(text) for name in CRITERIA]
     if any(len(values) != 1 for values in matches):
         return None
@@ -51,13 +61,15 @@ def judged_cot(text: str) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class TwiceScorer(Scorer):
-    """Two yes/no questions per image (`per_image`), up to two images with their four questions per group (`per_group`).
+    """Two yes/no questions per image (`per_image`), up to two images with their four questions per
+    group (`per_group`).
 
-    `no_acc` and `yes_acc` are over the questions with that key, `q_acc` is over all questions (which every published
-    row equals), `q_acc_either` over images with one right question at least (the supplement's words), `i_acc` over
-    images with both right, `g_acc` over groups of two images with all four right, and `q_acc_naturalbench` over
-    questions that are asked of both images of a group and are right on both. Incomplete images and groups are not
-    counted in what they are too small for.
+    `no_acc` and `yes_acc` are over the questions with that key, `q_acc` is over all questions
+    (which every published row equals), `q_acc_either` over images with one right question at least
+    (the supplement's words), `i_acc` over images with both right, `g_acc` over groups of two images
+    with all four right, and `q_acc_naturalbench` over questions that are asked of both images of a
+    group and are right on both. Incomplete images and groups are not counted in what they are too
+    small for.
     """
 
     per_image: int = 2
@@ -72,14 +84,29 @@ class TwiceScorer(Scorer):
         each = {name: [name] for name in samples}
         plain = group_metric("q_acc", "question", scores, each).units
         found = [
-            Metric(metric, {n: v for n, v in plain.items() if samples[n].answer == key}, "question", failed)
+            Metric(
+                metric,
+                {n: v for n, v in plain.items() if samples[n].answer == key},
+                "question",
+                failed,
+            )
             for metric, key in (("no_acc", "B"), ("yes_acc", "A"))
         ]
         found.append(Metric("q_acc", plain, "question", failed))
-        images = {name: held for name, held in group_by(samples, "image").items() if len(held) == self.per_image}
-        groups = {name: held for name, held in group_by(samples, "group").items() if len(held) == self.per_group}
+        images = {
+            name: held
+            for name, held in group_by(samples, "image").items()
+            if len(held) == self.per_image
+        }
+        groups = {
+            name: held
+            for name, held in group_by(samples, "group").items()
+            if len(held) == self.per_group
+        }
         inside = {name: samples[name] for held in groups.values() for name in held}
-        twins = {name: held for name, held in group_by(inside, "group", "slot").items() if len(held) == 2}
+        twins = {
+            name: held for name, held in group_by(inside, "group", "slot").items() if len(held) == 2
+        }
         found.append(group_metric("q_acc_either", "image", scores, images, any))
         found.append(group_metric("i_acc", "image", scores, images))
         found.append(group_metric("q_acc_naturalbench", "question pair", scores, twins))
@@ -110,12 +137,16 @@ GUESSES: Mapping[str, tuple[str, ...]] = {
     "category": ("category", "illusion_type", "type", "class"),
     "kind": ("kind", "variant", "image_type", "is_adversarial", "adversarial"),
 }
-"""The column names that are tried for each of our field names; the authors' files were not available for this list."""
+"""The column names that are tried for each of our field names; the authors' files were not
+available for this list."""
 NEEDED = ("question", "answer", "image")
 CHOICES = ("Yes", "No")
 ERRATA = (
-    'the supplement calls Q-Acc "either question correct"; every published Q-Acc is plain accuracy, which is q_acc '
-    "here; q_acc_either and NaturalBench's q_acc_naturalbench stand beside it",
+    (
+        'the supplement calls Q-Acc "either question correct"; every published Q-Acc is plain'
+        " accuracy, which is q_acc here; q_acc_either and NaturalBench's q_acc_naturalbench stand"
+        " beside it"
+    ),
     "published I-Acc and G-Acc are not all shares of 448 images and 103 groups",
     "the table of one-pass and multi-turn results, headed Q-Acc, evidently shows No-Acc",
 )
@@ -125,13 +156,15 @@ ERRATA = (
 class BlinkTwice(TableTask):
     """Questions from a parquet, JSONL, CSV or TSV file, or a folder of parquet files.
 
-    `columns` maps our field names to the file's columns: question, answer and image must be found, id, image_id, group,
-    slot (which of an image's questions), category and kind may be. What it leaves out is looked for under likely
-    names; the error for what is not found lists all columns. A cell of questions and one of answers may be lists.
-    Keys "A) Yes", "yes", "B" ... become A (Yes) and B (No). Images are embedded, base64, or paths below `images`.
-    Questions belong to one image where `image_id` is the same, without it the image's path, and where images are
-    embedded a hash of their pixels. The facts warn of metrics that the file does not allow.
-    Columns with solutions (clues, true reality) reach no stage: they would give the answer away. Raises TaskError.
+    `columns` maps our field names to the file's columns: question, answer and image must be found,
+    id, image_id, group, slot (which of an image's questions), category and kind may be. What it
+    leaves out is looked for under likely names; the error for what is not found lists all columns.
+    A cell of questions and one of answers may be lists. Keys "A) Yes", "yes", "B" ... become A
+    (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to one
+    image where `image_id` is the same, without it the image's path, and where images are embedded a
+    hash of their pixels. The facts warn of metrics that the file does not allow. Columns with
+    solutions (clues, true reality) reach no stage: they would give the answer away. Raises
+    TaskError.
     """
 
     path: Path | None = None
@@ -146,7 +179,10 @@ class BlinkTwice(TableTask):
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in GUESSES]:
-            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{suggest_name(unknown[0], GUESSES)}")
+            raise TaskError(
+                f"columns: {unknown[0]!r} is no setting of"
+                f" `columns`{suggest_name(unknown[0], GUESSES)}"
+            )
         if (self.path is None) == (not self.hub):
             raise TaskError("say where the data lie: either `path` or `hub`, and not both")
 
@@ -155,15 +191,21 @@ class BlinkTwice(TableTask):
 
     @property
     def _full_note(self) -> str:
-        """How the questions are grouped, how images are told apart, and which metrics cannot be computed."""
+        """How the questions are grouped, how images are told apart, and which metrics cannot be
+        computed."""
         asked = [question.meta for question in self._chosen]
-        images, groups = (Counter(meta[name] for meta in asked if name in meta) for name in ("image", "group"))
+        images, groups = (
+            Counter(meta[name] for meta in asked if name in meta) for name in ("image", "group")
+        )
         fours = sum(count == self.scorer.per_group for count in groups.values())
         notes = [f"{len(asked)} questions on {len(images)} images, {fours} groups of four"]
         if self._image_id is None:
             notes.append("no column names images: a hash of their pixels tells them apart")
         if self.scorer.per_image not in images.values():
-            notes.append("warning: i_acc and q_acc_either cannot be computed, because no image has two questions")
+            notes.append(
+                "warning: i_acc and q_acc_either cannot be computed, because no image has two"
+                " questions"
+            )
         if not fours:
             why = "no group has four questions" if groups else "no column names groups"
             notes.append(f"warning: g_acc cannot be computed, because {why}")
@@ -171,7 +213,11 @@ class BlinkTwice(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        named = [column for name, column in self._map.items() if name != "image" or self._image_id is None]
+        named = [
+            column
+            for name, column in self._map.items()
+            if name != "image" or self._image_id is None
+        ]
         return named if self._image_id is None else [*named, self._image_id]
 
     @property
@@ -194,16 +240,20 @@ class BlinkTwice(TableTask):
                 mapping[name] = guess
         listing = f"the columns are {', '.join(available)}"
         if wrong := [column for column in mapping.values() if column not in available]:
-            raise TaskError(f"there is no column {wrong[0]!r}{suggest_name(wrong[0], available)} {listing}")
+            raise TaskError(
+                f"there is no column {wrong[0]!r}{suggest_name(wrong[0], available)} {listing}"
+            )
         if missing := [name for name in NEEDED if name not in mapping]:
             raise TaskError(
-                f"no column was found for {', '.join(missing)}; {listing}. Name it: columns: {{{missing[0]}: COLUMN}}"
+                f"no column was found for {', '.join(missing)}; {listing}. Name it: columns:"
+                f" {{{missing[0]}: COLUMN}}"
             )
         return mapping
 
     @cached_property
     def _image_id(self) -> str | None:
-        """The column that tells one image from another: an id, or the image's path; None where there is neither."""
+        """The column that tells one image from another: an id, or the image's path; None where
+        there is neither."""
         column = self._map["image"]
         first = next(iter(self._table.rows_at([0], [column])), (0, {}))[1].get(column)
         return self._map.get("image_id") or (column if is_path(first) else None)
@@ -237,7 +287,8 @@ class BlinkTwice(TableTask):
         return found
 
     def _pixel_hash(self, cells: Mapping[str, Any]) -> str:
-        """The sha256 of the decoded images of a row; empty where one cannot be read, which then stands alone."""
+        """The sha256 of the decoded images of a row; empty where one cannot be read, which then
+        stands alone."""
         digest = hashlib.sha256()
         try:
             for cell in image_cells(cells, self._image_columns):

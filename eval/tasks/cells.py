@@ -34,7 +34,8 @@ def as_text(cell: Any) -> str:
 
 
 def as_list(cell: Any) -> list[Any]:
-    """A cell that may hold a list: a list itself, a list written as text (JSON or Python), or one value."""
+    """A cell that may hold a list: a list itself, a list written as text (JSON or Python), or one
+    value."""
     if is_empty(cell):
         return []
     if isinstance(cell, str) and cell.lstrip().startswith("["):
@@ -62,7 +63,8 @@ def is_path(cell: Any) -> bool:
 def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
     """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
 
-    Anything else gives a picture that raises PictureError when it is read; `name` is part of the message.
+    Anything else gives a picture that raises PictureError when it is read; `name` is part of the
+    message.
     """
     if isinstance(cell, Mapping):
         inner = cell.get("bytes")
@@ -98,8 +100,9 @@ def _decode_base64(cell: str, name: str) -> bytes:
 
 
 def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
-    """The choices of a row, from one column with a list or one column each; empty cells at the end are dropped."""
-    texts = [as_text(cell) for name in columns for cell in (as_list(row.get(name)) or [""])]
+    """The choices of a row, from one column with a list or one column each; empty cells at the end
+    are dropped."""
+    texts = [as_text(cell) for name in columns for cell in as_list(row.get(name)) or [""]]
     while texts and not texts[-1]:
         texts.pop()
     return tuple(texts)
@@ -108,8 +111,8 @@ def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, .
 def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
     """The answer of a row: a letter if there are choices, otherwise its text; None if it is hidden.
 
-    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, or, if `first` is 0 or 1,
-    as a number that counts from there. Raises ValueError for anything else.
+    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, or, if
+    `first` is 0 or 1, as a number that counts from there. Raises ValueError for anything else.
     """
     text = as_text(cell).strip()
     if text.casefold() in HIDDEN and text not in choices:
@@ -121,11 +124,15 @@ def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> s
         number = int(text) - first if text.removeprefix("-").isdecimal() else -1
         if 0 <= number < len(choices):
             return letters[number]
-        raise ValueError(f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}")
+        raise ValueError(
+            f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}"
+        )
     bare = text.strip("().: ").upper()
     meant = {bare} if len(bare) == 1 and bare in letters else set()
     meant |= {letter for letter, choice in zip(letters, choices, strict=True) if choice == text}
     if len(meant) != 1:
-        which = "two of them" if meant else f"none of {', '.join(letters)} and of the choices' texts"
+        which = (
+            "two of them" if meant else f"none of {', '.join(letters)} and of the choices' texts"
+        )
         raise ValueError(f"the answer {text!r} is {which}; choices: {list(choices)}")
     return meant.pop()

@@ -1,4 +1,5 @@
-"""Any table of questions as a task: parquet, JSON lines, CSV or TSV, with a map from our field names to its columns."""
+"""Any table of questions as a task: parquet, JSON lines, CSV or TSV, with a map from our field
+names to its columns."""
 
 from __future__ import annotations
 
@@ -29,16 +30,18 @@ USUAL: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Columns(TableTask):
-    """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of parquet files.
+    """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of
+    parquet files.
 
-    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to a list of them
-    (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is looked for under the usual names,
-    and null says that there is none. Only `question` and `images` must be found; without an id rows are numbered.
-    Images are embedded bytes, base64, or paths below `images` (a folder or a .zip; default: the table's folder).
-    Answers are letters or choices' texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is
-    no key. `meta` names columns to keep for slices, `where` keeps the rows with these values alone. `file` is the
-    table's path below a hub's data set. A row that cannot be used is left out and counted in the facts; more than a
-    tenth of them stops. Raises TaskError.
+    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
+    a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
+    looked for under the usual names, and null says that there is none. Only `question` and `images`
+    must be found; without an id rows are numbered. Images are embedded bytes, base64, or paths
+    below `images` (a folder or a .zip; default: the table's folder). Answers are letters or
+    choices' texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no
+    key. `meta` names columns to keep for slices, `where` keeps the rows with these values alone.
+    `file` is the table's path below a hub's data set. A row that cannot be used is left out and
+    counted in the facts; more than a tenth of them stops. Raises TaskError.
     """
 
     path: Path | None = None
@@ -59,7 +62,10 @@ class Columns(TableTask):
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in FIELDS]:
-            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{suggest_name(unknown[0], FIELDS)}")
+            raise TaskError(
+                f"columns: {unknown[0]!r} is no setting of"
+                f" `columns`{suggest_name(unknown[0], FIELDS)}"
+            )
         if self.answers_from not in (None, 0, 1):
             raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
         if (self.path is None) == (not self.hub):
@@ -67,7 +73,9 @@ class Columns(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        named = [column for name, columns in self._map.items() if name != "images" for column in columns]
+        named = [
+            column for name, columns in self._map.items() if name != "images" for column in columns
+        ]
         return [*named, *self.meta, *self.where]
 
     @property
@@ -83,10 +91,15 @@ class Columns(TableTask):
         listing = f"the table has the columns {', '.join(available)}"
         for name in ("question", "images"):
             if not mapping[name]:
-                raise TaskError(f"no column for `{name}` is known; {listing}. Name it: columns: {{{name}: COLUMN}}")
+                raise TaskError(
+                    f"no column for `{name}` is known; {listing}. Name it: columns: {{{name}:"
+                    " COLUMN}"
+                )
         wanted = [*(c for names in mapping.values() for c in names), *self.meta, *self.where]
         if missing := [column for column in wanted if column not in available]:
-            raise TaskError(f"there is no column {missing[0]!r}{suggest_name(missing[0], available)} {listing}")
+            raise TaskError(
+                f"there is no column {missing[0]!r}{suggest_name(missing[0], available)} {listing}"
+            )
         return mapping
 
     def _find_columns(self, name: str, available: Sequence[str]) -> tuple[str, ...]:
@@ -97,7 +110,11 @@ class Columns(TableTask):
         if name == "choices" and not usual and {"A", "B"} <= set(available):
             return tuple(letter for letter in ascii_uppercase if letter in available)
         if name == "images" and "image_1" in available:
-            return tuple(column for column in available if column.startswith("image_") and column[6:].isdecimal())
+            return tuple(
+                column
+                for column in available
+                if column.startswith("image_") and column[6:].isdecimal()
+            )
         return usual
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:

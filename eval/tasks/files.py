@@ -1,4 +1,5 @@
-"""The files of a dataset by their path inside it: in a folder, in a zip, or on a hub of datasets."""
+"""The files of a dataset by their path inside it: in a folder, in a zip, or on a hub of
+datasets."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class FolderFiles:
     root: Path
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file. Raises TaskError for a name that leads out of the folder."""
+        """Whether there is such a file. Raises TaskError for a name that leads out of the
+        folder."""
         return file_inside(self.root, name).is_file()
 
     def read(self, name: str) -> bytes:
@@ -43,7 +45,10 @@ class FolderFiles:
 
     def ending(self, tail: str) -> Iterator[str]:
         """The names that end with these parts, the shortest first."""
-        found = (path.relative_to(self.root).as_posix() for path in self.root.rglob(PurePosixPath(tail).name))
+        found = (
+            path.relative_to(self.root).as_posix()
+            for path in self.root.rglob(PurePosixPath(tail).name)
+        )
         yield from sorted((name for name in found if f"/{name}".endswith(f"/{tail}")), key=len)
 
 
@@ -55,13 +60,14 @@ class ZipFiles:
 
     @cached_property
     def names(self) -> dict[str, zipfile.ZipInfo]:
-        """The entries by name. Raises TaskError for a damaged zip, and for one with names that climb out of it."""
+        """The entries by name. Raises TaskError for a damaged zip, and for one with names that
+        climb out of it."""
         entries = [entry for entry in self._zip.infolist() if not entry.is_dir()]
         wrong = [entry.filename for entry in entries if _leads_outside(entry.filename)]
         if wrong:
             raise TaskError(
-                f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r}; no data set needs "
-                "that, so this zip is not read at all"
+                f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r};"
+                " no data set needs that, so this zip is not read at all"
             )
         return {entry.filename: entry for entry in entries}
 
@@ -77,11 +83,22 @@ class ZipFiles:
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
         if entry.file_size > LARGEST:
-            raise TaskError(f"{self.root}: {name} would unpack to {entry.file_size} bytes; that is not read")
+            raise TaskError(
+                f"{self.root}: {name} would unpack to {entry.file_size} bytes; that is not read"
+            )
         try:
             return self._zip.read(entry)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError) as exc:
-            raise TaskError(f"{self.root}: the entry {name} is damaged ({exc}); fetch the zip again") from exc
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            OSError,
+            EOFError,
+            RuntimeError,
+            NotImplementedError,
+        ) as exc:
+            raise TaskError(
+                f"{self.root}: the entry {name} is damaged ({exc}); fetch the zip again"
+            ) from exc
 
     def ending(self, tail: str) -> Iterator[str]:
         """The names that end with these parts, the shortest first."""
@@ -93,7 +110,8 @@ class ZipFiles:
             return zipfile.ZipFile(self.root)
         except (zipfile.BadZipFile, OSError) as exc:
             raise TaskError(
-                f"{self.root} is no zip that can be read ({exc}); it may be cut short: fetch it again"
+                f"{self.root} is no zip that can be read ({exc}); it may be cut short: fetch it"
+                " again"
             ) from exc
 
 
@@ -102,7 +120,8 @@ Files = FolderFiles | ZipFiles
 
 
 def open_files(path: Path) -> Files:
-    """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that cannot be trusted."""
+    """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that
+    cannot be trusted."""
     path = Path(path)
     if path.is_dir():
         return FolderFiles(path)
@@ -114,7 +133,8 @@ def open_files(path: Path) -> Files:
 
 
 def open_picture(files: Files, name: str) -> Picture:
-    """An image of the set, read when it is looked at; one that cannot be read fails its own sample alone."""
+    """An image of the set, read when it is looked at; one that cannot be read fails its own sample
+    alone."""
 
     def fetch() -> bytes:
         try:
@@ -127,29 +147,42 @@ def open_picture(files: Files, name: str) -> Picture:
 
 def _leads_outside(name: str) -> bool:
     plain = PurePosixPath(name.replace("\\", "/"))
-    return plain.is_absolute() or ".." in plain.parts or ":" in (plain.parts[0] if plain.parts else "")
+    return (
+        plain.is_absolute() or ".." in plain.parts or ":" in (plain.parts[0] if plain.parts else "")
+    )
 
 
 DataLocation = tuple[Path, str]
 """Where the files lie, and the revision that names them (empty for local files)."""
 
 
-def locate_data(path: Path | None, hub: str, revision: str, patterns: Sequence[str]) -> DataLocation:
-    """The folder of a data set: the local `path`, or the files of the hub id that match `patterns`, fetched once.
+def locate_data(
+    path: Path | None, hub: str, revision: str, patterns: Sequence[str]
+) -> DataLocation:
+    """The folder of a data set: the local `path`, or the files of the hub id that match `patterns`,
+    fetched once.
 
-    The revision of the hub is its commit. Raises TaskError where both or neither is given, and where the hub
-    cannot be reached.
+    The revision of the hub is its commit. Raises TaskError where both or neither is given, and
+    where the hub cannot be reached.
     """
     if (path is None) == (not hub):
-        raise TaskError("say where the data lie: either `path` (a local folder) or `hub` (an id), and not both")
+        raise TaskError(
+            "say where the data lie: either `path` (a local folder) or `hub` (an id), and not both"
+        )
     if path is not None:
         return Path(path), ""
     try:
         fetch = import_module("huggingface_hub").snapshot_download
     except ImportError as exc:
-        raise TaskError(f"hub: {hub} needs huggingface_hub; install it with: pip install huggingface_hub") from exc
+        raise TaskError(
+            f"hub: {hub} needs huggingface_hub; install it with: pip install huggingface_hub"
+        ) from exc
     try:
-        folder = fetch(hub, repo_type="dataset", revision=revision or None, allow_patterns=list(patterns))
+        folder = fetch(
+            hub, repo_type="dataset", revision=revision or None, allow_patterns=list(patterns)
+        )
     except (OSError, ValueError) as exc:
-        raise TaskError(f"hub: {hub} cannot be fetched ({exc}); fetch it yourself and say `path`") from exc
+        raise TaskError(
+            f"hub: {hub} cannot be fetched ({exc}); fetch it yourself and say `path`"
+        ) from exc
     return Path(folder), f"{hub}@{Path(folder).name}"

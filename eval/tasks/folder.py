@@ -15,7 +15,13 @@ from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.pipelines.config.allowances import allowed_to
-from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots, pass_fence, shortest
+from looktwice.pipelines.config.paths import (
+    Asker,
+    OutsideError,
+    allowed_roots,
+    pass_fence,
+    shortest,
+)
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
@@ -28,7 +34,8 @@ KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FolderRow:
-    """A question as its line has it; `answer` is a letter where there are choices, None where it is hidden."""
+    """A question as its line has it; `answer` is a letter where there are choices, None where it is
+    hidden."""
 
     line: int
     id: str
@@ -43,7 +50,9 @@ class FolderRow:
         """The question with its key; no image is read yet."""
         images = tuple(Picture.open(file) for file in self.images)
         choices = tuple(c if isinstance(c, str) else Picture.open(c) for c in self.choices)
-        return Item(Sample(self.id, self.question, images, choices, self.marks, self.meta), self.answer)
+        return Item(
+            Sample(self.id, self.question, images, choices, self.marks, self.meta), self.answer
+        )
 
 
 def parse(number: int, line: bytes, root: Path) -> FolderRow:
@@ -51,7 +60,8 @@ def parse(number: int, line: bytes, root: Path) -> FolderRow:
     row = _read(line)
     if unknown := [key for key in row if key not in KEYS]:
         raise ValueError(
-            f"unknown key {unknown[0]!r}{suggest_name(unknown[0], KEYS)} Fields of your own go under `meta`"
+            f"unknown key {unknown[0]!r}{suggest_name(unknown[0], KEYS)} Fields of your own go"
+            " under `meta`"
         )
     question, meta = row.get("question"), row.get("meta") or {}
     if not isinstance(question, str) or not question.strip():
@@ -61,17 +71,22 @@ def parse(number: int, line: bytes, root: Path) -> FolderRow:
     images = _images(row, root)
     choices = _choices(row.get("choices"), root)
     answer = _answer(row.get("answer"), choices)
-    return FolderRow(number, _identifier(row), question, images, choices, answer, _marks(row, len(images)), meta)
+    return FolderRow(
+        number, _identifier(row), question, images, choices, answer, _marks(row, len(images)), meta
+    )
 
 
 def _read(line: bytes) -> dict[str, Any]:
     try:
         row = read_json(line.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as exc:
-        raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start}); save the file as UTF-8") from exc
+        raise ValueError(
+            f"not UTF-8 ({exc.reason} at byte {exc.start}); save the file as UTF-8"
+        ) from exc
     except json.JSONDecodeError as exc:
         raise ValueError(
-            f"no JSON object ({exc.msg.removesuffix(' at')} at column {exc.colno}); write one object a line"
+            f"no JSON object ({exc.msg.removesuffix(' at')} at column {exc.colno}); write one"
+            " object a line"
         ) from exc
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
@@ -99,7 +114,8 @@ def _images(row: dict[str, Any], root: Path) -> tuple[Path, ...]:
 
 
 def file_inside(root: Path, name: str) -> Path:
-    """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises TaskError."""
+    """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises
+    TaskError."""
     try:
         file = (root / name).resolve()
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
@@ -111,7 +127,8 @@ def file_inside(root: Path, name: str) -> Path:
             pass_fence(name, file, (*allowed_roots(), *allowed_to(root)), asker)
         except OutsideError as exc:
             raise TaskError(
-                f"the path {name!r} leads out of the folder {root}; copy the file into it, or {exc.advice}"
+                f"the path {name!r} leads out of the folder {root}; copy the file into it, or"
+                f" {exc.advice}"
             ) from exc
     return root / name
 
@@ -138,8 +155,14 @@ def _choice(found: Any, root: Path) -> str | Path:
 def _answer(found: Any, choices: tuple[str | Path, ...]) -> str | None:
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, str | int | float) or not str(found).strip():
-        raise ValueError(f"`answer` must be a text or a number, or null where it is hidden, found {found!r}")
+    if (
+        isinstance(found, bool)
+        or not isinstance(found, str | int | float)
+        or not str(found).strip()
+    ):
+        raise ValueError(
+            f"`answer` must be a text or a number, or null where it is hidden, found {found!r}"
+        )
     return _answer_letter(str(found).strip(), choices) if choices else str(found).strip()
 
 
@@ -149,10 +172,15 @@ def _answer_letter(text: str, choices: tuple[str | Path, ...]) -> str:
     meant = {bare} if len(bare) == 1 and bare in letters else set()
     meant |= {letter for letter, choice in zip(letters, choices, strict=True) if choice == text}
     if len(meant) > 1:
-        raise ValueError(f"`answer` {text!r} is a letter and the text of another choice; write it as ({text})")
+        raise ValueError(
+            f"`answer` {text!r} is a letter and the text of another choice; write it as ({text})"
+        )
     if not meant:
         texts = [choice for choice in choices if isinstance(choice, str)]
-        raise ValueError(f"`answer` {text!r} is none of the letters {', '.join(letters)} and none of the texts {texts}")
+        raise ValueError(
+            f"`answer` {text!r} is none of the letters {', '.join(letters)} and none of the texts"
+            f" {texts}"
+        )
     return meant.pop()
 
 
@@ -166,21 +194,27 @@ def _marks(row: dict[str, Any], images: int) -> tuple[Mark, ...]:
         raise ValueError(f"a mark has a value that is no number ({exc}): {found!r}") from exc
     for mark in marks:
         if not 0 <= mark.image < images:
-            raise ValueError(f"mark {mark.label!r} is on image {mark.image}, but there are {images}, counted from 0")
+            raise ValueError(
+                f"mark {mark.label!r} is on image {mark.image}, but there are {images}, counted"
+                " from 0"
+            )
     return marks
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Questions from `file` in the folder `path`, one JSON object a line, with images in the same folder.
+    """Questions from `file` in the folder `path`, one JSON object a line, with images in the same
+    folder.
 
-    A line has `id` and `question`, and may have `image` or `images` (paths inside the folder), `choices` (texts,
-    numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text; without choices any text or number;
-    absent or null where the key is hidden), `marks` (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in
-    pixels of the first image, or of number `image`, from 0) and `meta` (an object of your own fields, by which scores
-    can be sliced). `split`, `label_version` and `note` are what tables say of the set; an empty `label_version` becomes
-    the sha256 of the file. `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists
-    every faulty line; an image that cannot be read, and a mark outside its image, fails only its own sample.
+    A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
+    `choices` (texts, numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text;
+    without choices any text or number; absent or null where the key is hidden), `marks` (points
+    `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first image, or of number
+    `image`, from 0) and `meta` (an object of your own fields, by which scores can be sliced).
+    `split`, `label_version` and `note` are what tables say of the set; an empty `label_version`
+    becomes the sha256 of the file. `scorer` says what counts where that is not plain accuracy.
+    Raises TaskError that lists every faulty line; an image that cannot be read, and a mark outside
+    its image, fails only its own sample.
     """
 
     path: Path
@@ -195,7 +229,12 @@ class Folder:
     def facts(self) -> Facts:
         """What the user said of the set; the file's sha256 where nothing was said of its labels."""
         sha = hashlib.sha256(self._data).hexdigest()[:12]
-        return Facts(self.split, self.label_version or f"sha256 {sha}", note=self.note, scorer=self.scorer or {})
+        return Facts(
+            self.split,
+            self.label_version or f"sha256 {sha}",
+            note=self.note,
+            scorer=self.scorer or {},
+        )
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -210,8 +249,8 @@ class Folder:
             return read_file(file_inside(Path(self.path), self.file))
         except OSError as exc:
             raise TaskError(
-                f"{Path(self.path) / self.file} cannot be read ({exc.strerror}); `path` is the folder and `file` the "
-                "JSONL file in it, by default samples.jsonl"
+                f"{Path(self.path) / self.file} cannot be read ({exc.strerror}); `path` is the"
+                " folder and `file` the JSONL file in it, by default samples.jsonl"
             ) from exc
 
     @cached_property
@@ -245,5 +284,7 @@ class Folder:
         """The chosen rows, now that some image is known to be there."""
         files = [file for row in self._chosen for file in row.images]
         if files and not any(file.exists() for file in files):
-            raise TaskError(f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}")
+            raise TaskError(
+                f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}"
+            )
         return self._chosen

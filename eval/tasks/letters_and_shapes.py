@@ -1,4 +1,5 @@
-"""Made questions that are easy for whoever looks closely enough: one letter, or a few shapes, somewhere on an image."""
+"""Made questions that are easy for whoever looks closely enough: one letter, or a few shapes,
+somewhere on an image."""
 
 from __future__ import annotations
 
@@ -36,14 +37,17 @@ CAPITAL = 0.7  # height of a capital, in ems; only where the search for the righ
 
 @dataclass(frozen=True)
 class LettersAndShapes(MadeTask):
-    """`n` questions, half of them "Which letter is red?", half "How many of the red shapes are triangles?".
+    """`n` questions, half of them "Which letter is red?", half "How many of the red shapes are
+    triangles?".
 
-    Each image of `width` x `height` pixels shows four things of different colours on a light ground: letters, and sets
-    of six shapes. Letters and shapes are `smallest` to `largest` pixels high, any factor being as likely as any other.
-    What is asked about is in the box `target` of the sample's marks, and its field `region` says so, for oracles.
-    `leak` is the share of questions whose words give the answer away ("... between J and L in the alphabet"), for tests
-    of audits; the sample's truth says which (`leaky`). Question `i` depends on `seed` and `i` alone. Scores can be
-    sliced by `kind` and by `size`, the quarter of the heights' range (1 is the smallest). Raises TaskError.
+    Each image of `width` x `height` pixels shows four things of different colours on a light
+    ground: letters, and sets of six shapes. Letters and shapes are `smallest` to `largest` pixels
+    high, any factor being as likely as any other. What is asked about is in the box `target` of the
+    sample's marks, and its field `region` says so, for oracles. `leak` is the share of questions
+    whose words give the answer away ("... between J and L in the alphabet"), for tests of audits;
+    the sample's truth says which (`leaky`). Question `i` depends on `seed` and `i` alone. Scores
+    can be sliced by `kind` and by `size`, the quarter of the heights' range (1 is the smallest).
+    Raises TaskError.
     """
 
     n: int = 60
@@ -58,20 +62,23 @@ class LettersAndShapes(MadeTask):
     def __post_init__(self) -> None:
         if self.n < 1 or not 6 <= self.smallest <= self.largest:
             raise TaskError(
-                f"n is 1 or more, and 6 <= smallest <= largest pixels, found {self.n}, {self.smallest}, {self.largest}"
+                f"n is 1 or more, and 6 <= smallest <= largest pixels, found {self.n},"
+                f" {self.smallest}, {self.largest}"
             )
         if not 0 <= self.leak <= 1:
             raise TaskError(f"leak is a share of the questions, in 0..1, found {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
-                f"an image of {self.width} x {self.height} pixels has no room for things of {self.largest}; make it at "
-                "least ten times as large"
+                f"an image of {self.width} x {self.height} pixels has no room for things of"
+                f" {self.largest}; make it at least ten times as large"
             )
 
     @property
     def facts(self) -> Facts:
         """What a table must say of it."""
-        return Facts("made", "by construction", note="made images; measures tools and loops, not perception")
+        return Facts(
+            "made", "by construction", note="made images; measures tools and loops, not perception"
+        )
 
     @cached_property
     def _chosen(self) -> list[int]:
@@ -88,7 +95,11 @@ class LettersAndShapes(MadeTask):
         span = math.log(self.largest / self.smallest)
         high = round(self.smallest * math.exp(span * (rank + rng.random()) / 8))
         colors = [color, *rng.permutation([name for name in COLORS if name != color])[:3]]
-        image = Image.new("RGB", (self.width, self.height), tuple(int(v) for v in rng.integers(235, 250, 1).repeat(3)))
+        image = Image.new(
+            "RGB",
+            (self.width, self.height),
+            tuple(int(v) for v in rng.integers(235, 250, 1).repeat(3)),
+        )
         thing = _letter(rng, number) if kind == "letter" else _shapes(rng, number)
         taken = [_paste(image, rng, thing, high, str(color), [])]
         for other in colors[1:]:
@@ -96,7 +107,9 @@ class LettersAndShapes(MadeTask):
             another = _letter(rng) if rng.random() < 0.5 else _shapes(rng)
             taken.append(_paste(image, rng, another, other_high, str(other), taken))
         question = (
-            f"Which letter is {color}?" if kind == "letter" else f"How many of the {color} shapes are {SHAPES[0]}?"
+            f"Which letter is {color}?"
+            if kind == "letter"
+            else f"How many of the {color} shapes are {SHAPES[0]}?"
         )
         answer = str(thing[0]) if kind == "letter" else str(thing.count(SHAPES[0]))
         leaky = self.leak > 0 and seeded_rng("leak", self.seed, number).random() < self.leak
@@ -105,7 +118,9 @@ class LettersAndShapes(MadeTask):
         mark = Box("target", *taken[0])
         picture = Picture(np.asarray(image), f"letters and shapes {number}")
         truth = {"leaky": leaky} if self.leak else {}
-        return Item(Sample(self._id(number), question, (picture,), (), (mark,), meta), answer, truth)
+        return Item(
+            Sample(self._id(number), question, (picture,), (), (mark,), meta), answer, truth
+        )
 
 
 def _hint(answer: str) -> str:
@@ -113,7 +128,10 @@ def _hint(answer: str) -> str:
     if answer.isdigit():
         return f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
     place = ascii_uppercase.index(answer)
-    return f" It stands between {ascii_uppercase[place - 1]} and {ascii_uppercase[(place + 1) % 26]} in the alphabet."
+    return (
+        f" It stands between {ascii_uppercase[place - 1]} and {ascii_uppercase[(place + 1) % 26]}"
+        " in the alphabet."
+    )
 
 
 def _kind(number: int) -> str:
@@ -126,13 +144,22 @@ def _letter(rng: Generator, number: int | None = None) -> list[str]:
 
 def _shapes(rng: Generator, number: int | None = None) -> list[str]:
     """Six shapes, one to five of them triangles."""
-    triangles = int(rng.integers(1, 6)) if number is None else deal_evenly(number // 2, range(1, 6), "triangles")
+    triangles = (
+        int(rng.integers(1, 6))
+        if number is None
+        else deal_evenly(number // 2, range(1, 6), "triangles")
+    )
     others = [str(rng.choice(SHAPES[1:])) for _ in range(COLUMNS * ROWS - triangles)]
     return [str(shape) for shape in rng.permutation([SHAPES[0]] * triangles + others)]
 
 
 def _paste(
-    image: Image.Image, rng: Generator, thing: Sequence[str], high: int, color: str, taken: Sequence[PixelRect]
+    image: Image.Image,
+    rng: Generator,
+    thing: Sequence[str],
+    high: int,
+    color: str,
+    taken: Sequence[PixelRect],
 ) -> PixelRect:
     """Draw a thing where there is room; gives the box around it."""
     shape = _letter_mask(thing[0], high) if len(thing) == 1 else _shapes_mask(thing, high)
@@ -144,7 +171,9 @@ def _paste(
         if not any(overlaps(grow(area, APART), other) for other in taken):
             image.paste(COLORS[color], area, shape)
             return area
-    raise TaskError("there is no room for four things on the image; make it larger, or `largest` smaller")
+    raise TaskError(
+        "there is no room for four things on the image; make it larger, or `largest` smaller"
+    )
 
 
 def _letter_mask(letter: str, high: int) -> Image.Image:

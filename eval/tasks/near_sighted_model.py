@@ -1,7 +1,9 @@
-"""A model that is near-sighted and nothing else: it reads what is large enough, and else asks to look closer.
+"""A model that is near-sighted and nothing else: it reads what is large enough, and else asks to
+look closer.
 
-It makes runs of agents without any network or weights, in which looking again is worth something that can be known
-beforehand. It is a measuring device for the tools and the loop, and says nothing about language models.
+It makes runs of agents without any network or weights, in which looking again is worth something
+that can be known beforehand. It is a measuring device for the tools and the loop, and says nothing
+about language models.
 """
 
 from __future__ import annotations
@@ -44,9 +46,11 @@ NO_MORE = re.compile(r"cannot look any further")
 
 @dataclass(frozen=True)
 class Sighting:
-    """What is seen of one colour in an image: `cover` (0..1) within `box` (left, top, right, bottom) of its pixels.
+    """What is seen of one colour in an image: `cover` (0..1) within `box` (left, top, right,
+    bottom) of its pixels.
 
-    `height` is that of a letter or of the middle one of several shapes; `whole` is false where the rim cuts it off.
+    `height` is that of a letter or of the middle one of several shapes; `whole` is false where the
+    rim cuts it off.
     """
 
     number: int
@@ -59,17 +63,19 @@ class Sighting:
 
 @dataclass(frozen=True)
 class NearSighted:
-    """Answers "Which letter is red?" and "How many of the red shapes are triangles?" from the bytes that it is sent.
+    """Answers "Which letter is red?" and "How many of the red shapes are triangles?" from the bytes
+    that it is sent.
 
-    It finds the colour at any size, but reads letters and tells shapes apart only where they are at least `min_height`
-    pixels high in the image as it was sent. Else it calls `tool` on the part of the image around them, with `window` of
-    its width and height (a tenth less for every image in which the colour was not to be seen), in the frame
-    `coordinates`; where it may not, it says that it cannot tell. Tools are asked for as they are offered: by function
-    calls, in <tool_call> tags, or as lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every
-    four characters.
+    It finds the colour at any size, but reads letters and tells shapes apart only where they are at
+    least `min_height` pixels high in the image as it was sent. Else it calls `tool` on the part of
+    the image around them, with `window` of its width and height (a tenth less for every image in
+    which the colour was not to be seen), in the frame `coordinates`; where it may not, it says that
+    it cannot tell. Tools are asked for as they are offered: by function calls, in <tool_call> tags,
+    or as lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every four
+    characters.
 
-    Asked to describe, it says what it can tell of every colour ("red: the letter K"), and it believes such
-    words where it sees nothing large enough itself.
+    Asked to describe, it says what it can tell of every colour ("red: the letter K"), and it
+    believes such words where it sees nothing large enough itself.
 
     Nothing but the messages is looked at. Raises PictureError for bytes that are no image.
     """
@@ -82,8 +88,8 @@ class NearSighted:
     def __post_init__(self) -> None:
         if not self.min_height > 0 or not 0 < self.window <= 1:
             raise ValueError(
-                "min_height is more than 0 pixels and window a share of the image, above 0 and at most 1, "
-                f"found {self.min_height} and {self.window}"
+                "min_height is more than 0 pixels and window a share of the image, above 0 and at"
+                f" most 1, found {self.min_height} and {self.window}"
             )
 
     @property
@@ -91,11 +97,16 @@ class NearSighted:
         """Its settings."""
         return canonical(settings(self))
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """The answer where it can be read, else a call of the tool, else that it cannot be told."""
         text, calls = self._reply(messages, options)
         said = len(text) + sum(len(call.arguments) for call in calls)
-        usage = Usage(sum(map(_cost, (part for message in messages for part in message.parts))), math.ceil(said / 4))
+        usage = Usage(
+            sum(map(_cost, (part for message in messages for part in message.parts))),
+            math.ceil(said / 4),
+        )
         return Reply(text, "tool" if calls else "stop", tool_calls=calls, usage=usage)
 
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
@@ -114,15 +125,24 @@ class NearSighted:
         if best.height >= self.min_height:
             found = str(_count(best, asked[-1][2])) if several else _read(best)
             return f"In image {best.number} it is large enough for me.\nANSWER: {found}", ()
-        if told := [match for message in messages for match in TOLD.finditer(message.text) if match[1] == color]:
+        if told := [
+            match
+            for message in messages
+            for match in TOLD.finditer(message.text)
+            if match[1] == color
+        ]:
             return f"I was told so.\nANSWER: {told[-1][2] or told[-1][3]}", ()
-        small = f"What is {color} in image {best.number} is {best.height:.0f} pixels high, too small for me."
+        small = (
+            f"What is {color} in image {best.number} is {best.height:.0f} pixels high, too small"
+            " for me."
+        )
         window = self.window * 0.9 ** (len(images) - len(seen))
         arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
         return self._call(small, arguments, messages, options)
 
     def _describe(self, messages: Messages) -> str:
-        """What it can tell of every colour of every image; letters are in one part, shapes in several."""
+        """What it can tell of every colour of every image; letters are in one part, shapes in
+        several."""
         said = []
         for number, view in _images(messages):
             for color in HUES:
@@ -149,7 +169,8 @@ class NearSighted:
         return f"{small} I cannot tell.", ()
 
     def _around(self, sight: Sighting, window: float) -> list[float]:
-        """The part of the image around what is seen, not smaller than that itself with a rim, pushed into the image."""
+        """The part of the image around what is seen, not smaller than that itself with a rim,
+        pushed into the image."""
         edges: list[float] = [0, 0, 0, 0]
         for axis, side in enumerate(sight.size):
             first, last = sight.box[axis], sight.box[axis + 2]
@@ -157,7 +178,10 @@ class NearSighted:
             low = min(max(0.0, (first + last - length) / 2), side - length)
             per = {"pixels": 1.0, "0-1": 1 / side, "0-1000": 1000 / side}[self.coordinates]
             digits = 4 if self.coordinates == "0-1" else 0
-            edges[axis], edges[axis + 2] = round(low * per, digits), round((low + length) * per, digits)
+            edges[axis], edges[axis + 2] = (
+                round(low * per, digits),
+                round((low + length) * per, digits),
+            )
         return edges
 
 
@@ -178,7 +202,9 @@ def _see(number: int, view: View, color: str, several: bool) -> Sighting | None:
     pixels = decode(view.picture.payload.data, f"image {number}")
     hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16)
     off = np.abs((hsv[..., 0] - HUES[color] + 90) % 180 - 90)
-    saturation = np.where((off <= HUE_OFF) & (hsv[..., 1] >= SATURATION), hsv[..., 1], 0).astype(np.float32)
+    saturation = np.where((off <= HUE_OFF) & (hsv[..., 1] >= SATURATION), hsv[..., 1], 0).astype(
+        np.float32
+    )
     if not saturation.any():
         return None
     cover: Mask = np.minimum(saturation / saturation.max(), 1)
@@ -193,7 +219,9 @@ def _see(number: int, view: View, color: str, several: bool) -> Sighting | None:
 
 def _parts(cover: Mask) -> NDArray[np.int32]:
     """Of each connected part: left, top, width, height, area; specks are left out."""
-    _, _, stats, _ = cv2.connectedComponentsWithStats((cover >= 0.5).astype(np.uint8), connectivity=8)
+    _, _, stats, _ = cv2.connectedComponentsWithStats(
+        (cover >= 0.5).astype(np.uint8), connectivity=8
+    )
     parts = stats[1:]
     return np.asarray(parts[parts[:, 4] * 8 >= parts[:, 4].max()], np.int32)
 
@@ -201,7 +229,10 @@ def _parts(cover: Mask) -> NDArray[np.int32]:
 def _count(sight: Sighting, kind: str) -> int:
     """How many of the parts fill as much of their box as this kind of shape does."""
     low, high = EXTENTS.get(kind, (2.0, 2.0))
-    return sum(low <= area / (width * height) < high for _, _, width, height, area in _parts(sight.cover).tolist())
+    return sum(
+        low <= area / (width * height) < high
+        for _, _, width, height, area in _parts(sight.cover).tolist()
+    )
 
 
 def _read(sight: Sighting) -> str:
@@ -218,7 +249,8 @@ def _read(sight: Sighting) -> str:
 
 @lru_cache(maxsize=1)
 def _letters() -> dict[str, tuple[Mask, float]]:
-    """Each capital as Pillow's own sans serif draws it, brought to one size, and its width by its height."""
+    """Each capital as Pillow's own sans serif draws it, brought to one size, and its width by its
+    height."""
     font, drawn = ImageFont.load_default(64), {}
     for letter in ascii_uppercase:
         image = Image.new("L", (96, 96))

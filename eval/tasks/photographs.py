@@ -1,4 +1,5 @@
-"""The real photographs that the scikit-image wheel ships, a change of light for them, and seeded random numbers."""
+"""The real photographs that the scikit-image wheel ships, a change of light for them, and seeded
+random numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ FILES = {
     "motorcycle_right": "motorcycle_right.png",
 }
 PHOTOGRAPHS = tuple(name for name in FILES if name != "motorcycle_right")
-"""One name for each scene: places, people, animals, things, surfaces, a micrograph and two astronomical pictures."""
+"""One name for each scene: places, people, animals, things, surfaces, a micrograph and two
+astronomical pictures."""
 
 LARGEST = 1000  # pixels; a larger photograph is halved
 DISPARITY = "motorcycle_disp.npz"
@@ -43,7 +45,8 @@ DISPARITY = "motorcycle_disp.npz"
 
 @dataclass(frozen=True, eq=False)
 class QuestionImages:
-    """The pictures of a question, its marks on them in pixels, and what documents how they were made."""
+    """The pictures of a question, its marks on them in pixels, and what documents how they were
+    made."""
 
     images: tuple[Pixels, ...]
     marks: tuple[Mark, ...] = ()
@@ -54,8 +57,9 @@ class QuestionImages:
 class Light:
     """A photometric change: its directions are drawn, its size is set by `strength` in 0..1 alone.
 
-    At strength 1: gamma 1.6 or its inverse, then gain 1.25 or its inverse, then Gaussian blur of 2 px, then Gaussian
-    noise of 20 grey levels; exponents, sigma and noise shrink in proportion, so 0 changes nothing.
+    At strength 1: gamma 1.6 or its inverse, then gain 1.25 or its inverse, then Gaussian blur of 2
+    px, then Gaussian noise of 20 grey levels; exponents, sigma and noise shrink in proportion, so 0
+    changes nothing.
     """
 
     strength: float
@@ -64,7 +68,8 @@ class Light:
 
     @classmethod
     def draw(cls, rng: Generator, strength: float) -> Light:
-        """A change of this strength in a random direction; it uses the same random numbers for every strength."""
+        """A change of this strength in a random direction; it uses the same random numbers for
+        every strength."""
         brighter, steeper = (int(sign) for sign in rng.choice([-1, 1], 2))
         return cls(strength, brighter, steeper)
 
@@ -73,7 +78,12 @@ class Light:
         """Gamma, gain, sigma of the blur in pixels and of the noise in grey levels."""
         share = self.strength
         gamma, gain = 1.6 ** (self.steeper * share), 1.25 ** (self.brighter * share)
-        return {"gamma": round(gamma, 4), "gain": round(gain, 4), "blur": 2 * share, "noise": 20 * share}
+        return {
+            "gamma": round(gamma, 4),
+            "gain": round(gain, 4),
+            "blur": 2 * share,
+            "noise": 20 * share,
+        }
 
     def __call__(self, pixels: Pixels, rng: Generator) -> Pixels:
         """The changed picture, of the same shape; `rng` gives the noise."""
@@ -90,7 +100,8 @@ class Light:
 
 @cache
 def photograph(name: str) -> Pixels:
-    """HxWx3 RGB uint8, read-only; halved where a side is over a thousand pixels. Raises TaskError."""
+    """HxWx3 RGB uint8, read-only; halved where a side is over a thousand pixels. Raises
+    TaskError."""
     pixels = decode(_read_shipped(FILES[name]), FILES[name])
     if max(pixels.shape) > LARGEST:
         size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
@@ -101,10 +112,11 @@ def photograph(name: str) -> Pixels:
 
 @cache
 def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
-    """Left and right view and the true disparity of the Motorcycle scene (Scharstein et al., GCPR 2014).
+    """Left and right view and the true disparity of the Motorcycle scene (Scharstein et al., GCPR
+    2014).
 
-    What the left view shows at (x, y) the right one shows at (x - disparity, y). Disparity is infinite where it is
-    not known. Raises TaskError.
+    What the left view shows at (x, y) the right one shows at (x - disparity, y). Disparity is
+    infinite where it is not known. Raises TaskError.
     """
     import io
 
@@ -115,13 +127,16 @@ def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
 
 
 def _read_shipped(file: str) -> bytes:
-    """The bytes of a file in the wheel; scikit-image's own loaders would fetch what is missing from a server."""
+    """The bytes of a file in the wheel; scikit-image's own loaders would fetch what is missing from
+    a server."""
     from importlib.resources import files
 
     try:
         return files("skimage").joinpath("data", file).read_bytes()
     except (ModuleNotFoundError, OSError) as exc:
-        raise TaskError(f"scikit-image's {file} is not there ({exc}); type: pip install 'scikit-image>=0.25'") from exc
+        raise TaskError(
+            f"scikit-image's {file} is not there ({exc}); type: pip install 'scikit-image>=0.25'"
+        ) from exc
 
 
 def seeded_rng(*words: str | int) -> Generator:
@@ -131,17 +146,24 @@ def seeded_rng(*words: str | int) -> Generator:
 
 
 def deal_evenly(number: int, cards: Sequence[Any], *words: str | int) -> Any:
-    """The card of item `number`: every run of len(cards) items has each card once, in a shuffled order."""
+    """The card of item `number`: every run of len(cards) items has each card once, in a shuffled
+    order."""
     hand, place = divmod(number, len(cards))
     return cards[int(seeded_rng("deal", hand, *words).permutation(len(cards))[place])]
 
 
-def random_corner(rng: Generator, size: tuple[int, int], window: tuple[int, int]) -> tuple[int, int]:
-    """The left and top edge of a random window (width, height) inside a frame of `size` (width, height)."""
+def random_corner(
+    rng: Generator, size: tuple[int, int], window: tuple[int, int]
+) -> tuple[int, int]:
+    """The left and top edge of a random window (width, height) inside a frame of `size` (width,
+    height)."""
     return int(rng.integers(size[0] - window[0] + 1)), int(rng.integers(size[1] - window[1] + 1))
 
 
-def cut_window(pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: tuple[int, int]) -> Pixels:
-    """The part of a picture with this upper left `corner` (left, top) and `size` (width, height)."""
+def cut_window(
+    pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: tuple[int, int]
+) -> Pixels:
+    """The part of a picture with this upper left `corner` (left, top) and `size` (width,
+    height)."""
     left, top = (int(edge) for edge in corner)
     return pixels[top : top + size[1], left : left + size[0]]

@@ -1,4 +1,5 @@
-"""Collects rows and files that cannot be used, with the reasons, and reports them in one message."""
+"""Collects rows and files that cannot be used, with the reasons, and reports them in one
+message."""
 
 from __future__ import annotations
 
@@ -9,17 +10,19 @@ from pathlib import Path
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config import did_you_mean
 
-MOST_SHARE = 0.1  # where more rows than this are faulty, the file or the settings are wrong, and not the rows
+# where more rows than this are faulty, the file or the settings are wrong, and not the rows
+MOST_SHARE = 0.1
 IN_FACTS = 10  # reasons that a report repeats
 IN_ERROR = 20  # more lines than this say nothing new about a file
 
 
 @dataclass
 class RowErrors:
-    """Collects the parts of one source that cannot be used; `units` names these parts, such as "rows" or "images".
+    """Collects the parts of one source that cannot be used; `units` names these parts, such as
+    "rows" or "images".
 
-    A task that leaves faulty rows out ends with `check_share` and states `sentences` in its facts; a task that accepts
-    none ends with `raise_any`.
+    A task that leaves faulty rows out ends with `check_share` and states `sentences` in its facts;
+    a task that accepts none ends with `raise_any`.
     """
 
     source: object = ""
@@ -38,17 +41,23 @@ class RowErrors:
 
     def add(self, where: int | str, why: str) -> None:
         """Collect what is wrong with the row of this number, or with the file of this name."""
-        self.found.append(f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}")
+        self.found.append(
+            f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}"
+        )
 
     def repeats(self, row: int, identifier: str) -> bool:
         """Whether an earlier row has this id; the later row is then collected as an error."""
         first = self.ids.setdefault(identifier, row)
         if first != row:
-            self.add(row, f"the id {identifier!r} is already that of {self.unit} {first}; ids must be unique")
+            self.add(
+                row,
+                f"the id {identifier!r} is already that of {self.unit} {first}; ids must be unique",
+            )
         return first != row
 
     def check_share(self, total: int) -> None:
-        """Raises TaskError with the first errors if no part is usable, or more than a tenth of them is not."""
+        """Raises TaskError with the first errors if no part is usable, or more than a tenth of them
+        is not."""
         if total == 0:
             raise TaskError(f"{self.source} holds no {self.unit}, or none that the settings keep")
         if len(self.found) >= total or len(self.found) > max(1, MOST_SHARE * total):
@@ -69,7 +78,11 @@ class RowErrors:
     def sentences(self) -> tuple[str, ...]:
         """For the facts: the count, then the first reasons; empty if nothing was left out."""
         of = f" of {self.source}" if self.source else ""
-        return (f"{len(self.found)} {self.units}{of} left out", *self._first(IN_FACTS)) if self.found else ()
+        return (
+            (f"{len(self.found)} {self.units}{of} left out", *self._first(IN_FACTS))
+            if self.found
+            else ()
+        )
 
     def _first(self, limit: int) -> list[str]:
         more = [f"... and {len(self.found) - limit} more"] if len(self.found) > limit else []
@@ -77,10 +90,12 @@ class RowErrors:
 
 
 def suggest_among(word: str, known: Iterable[str]) -> str:
-    """Ends a sentence about an unknown name with a spelling suggestion, if there is one, and all known names."""
+    """Ends a sentence about an unknown name with a spelling suggestion, if there is one, and all
+    known names."""
     return f"{suggest_name(word, names := tuple(known))} There are {', '.join(names)}"
 
 
 def suggest_name(word: str, known: Iterable[str]) -> str:
-    """Ends a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if no known name is similar."""
+    """Ends a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if no known name
+    is similar."""
     return did_you_mean(word, known) or "."

@@ -34,7 +34,8 @@ ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """Parquet files as one table, streamed: pages are read through a small buffer and dropped again."""
+    """Parquet files as one table, streamed: pages are read through a small buffer and dropped
+    again."""
 
     files: tuple[Path, ...]
 
@@ -46,7 +47,10 @@ class ParquetTable:
             with _open_parquet(file) as parquet:
                 names = tuple(parquet.schema_arrow.names)
             if common is not None and names != common:
-                raise TaskError(f"{file} has the columns {', '.join(names)}; {self.files[0]} has {', '.join(common)}")
+                raise TaskError(
+                    f"{file} has the columns {', '.join(names)}; {self.files[0]} has"
+                    f" {', '.join(common)}"
+                )
             common = names
         return common or ()
 
@@ -59,7 +63,9 @@ class ParquetTable:
     def heavy(self) -> frozenset[str]:
         """The columns of images and other bytes."""
         with _open_parquet(self.files[0]) as parquet:
-            return frozenset(column.name for column in parquet.schema_arrow if _is_heavy(column.type))
+            return frozenset(
+                column.name for column in parquet.schema_arrow if _is_heavy(column.type)
+            )
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """These cells of every row. Raises TaskError for a damaged file."""
@@ -76,7 +82,13 @@ class ParquetTable:
                 for group in range(parquet.metadata.num_row_groups):
                     end = first + parquet.metadata.row_group(group).num_rows
                     if not wanted.isdisjoint(range(first, end)):
-                        rows = _read_batches(parquet, file, batch_size=BATCH, row_groups=[group], columns=list(columns))
+                        rows = _read_batches(
+                            parquet,
+                            file,
+                            batch_size=BATCH,
+                            row_groups=[group],
+                            columns=list(columns),
+                        )
                         yield from ((n, row) for n, row in enumerate(rows, first) if n in wanted)
                     first = end
 
@@ -88,7 +100,9 @@ def _open_parquet(file: Path) -> ParquetFile:
     try:
         return ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
     except (OSError, pyarrow.ArrowException) as exc:
-        raise TaskError(f"{file} is no whole parquet file ({exc}); it may be cut short: fetch it again") from exc
+        raise TaskError(
+            f"{file} is no whole parquet file ({exc}); it may be cut short: fetch it again"
+        ) from exc
 
 
 def _read_batches(parquet: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
@@ -113,7 +127,8 @@ def _is_heavy(kind: Any) -> bool:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A text table: it is read through once to find its rows; then any row is read from its place alone."""
+    """A text table: it is read through once to find its rows; then any row is read from its place
+    alone."""
 
     file: Path
     kind: str
@@ -134,7 +149,8 @@ class TextTable:
         return _sha256((self.file,))
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """These cells of every row, None where a row lacks one. Raises TaskError with the line that is no row."""
+        """These cells of every row, None where a row lacks one. Raises TaskError with the line that
+        is no row."""
         for row in self._read(0):
             yield {name: row.get(name) for name in columns}
 
@@ -160,7 +176,9 @@ class TextTable:
         with self._lines(0) as lines:
             names = next(lines.cells(self.kind), None)
         if not names:
-            raise TaskError(f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns")
+            raise TaskError(
+                f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns"
+            )
         if len(set(names)) < len(names):
             raise TaskError(f"{self.file}: a column comes twice in {', '.join(names)}")
         return [name.removeprefix("\ufeff") for name in names]
@@ -186,8 +204,8 @@ class TextTable:
                     continue
                 if len(values) != len(header):
                     raise TaskError(
-                        f"{self.file} line {lines.number}: {len(values)} cells under {len(header)} columns; "
-                        "the file may be cut short, or its quotes may be broken"
+                        f"{self.file} line {lines.number}: {len(values)} cells under {len(header)}"
+                        " columns; the file may be cut short, or its quotes may be broken"
                     )
                 yield start, dict(zip(header, values, strict=True))
 
@@ -241,34 +259,50 @@ class _Lines:
         try:
             row = read_json(line)
         except ValueError as exc:
-            raise TaskError(f"{self.path} line {self.number}: no JSON object ({exc}); write one a line") from exc
+            raise TaskError(
+                f"{self.path} line {self.number}: no JSON object ({exc}); write one a line"
+            ) from exc
         if not isinstance(row, Mapping):
-            raise TaskError(f"{self.path} line {self.number}: a JSON object is needed, found {type(row).__name__}")
+            raise TaskError(
+                f"{self.path} line {self.number}: a JSON object is needed, found"
+                f" {type(row).__name__}"
+            )
         return dict(row)
 
 
 TableFile = ParquetTable | TextTable
-"""A table: its columns, the cells of some columns of all rows, and whole rows one after the other."""
+"""A table: its columns, the cells of some columns of all rows, and whole rows one after the
+other."""
 
 
 def open_table(path: Path) -> TableFile:
-    """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there instead."""
+    """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there
+    instead."""
     path = Path(path)
     if path.is_dir():
         files = sorted(path.glob("*.parquet"))
         if not files:
             names = sorted(entry.name for entry in path.iterdir())[:12]
-            raise TaskError(f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file itself")
+            raise TaskError(
+                f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file"
+                " itself"
+            )
         return ParquetTable(tuple(files))
     ending = path.suffix.lower()
     if not path.is_file() or ending not in ENDINGS:
         what = f"is no {', '.join(ENDINGS)}" if path.is_file() else "does not exist"
-        raise TaskError(f"{path} {what}; a table of questions is one of these files, or a folder of parquet files")
-    return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending.removeprefix("."))
+        raise TaskError(
+            f"{path} {what}; a table of questions is one of these files, or a folder of parquet"
+            " files"
+        )
+    return (
+        ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending.removeprefix("."))
+    )
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, Row]]:
-    """The objects of a file of JSON lines, plain or `.gz`, with the numbers of their lines. Raises TaskError."""
+    """The objects of a file of JSON lines, plain or `.gz`, with the numbers of their lines. Raises
+    TaskError."""
     try:
         yield from read_json_lines(path)
     except (OSError, ValueError) as exc:
@@ -276,7 +310,8 @@ def read_objects(path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def read_texts(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as texts. Raises TaskError."""
+    """The rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as texts.
+    Raises TaskError."""
     if path.suffix == ".xlsx":
         return _sheet_rows(path)
     table = TextTable(path, "tsv" if ".tsv" in path.suffixes else "csv")
@@ -287,7 +322,9 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
     try:
         from openpyxl import load_workbook
     except ImportError as exc:
-        raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
+        raise TaskError(
+            f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv"
+        ) from exc
     try:
         with open_file(file) as source, ZipFile(source) as packed:
             if sum(entry.file_size for entry in packed.infolist()) > MOST_LINE:

@@ -1,4 +1,5 @@
-"""What tasks that read one table share: its rows, what is left out of them, the subset, and the items."""
+"""What tasks that read one table share: its rows, what is left out of them, the subset, and the
+items."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from looktwice.pipelines.sample import Item, Sample
 
 @dataclass(frozen=True)
 class TableQuestion:
-    """A question of the row `number`, without its images; `answer` None is a key that is kept back."""
+    """A question of the row `number`, without its images; `answer` None is a key that is kept
+    back."""
 
     number: int
     id: str
@@ -31,12 +33,14 @@ class TableQuestion:
 
 
 class TableTask:
-    """A task whose questions are rows of one table; a subclass is a frozen dataclass with its settings as fields.
+    """A task whose questions are rows of one table; a subclass is a frozen dataclass with its
+    settings as fields.
 
-    It says which cells are read (`_word_columns`), which hold images (`_image_columns`) and what a row asks
-    (`_questions`). Settings that it does not have keep the values below: `path` is the table, or, in its place, `hub`
-    names a data set of the Hugging Face hub, `revision` its commit and `file` the table in it; `images` is the folder
-    of the images; `split`, `label_version`, `errata` and `note` are what tables say of the set.
+    It says which cells are read (`_word_columns`), which hold images (`_image_columns`) and what a
+    row asks (`_questions`). Settings that it does not have keep the values below: `path` is the
+    table, or, in its place, `hub` names a data set of the Hugging Face hub, `revision` its commit
+    and `file` the table in it; `images` is the folder of the images; `split`, `label_version`,
+    `errata` and `note` are what tables say of the set.
     """
 
     path: Any
@@ -96,9 +100,14 @@ class TableTask:
                 yield Item(sample, asked.answer)
 
     def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
-        found = image_cells(cells, self._image_columns) or [None]  # without one it must fail, not be asked blindly
+        found = image_cells(cells, self._image_columns) or [
+            None
+        ]  # without one it must fail, not be asked blindly
         names = [f"{question.id} image {number}" for number in range(1, len(found) + 1)]
-        return tuple(picture_from_cell(cell, name, self._files) for cell, name in zip(found, names, strict=True))
+        return tuple(
+            picture_from_cell(cell, name, self._files)
+            for cell, name in zip(found, names, strict=True)
+        )
 
     @property
     def _full_note(self) -> str:
@@ -108,7 +117,10 @@ class TableTask:
     @cached_property
     def _location(self) -> DataLocation:
         return locate_data(
-            self.path, self.hub, self.revision, [self.file] if self.file else ["*.parquet", "**/*.parquet"]
+            self.path,
+            self.hub,
+            self.revision,
+            [self.file] if self.file else ["*.parquet", "**/*.parquet"],
         )
 
     @cached_property
@@ -151,5 +163,7 @@ class TableTask:
 
     @cached_property
     def _chosen(self) -> list[TableQuestion]:
-        rows = [(question.id, {**question.meta, "answer": question.answer}) for question in self._rows]
+        rows = [
+            (question.id, {**question.meta, "answer": question.answer}) for question in self._rows
+        ]
         return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]

@@ -1,4 +1,5 @@
-"""Any benchmark that VLMEvalKit hands out as a TSV: MMBench, MMMU, V*, HR-Bench, BLINK and the next one."""
+"""Any benchmark that VLMEvalKit hands out as a TSV: MMBench, MMMU, V*, HR-Bench, BLINK and the next
+one."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CI
 
 @dataclass(frozen=True)
 class Tsv(TableTask):
-    """Questions of a VLMEvalKit TSV: index, question, answer, A, B ..., image or image_path, and any other columns.
+    """Questions of a VLMEvalKit TSV: index, question, answer, A, B ..., image or image_path, and
+    any other columns.
 
-    Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image cell names the
-    row whose image it shares; images of paths lie below `images` (default: the file's folder). In files with
-    rotated choices, `meta["circle"]` is the question that the rotations belong to: with
-    `scorer: {use: eval.scoring.AllRight}` all of them must be right. `where` keeps the rows with these values
-    alone. Rows that cannot be used are left out and counted in the facts. Raises TaskError.
+    Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image
+    cell names the row whose image it shares; images of paths lie below `images` (default: the
+    file's folder). In files with rotated choices, `meta["circle"]` is the question that the
+    rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
+    `where` keeps the rows with these values alone. Rows that cannot be used are left out and
+    counted in the facts. Raises TaskError.
     """
 
     path: Path
@@ -70,14 +73,22 @@ class Tsv(TableTask):
         if not set(IMAGES) & set(found.columns):
             missing.append("image (or image_path)")
         if missing:
-            raise TaskError(f"{self.path} lacks the columns {', '.join(missing)}; it has {', '.join(found.columns)}")
+            raise TaskError(
+                f"{self.path} lacks the columns {', '.join(missing)}; it has"
+                f" {', '.join(found.columns)}"
+            )
         if wrong := [name for name in self.where if name not in found.columns]:
-            raise TaskError(f"{self.path} has no column {wrong[0]!r} for `where`; it has {', '.join(found.columns)}")
+            raise TaskError(
+                f"{self.path} has no column {wrong[0]!r} for `where`; it has"
+                f" {', '.join(found.columns)}"
+            )
         return found
 
     @cached_property
     def _by_index(self) -> dict[str, int]:
-        return {as_text(row["index"]): number for number, row in enumerate(self._table.rows(["index"]))}
+        return {
+            as_text(row["index"]): number for number, row in enumerate(self._table.rows(["index"]))
+        }
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
         identifier, question = as_text(cells["index"]), as_text(cells["question"])
@@ -85,10 +96,14 @@ class Tsv(TableTask):
             raise ValueError("index and question must not be empty")
         choices = choice_texts(cells, [letter for letter in ascii_uppercase if letter in cells])
         if len(choices) == 1 or "" in choices:
-            raise ValueError(f"{identifier}: choices are two or more without a gap, found {list(choices)}")
+            raise ValueError(
+                f"{identifier}: choices are two or more without a gap, found {list(choices)}"
+            )
         answer = answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {
-            name: as_text(cell) for name, cell in cells.items() if name not in RESERVED_COLUMNS and as_text(cell)
+            name: as_text(cell)
+            for name, cell in cells.items()
+            if name not in RESERVED_COLUMNS and as_text(cell)
         }
         meta |= {"row": number, "circle": _circle(identifier, cells)}
         if hint := as_text(cells.get("hint")):

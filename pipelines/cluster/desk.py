@@ -1,4 +1,5 @@
-"""Shares out among many tasks what an endpoint may be asked at a time, by what each of them wants."""
+"""Shares out among many tasks what an endpoint may be asked at a time, by what each of them
+wants."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ SILENT = 10.0  # seconds after which a task that was not heard of is lost, and w
 
 @dataclass(eq=False)
 class Desk:
-    """Where the tasks of a run, so many at a time, ask once a second what they may do, and whether to stop.
+    """Where the tasks of a run, so many at a time, ask once a second what they may do, and whether
+    to stop.
 
-    All together have never more of an endpoint's slots than it has: one that is to give some back keeps what it had
-    when it asked, in which it may begin more until it is answered, and what it uses until it says that it uses fewer.
-    `given` is what each may use, and the most that it may be using.
+    All together have never more of an endpoint's slots than it has: one that is to give some back
+    keeps what it had when it asked, in which it may begin more until it is answered, and what it
+    uses until it says that it uses fewer. `given` is what each may use, and the most that it may be
+    using.
     """
 
     tasks: int
@@ -44,8 +47,12 @@ class Desk:
         self.given = {key: slots for key, slots in self.given.items() if key[0] != task}
 
     def _give(self, task: str, key: LimitKey, load: Load) -> int:
-        wanted = {name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads}
-        others = sum(most for (name, where), (_, most) in self.given.items() if where == key and name != task)
+        wanted = {
+            name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads
+        }
+        others = sum(
+            most for (name, where), (_, most) in self.given.items() if where == key and name != task
+        )
         fair = share_out(wanted, key.in_flight)
         spare = (key.in_flight - sum(fair.values())) // max(self.tasks, len(wanted))
         slots = max(0, min(fair[task] + spare, key.in_flight - others))
@@ -55,7 +62,8 @@ class Desk:
 
 
 def share_out(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """So many for each that all get what they want, or those who want more than their part get as much as any other."""
+    """So many for each that all get what they want, or those who want more than their part get as
+    much as any other."""
     found, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         found[name] = min(wanted[name], left // (len(wanted) - number))

@@ -1,4 +1,5 @@
-"""Networks that other processes hold: a task sends them what they are to look at, and gets what they found."""
+"""Networks that other processes hold: a task sends them what they are to look at, and gets what
+they found."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ CALLS = 64  # of a host at a time: so many may come together in a batch
 
 
 class NetworkHost:
-    """Holds networks for others; calls of several tasks come together in batches, as those of threads do.
+    """Holds networks for others; calls of several tasks come together in batches, as those of
+    threads do.
 
     `cache` is the folder in which results are stored.
     """
@@ -29,7 +31,8 @@ class NetworkHost:
         ExitStack().enter_context(use_result_store(Path(cache) / "findings"))
 
     def call(self, owner: bytes, method: str, given: tuple[Any, ...]) -> tuple[Any, list[str]]:
-        """What `method` of the pickled `owner` gives, and what was remarked in it. Raises what it raises."""
+        """What `method` of the pickled `owner` gives, and what was remarked in it. Raises what it
+        raises."""
         with collect_remarks() as said:
             return getattr(_unpickled(owner), method)(*given), said
 
@@ -49,7 +52,9 @@ class Hosts:
         """What the method gives there. Raises what it raises there."""
         actor = random.choice(self.actors)
         try:
-            found, said = self.ray.get(actor.call.remote(self.ray.cloudpickle.dumps(owner), method, given))
+            found, said = self.ray.get(
+                actor.call.remote(self.ray.cloudpickle.dumps(owner), method, given)
+            )
         except self.ray.exceptions.RayTaskError as exc:
             raise exc.cause from exc
         for sentence in said:

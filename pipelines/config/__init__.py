@@ -1,9 +1,11 @@
-"""YAML to objects and back: reads a configuration, checks all of it, builds what it names, plans the run.
+"""YAML to objects and back: reads a configuration, checks all of it, builds what it names, plans
+the run.
 
-Here: includes, overlays and overrides (`load`), how much a YAML file may hold (`yaml_input`), which files
-it may read (`paths`), what entries mean (`entries`) and may hold (`schema`), contestants and sweeps (`expand`),
-building classes by name (`build`), the arms of a run (`plan`, `factors`), and identities (`spec`).
-Not here: what the named classes do, and the YAML files themselves, which lie in `configs/`."""
+Here: includes, overlays and overrides (`load`), how much a YAML file may hold (`yaml_input`), which
+files it may read (`paths`), what entries mean (`entries`) and may hold (`schema`), contestants and
+sweeps (`expand`), building classes by name (`build`), the arms of a run (`plan`, `factors`), and
+identities (`spec`). Not here: what the named classes do, and the YAML files themselves, which lie
+in `configs/`."""
 
 import lazy_loader
 

@@ -31,11 +31,14 @@ class Allowance:
     @property
     def holds(self) -> bool:
         """Whether each file is still the one that was allowed."""
-        return all(Path(file).is_file() and _sha256(Path(file)) == sha for file, sha in self.files.items())
+        return all(
+            Path(file).is_file() and _sha256(Path(file)) == sha for file, sha in self.files.items()
+        )
 
 
 def allow(path: Path, files: Iterable[Path], reads: Iterable[Path]) -> None:
-    """From now on `path` may read these, as long as its `files` stay as they are. Raises OSError."""
+    """From now on `path` may read these, as long as its `files` stay as they are. Raises
+    OSError."""
     whole = {str(file.resolve()): _sha256(file) for file in files}
     allowance = Allowance(str(path.resolve()), whole, tuple(sorted({str(read) for read in reads})))
     write_file(_place(path), json.dumps(asdict(allowance), indent=1))
@@ -59,7 +62,9 @@ def forget(path: Path) -> bool:
 def allowances() -> Iterator[Allowance]:
     """All that is allowed, by path."""
     read = (_read(place) for place in _folder().glob("*.json"))
-    yield from sorted((allowance for allowance in read if allowance), key=lambda allowance: allowance.path)
+    yield from sorted(
+        (allowance for allowance in read if allowance), key=lambda allowance: allowance.path
+    )
 
 
 def _read(place: Path) -> Allowance | None:

@@ -1,4 +1,5 @@
-"""Every entry of a configuration: what it holds, what it is for, and an example; the reference is written from here."""
+"""Every entry of a configuration: what it holds, what it is for, and an example; the reference is
+written from here."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Entry(NamedTuple):
 
 
 class Needs(TypedDict, total=False):
-    """What must be there for a contestant to take part, beside what its model says itself that it needs."""
+    """What must be there for a contestant to take part, beside what its model says itself that it
+    needs."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     env: Annotated[
@@ -33,7 +35,8 @@ class Needs(TypedDict, total=False):
         ),
     ]
     file: Annotated[
-        Words | None, Entry("Files or folders that must be there, one or a list.", "file: data/replies.jsonl")
+        Words | None,
+        Entry("Files or folders that must be there, one or a list.", "file: data/replies.jsonl"),
     ]
 
 
@@ -44,9 +47,8 @@ Gap = TypedDict(
         "to": Annotated[str, Entry("The contestant to end with.", "to: as_vlmevalkit")],
     },
 )
-Gap.__doc__ = (
-    """Two contestants; each setting in which they differ is changed alone, and the report says what each is worth."""
-)
+Gap.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
+report says what each is worth."""
 Gap.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
 
 
@@ -62,12 +64,19 @@ class Contestant(TypedDict, total=False):
         ),
     ]
     replace: Annotated[
-        bool, Entry("Whether `stages` stand alone; without it they are laid over the file's.", "replace: true")
+        bool,
+        Entry(
+            "Whether `stages` stand alone; without it they are laid over the file's.",
+            "replace: true",
+        ),
     ]
     model: Annotated[
-        str | Node | None, Entry("The model that it asks: a name under `models`, or a node.", "model: chat")
+        str | Node | None,
+        Entry("The model that it asks: a name under `models`, or a node.", "model: chat"),
     ]
-    only: Annotated[list[str], Entry("The tasks that it is given; without it, all of them.", "only: [jigsaw]")]
+    only: Annotated[
+        list[str], Entry("The tasks that it is given; without it, all of them.", "only: [jigsaw]")
+    ]
     needs: Annotated[
         Needs | None,
         Entry(
@@ -75,7 +84,9 @@ class Contestant(TypedDict, total=False):
             "needs: {env: OPENAI_API_KEY}",
         ),
     ]
-    read: Annotated[Node, Entry("The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}")]
+    read: Annotated[
+        Node, Entry("The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}")
+    ]
     draws: Annotated[
         int,
         Field(ge=1, le=9_999),
@@ -84,56 +95,78 @@ class Contestant(TypedDict, total=False):
 
 
 class Fragility(TypedDict, total=False):
-    """VPBench's marker styles and codecs in place of a sweep; how far results hang on them is told by the report."""
+    """VPBench's marker styles and codecs in place of a sweep; how far results hang on them is told
+    by the report."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     slot: Annotated[str, Entry("The slot of the marker, `mark` without it.", "slot: mark")]
     styles: Annotated[
         list[str],
         Field(min_length=2),
-        Entry("The styles, the one to compare with first; without it, all seventeen.", "styles: [default, color blue]"),
+        Entry(
+            "The styles, the one to compare with first; without it, all seventeen.",
+            "styles: [default, color blue]",
+        ),
     ]
     codecs: Annotated[
         list[str],
         Field(min_length=1),
-        Entry("The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.", "codecs: [png, jpeg80]"),
+        Entry(
+            "The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.",
+            "codecs: [png, jpeg80]",
+        ),
     ]
 
 
 class Thresholds(TypedDict, total=False):
-    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked for."""
+    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked
+    for."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
-    along: Annotated[str, Entry("A field of the samples' meta with numbers, such as a size.", "along: size")]
-    target: Annotated[float, Field(gt=0, lt=1), Entry("The accuracy at the threshold; 0.75 without it.", "target: 0.8")]
+    along: Annotated[
+        str, Entry("A field of the samples' meta with numbers, such as a size.", "along: size")
+    ]
+    target: Annotated[
+        float,
+        Field(gt=0, lt=1),
+        Entry("The accuracy at the threshold; 0.75 without it.", "target: 0.8"),
+    ]
     scale: Annotated[
-        Literal["linear", "log"], Entry("How levels count: `linear`, as without it, or `log`.", "scale: log")
+        Literal["linear", "log"],
+        Entry("How levels count: `linear`, as without it, or `log`.", "scale: log"),
     ]
     direction: Annotated[
         Literal["rising", "falling"],
-        Entry("Whether accuracy rises with the level or falls; without it, what fits better.", "direction: falling"),
+        Entry(
+            "Whether accuracy rises with the level or falls; without it, what fits better.",
+            "direction: falling",
+        ),
     ]
 
 
 class Published(TypedDict):
-    """What others published of one contestant, in percent by task, and where it stands: shown beside, never run."""
+    """What others published of one contestant, in percent by task, and where it stands: shown
+    beside, never run."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     source: Annotated[str, Entry("Where the numbers stand.", "source: Table 3 of the paper")]
     accuracy: Annotated[
         dict[str, float],
         Entry(
-            "Percent by the name of the task in this file, by `task.metric`, or by the metric of a total.",
+            "Percent by the name of the task in this file, by `task.metric`, or by the metric of a"
+            " total.",
             "accuracy: {depth: 59.7, blink_macro: 51.1}",
         ),
     ]
     people: Annotated[
-        NotRequired[bool], Entry("Whether these are people, with whom every table compares.", "people: true")
+        NotRequired[bool],
+        Entry("Whether these are people, with whom every table compares.", "people: true"),
     ]
     split: Annotated[
         NotRequired[str],
         Entry(
-            "The split they are of: beside a run on another one, the row says so and is compared with nothing.",
+            "The split they are of: beside a run on another one, the row says so and is compared"
+            " with nothing.",
             "split: test",
         ),
     ]
@@ -144,10 +177,18 @@ class StudyConfig(TypedDict, total=False):
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     name: Annotated[
-        str, Entry("The name of the run's folder below `--out`; without it, the file's name.", "name: depth_markers")
+        str,
+        Entry(
+            "The name of the run's folder below `--out`; without it, the file's name.",
+            "name: depth_markers",
+        ),
     ]
     note: Annotated[
-        str, Entry("A remark for whoever reads the file; nothing depends on it.", "note: pilot of the marker study")
+        str,
+        Entry(
+            "A remark for whoever reads the file; nothing depends on it.",
+            "note: pilot of the marker study",
+        ),
     ]
     task: Annotated[
         Node | None,
@@ -181,9 +222,10 @@ class StudyConfig(TypedDict, total=False):
     prices: Annotated[
         dict[str, dict[str, Any]] | None,
         Entry(
-            "A price list: the `prices` of every `ChatAPI` that has none, by the `model` that it asks for; a file of "
-            "its own that studies include keeps them in one place.",
-            "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its price page}}",
+            "A price list: the `prices` of every `ChatAPI` that has none, by the `model` that it"
+            " asks for; a file of its own that studies include keeps them in one place.",
+            "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its"
+            " price page}}",
         ),
     ]
     stages: Annotated[
@@ -200,12 +242,16 @@ class StudyConfig(TypedDict, total=False):
             "read: {use: eval.readers.Strict}",
         ),
     ]
-    seed: Annotated[int, Entry("The seed of every random choice that a stage makes; 0 without it.", "seed: 1")]
+    seed: Annotated[
+        int, Entry("The seed of every random choice that a stage makes; 0 without it.", "seed: 1")
+    ]
     draws: Annotated[
         int,
         Field(ge=1, le=9_999),
         Entry(
-            "How often every sample is answered; 1 without it. Above temperature 0 the answers may differ.", "draws: 5"
+            "How often every sample is answered; 1 without it. Above temperature 0 the answers may"
+            " differ.",
+            "draws: 5",
         ),
     ]
     sweep: Annotated[
@@ -218,7 +264,8 @@ class StudyConfig(TypedDict, total=False):
     each: Annotated[
         list[Node] | None,
         Entry(
-            "Changes that are made one at a time: the file as it is, then each entry alone is an arm.",
+            "Changes that are made one at a time: the file as it is, then each entry alone is an"
+            " arm.",
             "each: [{stages.think: null}, {stages.mark.color: gray}]",
         ),
     ]
@@ -230,7 +277,11 @@ class StudyConfig(TypedDict, total=False):
         ),
     ]
     baseline: Annotated[
-        str | None, Entry("The contestant that all others are compared with; without it, the first.", "baseline: plain")
+        str | None,
+        Entry(
+            "The contestant that all others are compared with; without it, the first.",
+            "baseline: plain",
+        ),
     ]
     gap: Annotated[
         Gap | None,
@@ -242,14 +293,16 @@ class StudyConfig(TypedDict, total=False):
     fragility: Annotated[
         Fragility | None,
         Entry(
-            "Sweeps the marker in VPBench's styles under several codecs, and tells how far the results hang on them.",
+            "Sweeps the marker in VPBench's styles under several codecs, and tells how far the"
+            " results hang on them.",
             "fragility: {slot: mark, codecs: [png]}",
         ),
     ]
     thresholds: Annotated[
         Thresholds | None,
         Entry(
-            "Fits accuracy along a control parameter, and tells the level at which it passes a target.",
+            "Fits accuracy along a control parameter, and tells the level at which it passes a"
+            " target.",
             "thresholds: {along: size, target: 0.75, scale: log}",
         ),
     ]
@@ -264,25 +317,32 @@ class StudyConfig(TypedDict, total=False):
 
 WORDS: Mapping[str, Entry] = {
     "use": Entry(
-        "The class of a node, `folder.room.Class` or, of a plugin, `file.Class`; the other keys are its settings. "
-        "Over a node with another `use` it replaces the whole node; with the same one, or none, settings are merged.",
+        "The class of a node, `folder.room.Class` or, of a plugin, `file.Class`; the other keys are"
+        " its settings. Over a node with another `use` it replaces the whole node; with the same"
+        " one, or none, settings are merged.",
         "mark: {use: prompting.markers.Circles, radius: 5}",
     ),
-    "ref": Entry("A model of `models`, where a setting of a stage wants a model.", "captioner: {ref: chat}"),
+    "ref": Entry(
+        "A model of `models`, where a setting of a stage wants a model.", "captioner: {ref: chat}"
+    ),
     "before": Entry(
-        "The slot before which a slot of an overlay stands.", "zoom: {use: prompting.views.ZoomOnMarks, before: ask}"
+        "The slot before which a slot of an overlay stands.",
+        "zoom: {use: prompting.views.ZoomOnMarks, before: ask}",
     ),
     "after": Entry(
         "The slot after which a slot of an overlay stands.",
         "think: {use: prompting.wording.ChainOfThought, after: mark}",
     ),
     "include": Entry(
-        "Configurations, one or a list, that lie below this file as if it were laid over them; at the top alone.",
+        "Configurations, one or a list, that lie below this file as if it were laid over them; at"
+        " the top alone.",
         "include: quickstart.yaml",
     ),
     "null": Entry("Drops what stands here: a slot, a task, a model, a contestant.", "mark: null"),
     "${...}": Entry(
-        "The value at another place of the configuration, overrides included.", 'path: "${tasks.depth.path}"'
+        "The value at another place of the configuration, overrides included.",
+        'path: "${tasks.depth.path}"',
     ),
 }
-"""The words with a meaning of their own in an overlay, whatever node they stand in: what each does, and an example."""
+"""The words with a meaning of their own in an overlay, whatever node they stand in: what each does,
+and an example."""

@@ -1,4 +1,5 @@
-"""Expands a configuration to one node per arm: contestants x sweep x one-at-a-time changes (`each`) x tasks."""
+"""Expands a configuration to one node per arm: contestants x sweep x one-at-a-time changes (`each`)
+x tasks."""
 
 from __future__ import annotations
 
@@ -15,15 +16,19 @@ from looktwice.pipelines.config.schema import name_faults, shape_faults
 from looktwice.pipelines.config.suggest import did_you_mean
 
 MOST_ARMS = 100_000
-ALONE = "; where this contestant's stages are the whole pipeline, say `replace: true` beside `stages:`"
+ALONE = (
+    "; where this contestant's stages are the whole pipeline, say `replace: true` beside `stages:`"
+)
 
 
 @dataclass(frozen=True)
 class ArmNode:
-    """One arm before it is built: who answers, what was changed, and the nodes of its task, model and stages.
+    """One arm before it is built: who answers, what was changed, and the nodes of its task, model
+    and stages.
 
-    `place` is the contestant's place in the file, as `task_place` and `model_place` are those of its task and model;
-    `own` are the slots that it names itself, and `models` what `{ref: ...}` may name.
+    `place` is the contestant's place in the file, as `task_place` and `model_place` are those of
+    its task and model; `own` are the slots that it names itself, and `models` what `{ref: ...}` may
+    name.
     """
 
     contestant: str
@@ -45,7 +50,8 @@ class ArmNode:
 
 @dataclass
 class Expansion:
-    """Expands a loaded configuration; gathers `faults`, and in `left_out` the contestants whose needs are not met."""
+    """Expands a loaded configuration; gathers `faults`, and in `left_out` the contestants whose
+    needs are not met."""
 
     config: Node
     scope: Scope = field(default_factory=Scope)
@@ -62,8 +68,16 @@ class Expansion:
         if wrong:
             return
         self._note(name_faults(self.config))
-        base = {k: v for k, v in self.config.items() if k not in ("sweep", "each", "contestants", "baseline")}
-        named = {k: v for k, v in (self.config.get("contestants") or {"plain": {}}).items() if v is not None}
+        base = {
+            k: v
+            for k, v in self.config.items()
+            if k not in ("sweep", "each", "contestants", "baseline")
+        }
+        named = {
+            k: v
+            for k, v in (self.config.get("contestants") or {"plain": {}}).items()
+            if v is not None
+        }
         if self._are_too_many(len(named)):
             return
         first = self._baseline(named)
@@ -72,7 +86,9 @@ class Expansion:
             merged = self._merged(base, overlay or {}, place)
             if self._needs_are_met(name, overlay or {}, merged):
                 for changes in self._changes():
-                    yield from self._arms_of(name, merged, overlay or {}, changes, name == first, place)
+                    yield from self._arms_of(
+                        name, merged, overlay or {}, changes, name == first, place
+                    )
 
     def _baseline(self, named: Mapping[str, Any]) -> str:
         wanted = self.config.get("baseline")
@@ -81,10 +97,11 @@ class Expansion:
         return str(wanted or next(iter(named), ""))
 
     def _merged(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
-        """The configuration of this contestant: its stages lie over the file's, or with `replace: true` alone.
+        """The configuration of this contestant: its stages lie over the file's, or with
+        `replace: true` alone.
 
-        They extend, because that is what a mapping in a mapping does in Hydra, OmegaConf and docker-compose: who
-        changes one slot keeps the others, `ask` among them.
+        They extend, because that is what a mapping in a mapping does in Hydra, OmegaConf and
+        docker-compose: who changes one slot keeps the others, `ask` among them.
         """
         layer = Overlay(alone=ALONE)
         node = dict(base)
@@ -98,15 +115,19 @@ class Expansion:
         return merged
 
     def _are_too_many(self, contestants: int) -> bool:
-        """Whether there are more arms than anybody could run or read, which is a fault; told before they are made."""
+        """Whether there are more arms than anybody could run or read, which is a fault; told before
+        they are made."""
         tasks, each = len(self.config.get("tasks") or "1"), len(self.config.get("each") or ()) + 1
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
         if (arms := contestants * tasks * each * prod(axes)) > MOST_ARMS:
             counts = " x ".join(map(str, [*axes, each, contestants, tasks]))
-            self._note([
-                f"sweep: its values x changes of `each` x contestants x tasks, {counts}, make {arms:,} arms, and "
-                f"{MOST_ARMS:,} are the most; sweep fewer values, or in configurations of their own"
-            ])  # fmt: skip
+            self._note(
+                [
+                    f"sweep: its values x changes of `each` x contestants x tasks, {counts}, make"
+                    f" {arms:,} arms, and {MOST_ARMS:,} are the most; sweep fewer values, or in"
+                    " configurations of their own"
+                ]
+            )
         return arms > MOST_ARMS
 
     def _changes(self) -> list[dict[str, Any]]:
@@ -138,16 +159,30 @@ class Expansion:
         models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
         for task in self._chosen(overlay, tasks, place):
             mine = {k: v for k, v in applied.items() if _touches(k, task)}
-            stages = {slot: stage for slot, stage in (node.get("stages") or {}).items() if stage is not None}
+            stages = {
+                slot: stage
+                for slot, stage in (node.get("stages") or {}).items()
+                if stage is not None
+            }
             model, model_place = self._model(node.get("model"), models)
             own_model = isinstance(overlay.get("model"), Mapping)
             yield ArmNode(
-                name, flat_changes(mine), task, tasks[task], model, stages,
-                node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
-                frozenset(overlay.get("stages") or ()), models,
+                name,
+                flat_changes(mine),
+                task,
+                tasks[task],
+                model,
+                stages,
+                node.get("read"),
+                node.get("draws", 1),
+                node.get("seed", 0),
+                baseline,
+                place,
+                frozenset(overlay.get("stages") or ()),
+                models,
                 f"tasks.{task}" if node.get("task") is None else "task",
                 f"{place}.{model_place}" if own_model else model_place,
-            )  # fmt: skip
+            )
 
     def _applies(self, key: str, value: Any, merged: Node, overlay: Mapping[str, Any]) -> bool:
         """A contestant is not touched by changes of slots that it does not have, or has dropped."""
@@ -166,18 +201,31 @@ class Expansion:
             return {name if isinstance(name, str) else "task": task}
         tasks = {k: v for k, v in (node.get("tasks") or {}).items() if v is not None}
         if not tasks:
-            self._note(["tasks: there is none; name one, such as `task: {use: eval.tasks.Photos, kind: jigsaw}`"])
+            self._note(
+                [
+                    "tasks: there is none; name one, such as `task: {use: eval.tasks.Photos, kind:"
+                    " jigsaw}`"
+                ]
+            )
         return tasks
 
-    def _chosen(self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str) -> list[str]:
+    def _chosen(
+        self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str
+    ) -> list[str]:
         only, dropped = overlay.get("only"), self.config.get("tasks") or {}
         for name in only or ():
             if name not in tasks and name not in dropped:
-                self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{did_you_mean(name, tasks)}"])
+                self._note(
+                    [
+                        f"{place}.only: no task {name!r}; there are"
+                        f" {', '.join(tasks)}{did_you_mean(name, tasks)}"
+                    ]
+                )
         return [task for task in tasks if only is None or task in only]
 
     def _model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
-        """The model's node, named, written out, or the only one there is, and its place in the file."""
+        """The model's node, named, written out, or the only one there is, and its place in the
+        file."""
         if model is None and len(models) == 1 and "model" not in self.config:
             model = next(iter(models))
         if not isinstance(model, str):
@@ -193,7 +241,11 @@ class Expansion:
         """
         needs = overlay.get("needs") or {}
         wanted = (text.split("|") for text in _many(needs.get("env")))
-        missing = [f"{' or '.join(names)} is not set" for names in wanted if not any(map(os.environ.get, names))]
+        missing = [
+            f"{' or '.join(names)} is not set"
+            for names in wanted
+            if not any(map(os.environ.get, names))
+        ]
         for text in _many(needs.get("file")):
             plain = resolve({**merged, "needed": text}, self.faults).get("needed", text)
             try:
@@ -215,7 +267,9 @@ def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     """
     if isinstance(node, list):
         return [_with_prices(inner, prices) for inner in node]
-    if not isinstance(node, Mapping) or str(node.get("use", "")).endswith("pipelines.models.Batched"):
+    if not isinstance(node, Mapping) or str(node.get("use", "")).endswith(
+        "pipelines.models.Batched"
+    ):
         return node
     held = {name: _with_prices(inner, prices) for name, inner in node.items()}
     listed = prices.get(held["model"]) if isinstance(held.get("model"), str) else None
@@ -233,10 +287,14 @@ def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping) and "use" not in value:
-            inner = {f"{key}.{name}": v for name, v in value.items() if name not in ("before", "after")}
+            inner = {
+                f"{key}.{name}": v for name, v in value.items() if name not in ("before", "after")
+            }
             flat |= flat_changes(inner)
         elif isinstance(value, Mapping):
-            shown = ", ".join(f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after"))
+            shown = ", ".join(
+                f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after")
+            )
             flat[key] = str(value["use"]).rpartition(".")[2] + (f"({shown})" if shown else "")
         elif key.endswith(".use"):
             flat[key] = str(value).rpartition(".")[2]

@@ -1,4 +1,5 @@
-"""Reading a configuration: YAML with `include`, overlays of nodes, dotted overrides and interpolation."""
+"""Reading a configuration: YAML with `include`, overlays of nodes, dotted overrides and
+interpolation."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from looktwice.pipelines.config.allowances import allowed_to
 from looktwice.pipelines.config.build import ConfigError, Scope
-from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots, find_config, pass_fence, shipped
+from looktwice.pipelines.config.paths import (
+    Asker,
+    OutsideError,
+    allowed_roots,
+    find_config,
+    pass_fence,
+    shipped,
+)
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.config.yaml_input import check_yaml
 from looktwice.pipelines.disk import read_file
@@ -29,7 +37,8 @@ VALUE = 20  # characters as which each value counts, as its copy takes time and 
 
 
 class Config(NamedTuple):
-    """A configuration as the command line gave it: its node, what it may reach, and the faults found so far."""
+    """A configuration as the command line gave it: its node, what it may reach, and the faults
+    found so far."""
 
     node: Node
     scope: Scope
@@ -37,13 +46,17 @@ class Config(NamedTuple):
 
 
 def read_config(
-    source: Path | Node, overrides: Sequence[str] = (), plugins: Sequence[str] = (), allow: Sequence[str] = ()
+    source: Path | Node,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    allow: Sequence[str] = (),
 ) -> Config:
-    """A configuration file, or the node of one, with the overrides laid over it. Raises ConfigError.
+    """A configuration file, or the node of one, with the overrides laid over it. Raises
+    ConfigError.
 
-    Its paths count from the file's folder, those of a node or of a shipped configuration from the working folder;
-    paths among the overrides are given by the user and may lie anywhere, as may those under the roots in `allow`, and
-    what the user allowed this file for good.
+    Its paths count from the file's folder, those of a node or of a shipped configuration from the
+    working folder; paths among the overrides are given by the user and may lie anywhere, as may
+    those under the roots in `allow`, and what the user allowed this file for good.
     """
     roots, path = allowed_roots(allow), None
     if isinstance(source, dict):
@@ -51,19 +64,25 @@ def read_config(
     else:
         path = find_config(source)
         roots += allowed_to(path)
-        node, folder = load(path, roots), Path.cwd() if path in shipped().values() else path.resolve().parent
+        node, folder = (
+            load(path, roots),
+            Path.cwd() if path in shipped().values() else path.resolve().parent,
+        )
     given: list[str] = []
     layer = Overlay()
     for place, value in map(parse_override, overrides):
         node = layer(node, nest(place, value))
         given += _existing_paths(value)
-    return Config(node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults)
+    return Config(
+        node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults
+    )
 
 
 def _existing_paths(value: Any) -> Iterator[str]:
     """The texts of an override's value that are paths of something that is there.
 
-    Not "" and ".": every path of the configuration would begin with them, and count from the working folder.
+    Not "" and ".": every path of the configuration would begin with them, and count from the
+    working folder.
     """
     if isinstance(value, Mapping):
         value = list(value.values())
@@ -75,9 +94,12 @@ def _existing_paths(value: Any) -> Iterator[str]:
 
 
 def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = None) -> Node:
-    """A configuration file with what it includes below it; `files` takes all that are read. Raises ConfigError."""
+    """A configuration file with what it includes below it; `files` takes all that are read. Raises
+    ConfigError."""
     files = [] if files is None else files
-    return _load(Path(path), (Path(path).resolve().parent, *allowed, *shipped().values()), (), files)
+    return _load(
+        Path(path), (Path(path).resolve().parent, *allowed, *shipped().values()), (), files
+    )
 
 
 def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...], files: list[Path]) -> Node:
@@ -87,11 +109,21 @@ def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...], files: list
     base: Node = {}
     for name in included if isinstance(included, list) else [included]:
         if not isinstance(name, str) or "\0" in name:
-            raise ConfigError([f"{path}: include: expected the name of a configuration, or a list, found {name!r:.80}"])
+            raise ConfigError(
+                [
+                    f"{path}: include: expected the name of a configuration, or a list, found"
+                    f" {name!r:.80}"
+                ]
+            )
         inner = find_config(name, path.parent).resolve()
         try:
             if inner.exists():
-                pass_fence(name, inner, [root.resolve() for root in roots], Asker(roots[0], typed=str(files[0])))
+                pass_fence(
+                    name,
+                    inner,
+                    [root.resolve() for root in roots],
+                    Asker(roots[0], typed=str(files[0])),
+                )
         except OutsideError as exc:
             raise ConfigError([f"{path}: include: {exc}"]) from exc
         if inner.exists() and not inner.is_file():
@@ -117,13 +149,17 @@ def _read(path: Path) -> Node:
         node = OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
     except FileNotFoundError:
         known = did_you_mean(Path(path).stem, shipped())
-        raise ConfigError([f"{path}: no such configuration file{known} (shipped: `looktwice list configs`)"]) from None
+        raise ConfigError(
+            [f"{path}: no such configuration file{known} (shipped: `looktwice list configs`)"]
+        ) from None
     except IsADirectoryError:
         raise ConfigError([f"{path}: a folder; give the YAML file of a study"]) from None
     except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
         raise ConfigError([f"{path}: not a YAML mapping ({str(exc).strip()})"]) from exc
     if not isinstance(node, dict):
-        raise ConfigError([f"{path}: expected a YAML mapping at the top, found a {type(node).__name__}"])
+        raise ConfigError(
+            [f"{path}: expected a YAML mapping at the top, found a {type(node).__name__}"]
+        )
     return {str(key): value for key, value in node.items()}
 
 
@@ -131,10 +167,11 @@ def _read(path: Path) -> Node:
 class Overlay:
     """Lays one node over another; what cannot be laid is noted in `faults` with its place.
 
-    Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is added to
-    stages must say `before:` or `after:` which slot it stands; on a slot that is there, they move it. A contestant's
-    stages are an overlay themselves, and find their places when they are laid over the file's. `alone` is the end of
-    the sentence on a slot without a place: what else may be typed.
+    Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is
+    added to stages must say `before:` or `after:` which slot it stands; on a slot that is there,
+    they move it. A contestant's stages are an overlay themselves, and find their places when they
+    are laid over the file's. `alone` is the end of the sentence on a slot without a place: what
+    else may be typed.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -157,7 +194,11 @@ class Overlay:
         merged, free = dict(base), not base
         for slot, value in top.items():
             here = f"{place}.{slot}"
-            anchors = {k: value[k] for k in ("before", "after") if isinstance(value, Mapping) and value.get(k)}
+            anchors = {
+                k: value[k]
+                for k in ("before", "after")
+                if isinstance(value, Mapping) and value.get(k)
+            }
             known = slot in merged
             merged[slot] = self(base.get(slot), value, here) if known else value
             if anchors:
@@ -180,10 +221,13 @@ class Overlay:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`place=value` from the command line as (place, value), the value read as YAML. Raises ConfigError."""
+    """`place=value` from the command line as (place, value), the value read as YAML. Raises
+    ConfigError."""
     place, equals, value = text.partition("=")
     if not equals or not place.strip():
-        raise ConfigError([f"{text!r}: an override is written place=value, such as stages.mark.radius=5"])
+        raise ConfigError(
+            [f"{text!r}: an override is written place=value, such as stages.mark.radius=5"]
+        )
     try:
         check_yaml(value)
         read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
@@ -193,7 +237,8 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def nest(place: str, value: Any) -> Node:
-    """The node that sets `value` at a dotted place; what stands under `sweep` is one key, dots and all."""
+    """The node that sets `value` at a dotted place; what stands under `sweep` is one key, dots and
+    all."""
     first, _, rest = place.partition(".")
     if first == "sweep" and rest:
         return {first: {rest: value}}
@@ -201,7 +246,8 @@ def nest(place: str, value: Any) -> Node:
 
 
 def resolve(node: Node, faults: list[str]) -> Node:
-    """The node with every `${a.b}` replaced; resolvers, and references that lead nowhere, are faults."""
+    """The node with every `${a.b}` replaced; resolvers, and references that lead nowhere, are
+    faults."""
     references = _References(node)
     plain: Node = references.replaced(node, "")
     for what, (first, *others) in references.faults.items():
@@ -218,10 +264,11 @@ class _NowhereError(LookupError):
 
 @dataclass
 class _References:
-    """Replaces every `${a.b}` of a configuration; `faults` are the places of what is wrong, by what it is.
+    """Replaces every `${a.b}` of a configuration; `faults` are the places of what is wrong, by what
+    it is.
 
-    What stands behind references is counted down in `left`: a few lines of `"${a}${a}"` can stand for more than any
-    memory holds, of which OmegaConf's own way to replace them knows nothing.
+    What stands behind references is counted down in `left`: a few lines of `"${a}${a}"` can stand
+    for more than any memory holds, of which OmegaConf's own way to replace them knows nothing.
     """
 
     node: Node
@@ -229,15 +276,22 @@ class _References:
     left: int = MOST_RESOLVED
 
     def replaced(self, value: Any, place: str, behind: bool = False) -> Any:
-        """The value at a place, perhaps one behind a reference, with all references in it replaced."""
+        """The value at a place, perhaps one behind a reference, with all references in it
+        replaced."""
         if behind:
             self.left -= VALUE + (len(value) if isinstance(value, str) else 0)
             if self.left < 0:
                 raise OverflowError
         if isinstance(value, Mapping):
-            return {k: self.replaced(v, f"{place}.{k}" if place else str(k), behind) for k, v in value.items()}
+            return {
+                k: self.replaced(v, f"{place}.{k}" if place else str(k), behind)
+                for k, v in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self.replaced(inner, f"{place}[{number}]", behind) for number, inner in enumerate(value)]
+            return [
+                self.replaced(inner, f"{place}[{number}]", behind)
+                for number, inner in enumerate(value)
+            ]
         if not isinstance(value, str) or "${" not in value or self.left < 0:
             return value
         if behind:
@@ -249,8 +303,8 @@ class _References:
         except (OverflowError, RecursionError):
             self.left = -1  # one such fault is enough
             what = (
-                f"{value!r:.80} makes the configuration larger than {MOST_RESOLVED:,} characters, or leads from "
-                "reference to reference without end"
+                f"{value!r:.80} makes the configuration larger than {MOST_RESOLVED:,} characters,"
+                " or leads from reference to reference without end"
             )
         places = self.faults.setdefault(what, [])
         places += [place] if place not in places else []
@@ -270,10 +324,20 @@ class _References:
         for part in reference.split("."):
             if isinstance(here, str):  # perhaps another reference
                 here = self.replaced(here, there, behind=True)
-            items = here.items() if isinstance(here, Mapping) else enumerate(here) if isinstance(here, list) else ()
+            items = (
+                here.items()
+                if isinstance(here, Mapping)
+                else enumerate(here)
+                if isinstance(here, list)
+                else ()
+            )
             inner = {str(key): value for key, value in items}
             if part not in inner:
-                why = f"{there} is null" if here is None else f"{there or 'the configuration'} has no {part!r}"
+                why = (
+                    f"{there} is null"
+                    if here is None
+                    else f"{there or 'the configuration'} has no {part!r}"
+                )
                 raise _NowhereError(place, f"${{{reference}}} leads nowhere, because {why}")
             here = inner[part]
             there = f"{there}.{part}" if there else part

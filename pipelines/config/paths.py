@@ -21,7 +21,8 @@ def shipped() -> dict[str, Path]:
 
 
 def find_config(text: str | Path, folder: Path = Path()) -> Path:
-    """The file of that name in `folder`, with or without `.yaml`, else the shipped one, else what was asked for."""
+    """The file of that name in `folder`, with or without `.yaml`, else the shipped one, else what
+    was asked for."""
     path = folder / text
     beside = [near for near in (path, Path(f"{path}.yaml")) if near.is_file()]
     return beside[0] if beside else shipped().get(str(text).removesuffix(".yaml"), path)
@@ -29,7 +30,8 @@ def find_config(text: str | Path, folder: Path = Path()) -> Path:
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks for a path: a `what` that lies in `folder`, which the user names by `typed`, and its plugins."""
+    """Who asks for a path: a `what` that lies in `folder`, which the user names by `typed`, and its
+    plugins."""
 
     folder: Path
     what: str = "configuration"
@@ -62,7 +64,8 @@ class OutsideError(ValueError):
 
 
 def pass_fence(text: str, real: Path, roots: Sequence[Path], asker: Asker) -> None:
-    """The one gate: raises OutsideError for a path that lies, all links followed, below none of the `roots`."""
+    """The one gate: raises OutsideError for a path that lies, all links followed, below none of the
+    `roots`."""
     if any(real.is_relative_to(root) for root in roots):
         return
     if _noted is None:
@@ -87,7 +90,8 @@ _of_command: tuple[str, ...] = ()
 
 @contextmanager
 def use_roots(roots: Sequence[str]) -> Iterator[None]:
-    """Inside, every thread may read these folders too, as if LOOKTWICE_ALLOW named them. Raises FileNotFoundError."""
+    """Inside, every thread may read these folders too, as if LOOKTWICE_ALLOW named them. Raises
+    FileNotFoundError."""
     global _of_command
     allowed_roots(roots)
     before, _of_command = _of_command, (*_of_command, *roots)
@@ -98,7 +102,8 @@ def use_roots(roots: Sequence[str]) -> Iterator[None]:
 
 
 def allowed_roots(roots: Sequence[str] = ()) -> tuple[Path, ...]:
-    """The folders that everything may read: these, and those of LOOKTWICE_ALLOW. Raises FileNotFoundError."""
+    """The folders that everything may read: these, and those of LOOKTWICE_ALLOW. Raises
+    FileNotFoundError."""
     missing = [root for root in roots if not Path(root).expanduser().exists()]
     if missing:
         raise FileNotFoundError(f"--allow {missing[0]}: there is no such folder")

@@ -1,4 +1,5 @@
-"""The plan of a run: its arms, each a task, a model and stages, built and identified by what decides its results."""
+"""The plan of a run: its arms, each a task, a model and stages, built and identified by what
+decides its results."""
 
 from __future__ import annotations
 
@@ -25,9 +26,10 @@ DEFAULT_READER = {"use": "eval.readers.Robust"}
 class Plan:
     """All arms of a configuration that are asked, and the contestants left out with the reason.
 
-    `readings` are the arms that only read the replies of one of these with another reader. `plugins` are the modules
-    outside looktwice that its classes may come from, as `load_plugin` names them. `files` are those that the
-    configuration names, by the place of their name, and `source` is its own.
+    `readings` are the arms that only read the replies of one of these with another reader.
+    `plugins` are the modules outside looktwice that its classes may come from, as `load_plugin`
+    names them. `files` are those that the configuration names, by the place of their name, and
+    `source` is its own.
     """
 
     name: str
@@ -53,18 +55,24 @@ class Plan:
 
 
 def load_plan(
-    path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = (), allow: Sequence[str] = ()
+    path: Path,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    allow: Sequence[str] = (),
 ) -> Plan:
-    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once.
+    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault
+    at once.
 
-    Besides its own folder and the paths among the overrides it may read what lies under the roots in `allow`.
+    Besides its own folder and the paths among the overrides it may read what lies under the roots
+    in `allow`.
     """
     config = read_config(Path(path), overrides, plugins, allow)
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
 
 
 def with_id(arm: Arm) -> Arm:
-    """The arm with its `id` and `task_id`. Raises TypeError where a setting cannot be written down."""
+    """The arm with its `id` and `task_id`. Raises TypeError where a setting cannot be written
+    down."""
     task = identity(arm.task)
     stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
     whole = {"task": task, "model": identity(arm.model), "stages": stages, "seed": arm.seed}
@@ -72,7 +80,8 @@ def with_id(arm: Arm) -> Arm:
 
 
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
-    """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
+    """The plan of a configuration that is already loaded. Raises ConfigError with every fault at
+    once."""
     expanded: list[str] = []
     config = expand_fragility(config, expanded)
     expansion = Expansion(config, scope, [*faults, *expanded])
@@ -96,7 +105,14 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     asked, readings = _separate_readings(arms)
     left_out = expansion.left_out | unready
     return Plan(
-        str(config.get("name") or name), asked, left_out, config, readings, scope.plugins, binder.files, scope.source
+        str(config.get("name") or name),
+        asked,
+        left_out,
+        config,
+        readings,
+        scope.plugins,
+        binder.files,
+        scope.source,
     )
 
 
@@ -108,13 +124,14 @@ def _name_faults(given: Any, name: str) -> list[str]:
     what = repr(said) if given else f"without `name:` it is that of the file, {name!r}, which"
     fitting = re.sub(r"[^\w.-]+", "-", said).strip("-.") or "study"
     return [
-        f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and '-' only; "
-        f"write `name: {fitting}`"
+        f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and '-'"
+        f" only; write `name: {fitting}`"
     ]
 
 
 def _missing(arm: Arm) -> str:
-    """What the models of an arm say that they lack, including those in the settings of its stages."""
+    """What the models of an arm say that they lack, including those in the settings of its
+    stages."""
     found: list[str] = []
 
     def ask(model: Any) -> Any:
@@ -132,9 +149,15 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     where = f"{node.place}." if node.place else ""
     task = binder.node(node.task, node.task_place, "task")
     places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
-    stages = {slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()}
+    stages = {
+        slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()
+    }
     asking = any(asks_model(stage) for stage in stages.values() if stage is not None)
-    model = binder.node(node.model, node.model_place, "model") if asking and node.model is not None else None
+    model = (
+        binder.node(node.model, node.model_place, "model")
+        if asking and node.model is not None
+        else None
+    )
     read = binder.node(node.read or DEFAULT_READER, "read", "stage")
     draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
     if not stages:
@@ -142,11 +165,24 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     if stages and not any(stage is None or may_answer(stage) for stage in stages.values()):
         binder.fault(f"{where}stages", say_no_answer(stages))
     if asking and node.model is None and None not in stages.values():
-        binder.fault(f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`")
+        binder.fault(
+            f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`"
+        )
     if binder.noticed > before or any(x is None for x in (task, read, *stages.values())):
         return None
     arm = Arm(
-        node.contestant, node.changes, node.task_name, task, model, stages, read, draws, seed, node.baseline, "", ""
+        node.contestant,
+        node.changes,
+        node.task_name,
+        task,
+        model,
+        stages,
+        read,
+        draws,
+        seed,
+        node.baseline,
+        "",
+        "",
     )
     return _with_id(arm, binder)
 
@@ -160,27 +196,45 @@ def _with_id(arm: Arm, binder: Binder) -> Arm | None:
 
 
 def _note_duplicates(arms: Sequence[Arm], faults: list[str]) -> None:
-    """Two contestants that are the same, and two tasks that differ in their folder alone, are faults."""
+    """Two contestants that are the same, and two tasks that differ in their folder alone, are
+    faults."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
     for arm in arms:
         twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
         if twin.contestant != arm.contestant:
-            changed = ", ".join(f"{place}={'null' if value is None else value}" for place, value in arm.changes.items())
-            what_to_do = f" under {changed}; drop one, or make this change a contestant" if changed else "; drop one"
+            changed = ", ".join(
+                f"{place}={'null' if value is None else value}"
+                for place, value in arm.changes.items()
+            )
+            what_to_do = (
+                f" under {changed}; drop one, or make this change a contestant"
+                if changed
+                else "; drop one"
+            )
             if arm.draws != twin.draws:
                 more = max(arm.draws, twin.draws)
-                what_to_do += f", and give the other `draws: {more}`: draws alone are no difference, they ask again"
-            same = f"contestants.{arm.contestant}: the same as {twin.contestant!r} on {arm.task_name}{what_to_do}"
+                what_to_do += (
+                    f", and give the other `draws: {more}`: draws alone are no difference, they ask"
+                    " again"
+                )
+            same = (
+                f"contestants.{arm.contestant}: the same as {twin.contestant!r} on"
+                f" {arm.task_name}{what_to_do}"
+            )
             faults += [same] if same not in faults else []
         name, other = tasks.setdefault(arm.task_id, (arm.task_name, spec(arm.task)))
         if other != spec(arm.task):
-            alike = f"tasks.{arm.task_name}: differs from {name!r} in its folder alone; rename one of the folders"
+            alike = (
+                f"tasks.{arm.task_name}: differs from {name!r} in its folder alone; rename one of"
+                " the folders"
+            )
             faults += [alike] if alike not in faults else []
 
 
 def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
-    """The arms that are asked, and those that read the replies of one of them with another reader."""
+    """The arms that are asked, and those that read the replies of one of them with another
+    reader."""
     asked: dict[str, Arm] = {}
     readings: dict[str, Arm] = {}
     for arm in arms:

@@ -15,17 +15,23 @@ NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 
 
 def spec(thing: Any) -> Any:
-    """The node that builds `thing` again, defaults included: plain YAML values. Raises TypeError."""
+    """The node that builds `thing` again, defaults included: plain YAML values. Raises
+    TypeError."""
     return _write(thing, spec, lambda f, value: True)
 
 
 def identity(thing: Any) -> Any:
     """The node with all that changes results, and nothing else.
 
-    Defaults and fields with `metadata=NOT_IDENTITY` are left out, paths keep their last name, and the
-    class's `version` is added. Stages keep their order. A model says itself what decides its answers.
+    Defaults and fields with `metadata=NOT_IDENTITY` are left out, paths keep their last name, and
+    the class's `version` is added. Stages keep their order. A model says itself what decides its
+    answers.
     """
-    said = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) and callable(thing) else None
+    said = (
+        getattr(thing, "identity", None)
+        if dataclasses.is_dataclass(thing) and callable(thing)
+        else None
+    )
     if isinstance(said, str):
         return {"use": public_path(type(thing)), "identity": said}
     return settings(thing)
@@ -41,7 +47,8 @@ def settings(thing: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """A short name for plain values: 16 hexadecimal digits of the sha256 of their canonical JSON."""
+    """A short name for plain values: 16 hexadecimal digits of the sha256 of their canonical
+    JSON."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
@@ -51,7 +58,8 @@ def asks_model(stage: Any) -> bool:
 
 
 def may_answer(stage: Any) -> bool:
-    """Whether an answer may come of a stage by itself; those of `prompting` that ask no model only prepare or read."""
+    """Whether an answer may come of a stage by itself; those of `prompting` that ask no model only
+    prepare or read."""
     return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
 
 
@@ -59,7 +67,8 @@ Part = TypeVar("Part")
 
 
 def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
-    """Every object of a class among a stage and its settings, at any depth; not inside of one that is found."""
+    """Every object of a class among a stage and its settings, at any depth; not inside of one that
+    is found."""
     if isinstance(thing, kind):
         yield thing
         return
@@ -68,21 +77,27 @@ def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
     elif isinstance(thing, list | tuple):
         inner = list(thing)
     else:
-        own = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) and not isinstance(thing, type) else ()
+        own = (
+            dataclasses.fields(thing)
+            if dataclasses.is_dataclass(thing) and not isinstance(thing, type)
+            else ()
+        )
         inner = [getattr(thing, f.name) for f in own]
     for each in inner:
         yield from find_settings(each, kind)
 
 
 def public_path(thing: Any) -> str:
-    """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep their module."""
+    """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep
+    their module."""
     parts = str(thing.__module__).split(".")
     own = parts[1:3] if parts[0] == "looktwice" else parts
     return ".".join([*own, thing.__qualname__])
 
 
 def function_name(function: Any) -> str:
-    """The public path of a function, and a digest of its code, because every lambda has the same name."""
+    """The public path of a function, and a digest of its code, because every lambda has the same
+    name."""
     name, code = public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name
 
@@ -101,12 +116,17 @@ def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any],
         return thing.name if inner is identity else str(thing)
     if isinstance(thing, Mapping):
         pairs = {str(key): inner(value) for key, value in thing.items()}
-        ordered = inner is identity and any(dataclasses.is_dataclass(value) for value in thing.values())
+        ordered = inner is identity and any(
+            dataclasses.is_dataclass(value) for value in thing.values()
+        )
         return [list(pair) for pair in pairs.items()] if ordered else pairs
     if isinstance(thing, float) and inner is identity and thing.is_integer():
         return int(thing)  # 10 and 10.0 are one setting
     if isinstance(thing, list | tuple | set | frozenset):
-        return [inner(value) for value in (sorted(thing) if isinstance(thing, set | frozenset) else thing)]
+        return [
+            inner(value)
+            for value in (sorted(thing) if isinstance(thing, set | frozenset) else thing)
+        ]
     if thing is None or isinstance(thing, str | int | float | bool):
         return thing
     if callable(thing) and hasattr(thing, "__qualname__"):

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
-    """`; did you mean 'X'?` with the known names most like `word`, at most so many; empty where none is alike.
+    """`; did you mean 'X'?` with the known names most like `word`, at most so many; empty where
+    none is alike.
 
     Capitals count as small letters, and a space as an underscore.
     """

@@ -1,4 +1,5 @@
-"""YAML as it is read and written: what comes from elsewhere is looked at first, and what we write we can read."""
+"""YAML as it is read and written: what comes from elsewhere is looked at first, and what we write
+we can read."""
 
 from __future__ import annotations
 
@@ -13,26 +14,32 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text so that it is read as it was: PyYAML leaves U+0085 bare, which is read as a line break."""
+    """Writes text so that it is read as it was: PyYAML leaves U+0085 bare, which is read as a line
+    break."""
 
 
 def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     whole = text.encode(errors="backslashreplace").decode()  # of a file's name that is no UTF-8
-    return dumper.represent_scalar("tag:yaml.org,2002:str", whole, style='"' if "\x85" in whole else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", whole, style='"' if "\x85" in whole else None
+    )
 
 
 _Dumper.add_representer(str, _text_node)
 
 
 def dump_yaml(value: Any, width: int = 80) -> str:
-    """A value as YAML that `LOADER` reads; half a character, such as os.fsdecode makes, as `\\udce9`."""
+    """A value as YAML that `LOADER` reads; half a character, such as os.fsdecode makes, as
+    `\\udce9`."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 def check_yaml(text: str) -> None:
-    """Raises ValueError for more than 50 levels of nesting, !!binary, and aliases of more than a million values.
+    """Raises ValueError for more than 50 levels of nesting, !!binary, and aliases of more than a
+    million values.
 
-    A few lines of aliases of aliases stand for more values than any memory holds. Raises yaml.YAMLError.
+    A few lines of aliases of aliases stand for more values than any memory holds. Raises
+    yaml.YAMLError.
     """
     values, repeated = 0, 0
     inside: list[tuple[str | None, int]] = []
@@ -42,7 +49,9 @@ def check_yaml(text: str) -> None:
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise ValueError(f"*{event.anchor} stands for nothing, or contains itself, at line {line}")
+                raise ValueError(
+                    f"*{event.anchor} stands for nothing, or contains itself, at line {line}"
+                )
             repeated += sizes[event.anchor]
         elif isinstance(event, yaml.CollectionStartEvent):
             inside.append((event.anchor, values + repeated))

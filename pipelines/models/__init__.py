@@ -1,7 +1,10 @@
-"""Everything that answers messages: an OpenAI-compatible endpoint, local networks, recorded and scripted replies.
+"""Everything that answers messages: an OpenAI-compatible endpoint, local networks, recorded and
+scripted replies.
 
 Here: what goes over the wire and comes back, retries, rate limits, usage, and the cache of replies.
-Not here: messages, replies and call options themselves (`pipelines.model`), and what is asked (`prompting`)."""
+Not here: messages, replies and call options themselves (`pipelines.model`), and what is asked
+(`prompting`).
+"""
 
 import lazy_loader
 

@@ -17,7 +17,16 @@ from typing import Any
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, request_key
+from looktwice.pipelines.model import (
+    REPLY,
+    CallOptions,
+    Messages,
+    Model,
+    ModelError,
+    Reply,
+    Stopped,
+    request_key,
+)
 from looktwice.pipelines.models import claims
 from looktwice.pipelines.models.claims import Claims
 from looktwice.pipelines.runtime.group_commit import GroupCommit, Work
@@ -28,8 +37,32 @@ INLINE = 16 * 1024
 """Replies of more bytes than this lie in a blob."""
 
 BUSY_SECONDS = 60.0
-NETWORK = {"nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "afs"}
-NETWORK |= {"panfs", "wekafs", "orangefs", "ocfs2", "gfs2", "davfs", "sshfs", "gcsfuse", "s3fs", "rclone"}
+NETWORK = {
+    "nfs",
+    "nfs3",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "ceph",
+    "glusterfs",
+    "afs",
+}
+NETWORK |= {
+    "panfs",
+    "wekafs",
+    "orangefs",
+    "ocfs2",
+    "gfs2",
+    "davfs",
+    "sshfs",
+    "gcsfuse",
+    "s3fs",
+    "rclone",
+}
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (
@@ -38,16 +71,21 @@ CREATE TABLE IF NOT EXISTS replies (
 """
 FIND = "SELECT reply, blob, stored FROM replies WHERE key = ?"
 FORGET = "DELETE FROM replies WHERE key = ? AND stored IS ?"
-COLUMNS = {"replies": ["key", "model", "reply", "blob", "stored"], "claims": ["key", "owner", "until"]}
+COLUMNS = {
+    "replies": ["key", "model", "reply", "blob", "stored"],
+    "claims": ["key", "owner", "until"],
+}
 
 
 class CacheError(ValueError):
-    """A cache folder that cannot be used; the message says what was found and what to set instead."""
+    """A cache folder that cannot be used; the message says what was found and what to set
+    instead."""
 
 
 @dataclass(frozen=True)
 class StoredReply:
-    """A row of the cache: its key, the identity of the model, bytes, and when it was stored, in Unix time."""
+    """A row of the cache: its key, the identity of the model, bytes, and when it was stored, in
+    Unix time."""
 
     key: str
     model: str
@@ -60,8 +98,9 @@ class StoredReply:
 class Store:
     """Replies by request key in `folder`: `replies.sqlite` and, for large ones, `blobs/`.
 
-    Safe between threads and between processes of one machine; a killed process loses nothing that `put` gave back.
-    `setting` is what messages tell the user to change. Raises CacheError for a network folder and damaged files.
+    Safe between threads and between processes of one machine; a killed process loses nothing that
+    `put` gave back. `setting` is what messages tell the user to change. Raises CacheError for a
+    network folder and damaged files.
     """
 
     folder: Path
@@ -77,22 +116,23 @@ class Store:
         refuse_network(self.folder, self.setting)
 
     def get(self, key: str) -> Reply | None:
-        """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none and is removed."""
+        """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none
+        and is removed."""
         found = self._use(partial(_find_row, key))
         return None if found is None else self._read(key, *found)
 
     def find_or_claim(self, key: str) -> Reply | bool:
         """The reply under a key; else whether the caller is to ask, as for `claim`."""
         found = self._use(
-            partial(_find_row, key),
-            lambda connection: self._claims.take(connection, key),
+            partial(_find_row, key), lambda connection: self._claims.take(connection, key)
         )
         if not isinstance(found, tuple):
             return self._claims.note(key, found)
         return self._read(key, *found) or self.claim(key)
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        """Keep a reply and give back the one that is kept: the first, where another process was faster.
+        """Keep a reply and give back the one that is kept: the first, where another process was
+        faster.
 
         It ends the claim on the key.
         """
@@ -104,25 +144,39 @@ class Store:
 
         def insert(connection: sqlite3.Connection) -> bool:
             self._claims.drop(connection, key)
-            return connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row).rowcount > 0
+            return (
+                connection.execute(
+                    "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row
+                ).rowcount
+                > 0
+            )
 
         return reply if self._use(change=insert) else self.get(key) or reply
 
     def claim(self, key: str) -> bool:
-        """Whether the caller is to ask; else another process is asking, or has just stored the reply."""
-        return self._claims.note(key, self._use(change=lambda connection: self._claims.take(connection, key)))
+        """Whether the caller is to ask; else another process is asking, or has just stored the
+        reply."""
+        return self._claims.note(
+            key, self._use(change=lambda connection: self._claims.take(connection, key))
+        )
 
     def release(self, key: str) -> None:
         """End a claim without a reply."""
         self._use(change=lambda connection: self._claims.drop(connection, key))
 
     def __len__(self) -> int:
-        return int(self._use(lambda connection: connection.execute("SELECT count(*) FROM replies").fetchone()[0]))
+        return int(
+            self._use(
+                lambda connection: connection.execute("SELECT count(*) FROM replies").fetchone()[0]
+            )
+        )
 
     def rows(self) -> Iterator[StoredReply]:
         """Every reply, without its text."""
         every = "SELECT key, model, blob, length(reply), stored FROM replies"
-        for key, model, blob, size, stored in self._use(lambda connection: connection.execute(every).fetchall()):
+        for key, model, blob, size, stored in self._use(
+            lambda connection: connection.execute(every).fetchall()
+        ):
             sha = blob.decode() if isinstance(blob, bytes) else ""
             with suppress(OSError, ValueError):
                 size = self.blobs.path(sha).stat().st_size if sha else size
@@ -131,13 +185,19 @@ class Store:
             yield StoredReply(next(texts), next(texts), sha, int(size or 0), float(when))
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
-        """Forget replies, their blobs too, and give their room back to the disk where nobody else is writing."""
+        """Forget replies, their blobs too, and give their room back to the disk where nobody else
+        is writing."""
         if not rows:
             return
 
         def delete(connection: sqlite3.Connection) -> set[bytes]:
-            connection.executemany("DELETE FROM replies WHERE key = ?", [(row.key,) for row in rows])
-            return {blob for (blob,) in connection.execute("SELECT blob FROM replies WHERE blob IS NOT NULL")}
+            connection.executemany(
+                "DELETE FROM replies WHERE key = ?", [(row.key,) for row in rows]
+            )
+            return {
+                blob
+                for (blob,) in connection.execute("SELECT blob FROM replies WHERE blob IS NOT NULL")
+            }
 
         left = self._use(change=delete)
         with self._named():
@@ -170,7 +230,8 @@ class Store:
         self._file.close()
 
     def _use(self, look: Work | None = None, change: Work | None = None) -> Any:
-        """Look something up or change it, as `GroupCommit.run` says. Raises CacheError where it cannot be done."""
+        """Look something up or change it, as `GroupCommit.run` says. Raises CacheError where it
+        cannot be done."""
         with spend("cache"), self._named():
             return self._file.run(look, change)
 
@@ -186,18 +247,29 @@ class Store:
             ) from exc
 
     def _open(self) -> sqlite3.Connection:
-        """Every statement commits by itself; WAL without a sync per commit outlives a killed process."""
+        """Every statement commits by itself; WAL without a sync per commit outlives a killed
+        process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "replies.sqlite"
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
         try:
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, VERSION):
-                raise CacheError(f"{path} is of version {found}, this looktwice knows {VERSION}; set another folder")
+                raise CacheError(
+                    f"{path} is of version {found}, this looktwice knows {VERSION}; set another"
+                    " folder"
+                )
             if wrong := _foreign(connection):
-                raise CacheError(f"{path} is no reply cache ({wrong}); move it away, or set {self.setting} to another")
+                raise CacheError(
+                    f"{path} is no reply cache ({wrong}); move it away, or set {self.setting} to"
+                    " another"
+                )
             _journal(connection)
-            connection.text_factory = bytes  # a text that is no UTF-8 is a damaged row, not a damaged file
+            connection.text_factory = (
+                bytes  # a text that is no UTF-8 is a damaged row, not a damaged file
+            )
             connection.execute(SCHEMA)
             claims.prepare(connection)
             connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -217,7 +289,9 @@ class Store:
         """The reply of a row; None where the row or its blob is damaged."""
         try:
             with self._named():
-                data = self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
+                data = (
+                    self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
+                )
             found: Any = read_json(data) if isinstance(data, bytes) else None
         except CacheError:
             raise
@@ -254,9 +328,12 @@ class _Turn:
 
 
 def _foreign(connection: sqlite3.Connection) -> str:
-    """What makes a file another one than `SCHEMA` makes: a view or a trigger would run whatever its author wrote."""
+    """What makes a file another one than `SCHEMA` makes: a view or a trigger would run whatever its
+    author wrote."""
     connection.execute("PRAGMA trusted_schema = OFF")
-    rows = connection.execute("SELECT type, name, lower(tbl_name), sql FROM sqlite_master").fetchall()
+    rows = connection.execute(
+        "SELECT type, name, lower(tbl_name), sql FROM sqlite_master"
+    ).fetchall()
     for kind, name, table, sql in rows:
         if table not in COLUMNS or (kind == "index" and sql is None):  # that of a primary key
             continue
@@ -271,7 +348,8 @@ def _foreign(connection: sqlite3.Connection) -> str:
 
 
 def _journal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL; SQLite does not wait by itself where another process is switching at the same moment."""
+    """Switch to WAL; SQLite does not wait by itself where another process is switching at the same
+    moment."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -304,10 +382,11 @@ class Around:
 class Cached(Around):
     """Answers from the store where it can; else asks, stores and only then gives the reply back.
 
-    Of several callers of one request, in this process or in others with this store, one asks and the others wait for
-    its reply (`cached` is true for them); where it fails, the next asks. Failures are not stored. With `only`, what is
-    not stored raises ModelError. Setting `stop` ends the wait for another process; `on_fault` is told of a store that
-    fails, whatever the caller makes of the CacheError.
+    Of several callers of one request, in this process or in others with this store, one asks and
+    the others wait for its reply (`cached` is true for them); where it fails, the next asks.
+    Failures are not stored. With `only`, what is not stored raises ModelError. Setting `stop` ends
+    the wait for another process; `on_fault` is told of a store that fails, whatever the caller
+    makes of the CacheError.
     """
 
     store: Store
@@ -315,7 +394,9 @@ class Cached(Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """The stored or the new reply. Raises ModelError, CacheError, Stopped."""
         key = request_key(self.identity, messages, draw, options)
         try:
@@ -325,8 +406,9 @@ class Cached(Around):
                     return replace(found, cached=True)
                 if self.only:
                     raise ModelError(
-                        f"only cached replies were allowed and the store in {self.store.folder} holds none to this "
-                        f"request (draw {draw}, model {self.identity}); leave out --only-cached to ask the model"
+                        f"only cached replies were allowed and the store in {self.store.folder}"
+                        f" holds none to this request (draw {draw}, model {self.identity}); leave"
+                        " out --only-cached to ask the model"
                     )
                 return self._ask(key, messages, draw, options)
         except CacheError as exc:
@@ -334,7 +416,8 @@ class Cached(Around):
             raise
 
     def _find(self, key: str) -> Reply | None:
-        """The stored reply, if need be after waiting for another process; None where this caller is to ask."""
+        """The stored reply, if need be after waiting for another process; None where this caller is
+        to ask."""
         if self.only:
             return self.store.get(key)
         while (found := self.store.find_or_claim(key)) is False:
@@ -366,7 +449,8 @@ def close_model(model: Model) -> None:
 
 
 def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
-    """Raises CacheError where a folder lies on a network filesystem: SQLite's locks do not hold there."""
+    """Raises CacheError where a folder lies on a network filesystem: SQLite's locks do not hold
+    there."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -378,6 +462,6 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
     point, kind = max(reversed(holding), key=lambda each: len(each[0]), default=("", ""))
     if kind.removeprefix("fuse.") in NETWORK:
         raise CacheError(
-            f"the reply cache {place} would lie on a network filesystem ({kind} at {point}), where SQLite's locks "
-            f"do not hold; set {setting} to a folder on a disk of this machine"
+            f"the reply cache {place} would lie on a network filesystem ({kind} at {point}), where"
+            f" SQLite's locks do not hold; set {setting} to a folder on a disk of this machine"
         )

@@ -1,4 +1,5 @@
-"""Any OpenAI-compatible chat endpoint as a model: OpenAI, vLLM, SGLang, Ollama, llama.cpp, OpenRouter and others."""
+"""Any OpenAI-compatible chat endpoint as a model: OpenAI, vLLM, SGLang, Ollama, llama.cpp,
+OpenRouter and others."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from yarl import URL
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json, with_texts
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, price_fault
+from looktwice.pipelines.model import (
+    CallOptions,
+    Messages,
+    ModelError,
+    Reply,
+    canonical,
+    price_fault,
+)
 from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
@@ -53,10 +61,20 @@ RESERVED_FIELDS = {
     "seed",
     "logprobs",
 }
-RESERVED_FIELDS |= {"top_logprobs", "reasoning_effort", "response_format", "tools", "tool_choice", "stream", "n"}
+RESERVED_FIELDS |= {
+    "top_logprobs",
+    "reasoning_effort",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "stream",
+    "n",
+}
 PROBE_SECONDS = 10.0
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
-MOST_ESCAPES = 1_000_000  # of a body: to undo them takes a second, and the longest reply has a tenth of them
+MOST_ESCAPES = (
+    1_000_000  # of a body: to undo them takes a second, and the longest reply has a tenth of them
+)
 FILTER_STATUS = {400, 403, 422, 451}
 ADVICE = {
     401: "check the key in {key}",
@@ -68,21 +86,43 @@ ADVICE = {
 SETTINGS = (
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
     (r"max_completion_tokens", "set `token_field: max_tokens`"),
-    (r"context.?(length|window)|max_tokens|max_model_len", "set `max_tokens` lower, or show fewer or smaller pictures"),
-    (r"only.*default \(1\)|temperature", "leave `temperature` out, or set it to a value that the message allows"),
+    (
+        r"context.?(length|window)|max_tokens|max_model_len",
+        "set `max_tokens` lower, or show fewer or smaller pictures",
+    ),
+    (
+        r"only.*default \(1\)|temperature",
+        "leave `temperature` out, or set it to a value that the message allows",
+    ),
     (r"top_logprobs|logprobs", "leave `logprobs` out, or ask for fewer"),
-    (r"reasoning_effort|reasoning.effort", "leave `effort` out, or set it to a value that the message allows"),
+    (
+        r"reasoning_effort|reasoning.effort",
+        "leave `effort` out, or set it to a value that the message allows",
+    ),
     (r"\btop_p\b", "leave `top_p` out"),
     (r"\bseed\b", "leave `seed` out"),
     (r"\bstop\b(?! sign)", "leave `stop` out, or give fewer texts"),
     (r"guided_|structured_outputs", "set `choices_as` to what this server takes"),
-    (r"json_schema|response_format", "leave the stage's schema out, or take a model that follows one"),
-    (r"tool[_ ]choice|\btools?\b", "serve the model with tool calls, or let the agent write its calls as text"),
-    (r"image_url|multimodal|vision|image input|images? (are|is) not", "take a model that sees pictures"),
+    (
+        r"json_schema|response_format",
+        "leave the stage's schema out, or take a model that follows one",
+    ),
+    (
+        r"tool[_ ]choice|\btools?\b",
+        "serve the model with tool calls, or let the agent write its calls as text",
+    ),
+    (
+        r"image_url|multimodal|vision|image input|images? (are|is) not",
+        "take a model that sees pictures",
+    ),
     (r"\bsystem\b.*(role|message|prompt)", "leave `system` out"),
-    (r"model.*(not exist|not found|not a valid|invalid)", "set `model` to a name that this server lists"),
+    (
+        r"model.*(not exist|not found|not a valid|invalid)",
+        "set `model` to a name that this server lists",
+    ),
 )
-"""Words of refusals, as servers write them, and which of our settings is to blame; the first that suits counts."""
+"""Words of refusals, as servers write them, and which of our settings is to blame; the first that
+suits counts."""
 
 
 Sign = Callable[[str | None], dict[str, str]]
@@ -96,20 +136,23 @@ def bearer(key: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ChatAPI:
-    """The model `model` behind `url`/chat/completions; None leaves a setting to the server; `CallOptions` overrides it.
+    """The model `model` behind `url`/chat/completions; None leaves a setting to the server;
+    `CallOptions` overrides it.
 
-    `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply), `logprobs` (the
-    number of alternatives per token) and `effort` ("low", "medium", "high") are those of the OpenAI API. `url`
-    defaults to OPENAI_BASE_URL, else OpenAI's. Of several, as a fleet of servers with the same weights has, the one
-    with the fewest requests under way is asked, and one that cannot be reached, or fails by itself (5xx), is left
-    alone for half a minute. One model behind two URLs counts as two models, with replies of their own, unless both
-    have the same `name`; give a fleet one, and servers may join and leave it. Draw number d sends `seed` + d, so that
-    draws differ. `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added
-    to the body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds.
-    `in_flight` and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million
-    tokens: in, out and, where it differs, cached for input that the server had in its own cache; currency, date and
-    source are told with them) give the report's cost. Keys come from the environment and go only to the host that
-    they belong to.
+    `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply),
+    `logprobs` (the number of alternatives per token) and `effort` ("low", "medium", "high") are
+    those of the OpenAI API. `url` defaults to OPENAI_BASE_URL, else OpenAI's. Of several, as a
+    fleet of servers with the same weights has, the one with the fewest requests under way is asked,
+    and one that cannot be reached, or fails by itself (5xx), is left alone for half a minute. One
+    model behind two URLs counts as two models, with replies of their own, unless both have the same
+    `name`; give a fleet one, and servers may join and leave it. Draw number d sends `seed` + d, so
+    that draws differ. `system` stands in front of every conversation, `detail` is sent with every
+    picture, `extra` is added to the body as it is. `choices_as` says how this server takes
+    `CallOptions.choices`, `timeout` is in seconds. `in_flight` and `per_minute` limit the calls
+    under way and those started in a minute; `prices` (money per million tokens: in, out and, where
+    it differs, cached for input that the server had in its own cache; currency, date and source are
+    told with them) give the report's cost. Keys come from the environment and go only to the host
+    that they belong to.
     """
 
     model: str
@@ -136,11 +179,20 @@ class ChatAPI:
     def __post_init__(self) -> None:
         taken = sorted(RESERVED_FIELDS & self.extra.keys())
         if taken:
-            raise ValueError(f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave it out")
+            raise ValueError(
+                f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave"
+                " it out"
+            )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
-        if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
+        if (
+            self.in_flight < 1
+            or (self.per_minute is not None and self.per_minute <= 0)
+            or self.timeout <= 0
+        ):
             found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
-            raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
+            raise ValueError(
+                f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}"
+            )
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         for name in ("temperature", "top_p"):
@@ -148,12 +200,14 @@ class ChatAPI:
             object.__setattr__(self, name, None if value is None else float(value))
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
-        # resolved once: what a run writes down must not mean another server where the environment names one
+        # resolved once: what a run writes down must not mean another server where the environment
+        # names one
         object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
     @cached_property
     def identity(self) -> str:
-        """The model, every setting that may change its replies, and `name` or, without one, the `place`."""
+        """The model, every setting that may change its replies, and `name` or, without one, the
+        `place`."""
         return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
@@ -173,7 +227,8 @@ class ChatAPI:
         return ", ".join(map(place_of, self.urls))
 
     def missing(self) -> str:
-        """What has to be set before this model can be asked: the key of its host; empty where nothing is missing."""
+        """What has to be set before this model can be asked: the key of its host; empty where
+        nothing is missing."""
         try:
             self.check()
         except MissingKeyError as exc:
@@ -183,14 +238,17 @@ class ChatAPI:
         return ""
 
     def check(self) -> None:
-        """Raises ModelError where a URL cannot be used or the key of its host is missing; sends nothing."""
+        """Raises ModelError where a URL cannot be used or the key of its host is missing; sends
+        nothing."""
         for url in self.urls:
             key_for(url)
 
     def probe(self) -> None:
-        """Ask each server for its models, once. Raises ModelError where nobody answers or a key is refused.
+        """Ask each server for its models, once. Raises ModelError where nobody answers or a key is
+        refused.
 
-        Any other answer will do, and one that does not come in time says nothing: servers need not know the question.
+        Any other answer will do, and one that does not come in time says nothing: servers need not
+        know the question.
         """
         for number, url in enumerate(self.urls, 1):
             try:
@@ -198,15 +256,20 @@ class ChatAPI:
             except ModelError as exc:
                 if exc.unreached:
                     SERVERS.put_aside(url)
-                    if number == len(self.urls) and all(SERVERS.aside.get(each) for each in self.urls):
+                    if number == len(self.urls) and all(
+                        SERVERS.aside.get(each) for each in self.urls
+                    ):
                         raise
                 continue
             SERVERS.aside.pop(url, None)
             if response.status == 401:
                 read_response(response, url, 0.0)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run
+        gave up the call."""
         body = write_body(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:
@@ -219,12 +282,20 @@ class ChatAPI:
         return SERVERS.ask(self.urls, ask)
 
     def send(
-        self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json",
-        most: int | None = None, sign: Sign = bearer,
-    ) -> HttpResponse:  # fmt: skip
+        self,
+        method: str,
+        url: str,
+        path: str,
+        body: bytes | None,
+        timeout: float,
+        kind: str = "application/json",
+        most: int | None = None,
+        sign: Sign = bearer,
+    ) -> HttpResponse:
         """What one of the servers answers under a path, in `most` bytes (16 MiB).
 
-        `kind` is the media type of the body, `sign` gives the headers that bear the key. Raises ModelError.
+        `kind` is the media type of the body, `sign` gives the headers that bear the key. Raises
+        ModelError.
         """
         headers = ({"Content-Type": kind} if kind else {}) | sign(key_for(url))
         try:
@@ -235,8 +306,11 @@ class ChatAPI:
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
 
-    def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
-        """The request as plain JSON values. Raises ModelError for what this endpoint cannot be asked."""
+    def body(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> dict[str, Any]:
+        """The request as plain JSON values. Raises ModelError for what this endpoint cannot be
+        asked."""
         full = options.filled_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
@@ -256,7 +330,8 @@ def place_of(url: str) -> str:
 
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
-    """The reply in a response, a filtered request included. Raises ModelError for everything else."""
+    """The reply in a response, a filtered request included. Raises ModelError for everything
+    else."""
     data, wrong = None, ""
     try:
         data = _json(response.body)
@@ -265,25 +340,35 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     error = error_of(data)
     engine = response.headers.get("server", "")
     if error and is_filter(error) and (response.status == 200 or response.status in FILTER_STATUS):
-        return Reply("", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {})
+        return Reply(
+            "", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {}
+        )
     if 200 <= response.status < 300 and not error:
         if data is None:
             shown = _beginning(response.body)
-            text = f"{endpoint} answered no JSON ({wrong or 'null'}); check that `url` is right: {shown}"
-            raise ModelError(text, retryable=True)  # without a status it counts as the endpoint's, not the sample's
+            text = (
+                f"{endpoint} answered no JSON ({wrong or 'null'}); check that `url` is right:"
+                f" {shown}"
+            )
+            raise ModelError(
+                text, retryable=True
+            )  # without a status it counts as the endpoint's, not the sample's
         reply = reply_of(data, seconds, engine)
         return _without_keys(reply)
     raise refusal(response, endpoint, error or {})
 
 
 def read_value(response: HttpResponse, endpoint: str) -> Any:
-    """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for what is no JSON."""
+    """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
+    what is no JSON."""
     try:
         data = _json(response.body)
     except ValueError as exc:
         data = None
         if 200 <= response.status < 300:
-            raise ModelError(f"{endpoint} answered no JSON ({exc}): {_beginning(response.body)}") from exc
+            raise ModelError(
+                f"{endpoint} answered no JSON ({exc}): {_beginning(response.body)}"
+            ) from exc
     error = error_of(data)
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {})
@@ -291,12 +376,16 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
 
 
 def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> ModelError:
-    """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota is used up."""
+    """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
+    is used up."""
     code = error.get("code")
     status = code if response.status == 200 and isinstance(code, int) else response.status
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
-        return ModelError(f"{endpoint} redirects to {target}; that is not followed, set `url` yourself", status=status)
+        return ModelError(
+            f"{endpoint} redirects to {target}; that is not followed, set `url` yourself",
+            status=status,
+        )
     said = shorten(str(error.get("message") or "")) or _beginning(response.body)
     used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
     retryable = (status in (200, 408, 429) or status >= 500) and not used_up
@@ -314,17 +403,24 @@ def _advice(status: int, endpoint: str, used_up: bool, said: str) -> str:
     if setting := next((advice for words, advice in SETTINGS if re.search(words, said, re.I)), ""):
         return f"{setting} (`model:` in a study)"
     variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
-    return ADVICE.get(status, "check the settings that the message names, or leave them out").format(key=variable)
+    return ADVICE.get(
+        status, "check the settings that the message names, or leave them out"
+    ).format(key=variable)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait: Retry-After as seconds or HTTP date, or retry-after-ms; else None."""
+    """The seconds that a server asks to wait: Retry-After as seconds or HTTP date, or
+    retry-after-ms; else None."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if re.fullmatch(r"\d+(\.\d*)?", text):
             return float(text) * scale
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+        return max(
+            0.0,
+            email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
+            - time.time(),
+        )
     except (ValueError, OverflowError):
         return None
 
@@ -336,20 +432,28 @@ def shorten(text: str, most: int = 300) -> str:
 
 
 def _json(body: bytes) -> Any:
-    """The value of a body without keys: the gate of all that a server says. Raises ValueError where it is no JSON."""
+    """The value of a body without keys: the gate of all that a server says. Raises ValueError where
+    it is no JSON."""
     value = read_json(body)
     text = json.dumps(value, ensure_ascii=False)
     if sum(map(text.count, ESCAPES)) > MOST_ESCAPES:
         raise ValueError(f"more than {MOST_ESCAPES:,} escapes, and a key may hide in each")
-    return value if mask_keys(text) == text else with_texts(value, partial(mask_keys, keys=known_keys()))
+    return (
+        value
+        if mask_keys(text) == text
+        else with_texts(value, partial(mask_keys, keys=known_keys()))
+    )
 
 
 def _without_keys(reply: Reply) -> Reply:
-    """The reply without the keys that no part of it held alone; tokens that spell one are left out."""
+    """The reply without the keys that no part of it held alone; tokens that spell one are left
+    out."""
     joined = {name: mask_keys(getattr(reply, name)) for name in ("text", "reasoning", "refusal")}
     spelt = "".join(next(iter(token), "") for token in reply.logprobs)
     kept = reply if mask_keys(spelt) == spelt else replace(reply, logprobs=())
-    return replace(kept, text=joined["text"], reasoning=joined["reasoning"], refusal=joined["refusal"])
+    return replace(
+        kept, text=joined["text"], reasoning=joined["reasoning"], refusal=joined["refusal"]
+    )
 
 
 def _beginning(body: bytes) -> str:

@@ -1,4 +1,5 @@
-"""A conversation as chat templates take it, a reply's text taken apart again, and the processor that does both."""
+"""A conversation as chat templates take it, a reply's text taken apart again, and the processor
+that does both."""
 
 from __future__ import annotations
 
@@ -29,13 +30,26 @@ class Chat:
     tools: Sequence[dict[str, Any]] = ()
 
 
-def chat_of(messages: Messages, system: str = "", tools: Sequence[Tool] | None = None, most: int | None = None) -> Chat:
-    """The chat of some messages; pictures of more than `most` pixels are shrunk. Raises PictureError."""
-    opening = [Message("system", (system,))] if system and not any(m.role == "system" for m in messages) else []
+def chat_of(
+    messages: Messages,
+    system: str = "",
+    tools: Sequence[Tool] | None = None,
+    most: int | None = None,
+) -> Chat:
+    """The chat of some messages; pictures of more than `most` pixels are shrunk. Raises
+    PictureError."""
+    opening = (
+        [Message("system", (system,))]
+        if system and not any(m.role == "system" for m in messages)
+        else []
+    )
     turns = [_turn(message) for message in (*opening, *messages)]
     images = [_shrunk(view.picture.pixels, most) for message in messages for view in message.views]
     offered = [
-        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+        {
+            "type": "function",
+            "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
+        }
         for t in tools or ()
     ]
     return Chat(turns, images, offered)
@@ -43,15 +57,23 @@ def chat_of(messages: Messages, system: str = "", tools: Sequence[Tool] | None =
 
 def render_template(processor: Any, chat: Chat) -> str:
     """The text that the processor's chat template makes of a chat. Raises ModelError."""
-    template = getattr(processor, "chat_template", None) or getattr(processor.tokenizer, "chat_template", None)
+    template = getattr(processor, "chat_template", None) or getattr(
+        processor.tokenizer, "chat_template", None
+    )
     if not template:
         raise ModelError("this model has no chat template; take its instruction-tuned variant")
     if chat.tools and "tools" not in str(template):
-        raise ModelError("this model's chat template knows no tools; let the agent write its calls as text")
+        raise ModelError(
+            "this model's chat template knows no tools; let the agent write its calls as text"
+        )
     more = {"tools": list(chat.tools)} if chat.tools else {}
     try:
         text: str = processor.apply_chat_template(
-            list(chat.turns), add_generation_prompt=True, tokenize=False, chat_template=template, **more
+            list(chat.turns),
+            add_generation_prompt=True,
+            tokenize=False,
+            chat_template=template,
+            **more,
         )
     except Exception as exc:  # jinja's errors, and whatever a template raises by itself
         if type(exc).__module__.partition(".")[0] != "jinja2":
@@ -61,9 +83,11 @@ def render_template(processor: Any, chat: Chat) -> str:
 
 
 def reply_text(said: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
-    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are taken out.
+    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are
+    taken out.
 
-    Where no tool was `offered`, blocks are words as others: an agent that told of its tools in words reads them there.
+    Where no tool was `offered`, blocks are words as others: an agent that told of its tools in
+    words reads them there.
     """
     thought = THOUGHT.match(said)
     reasoning, rest = (thought[1].strip(), said[thought.end() :].strip()) if thought else ("", said)
@@ -75,7 +99,8 @@ def reply_text(said: str, offered: bool = True) -> tuple[str, str, tuple[ToolCal
 
 
 def _call(number: int, block: str) -> ToolCall | None:
-    """A call written as {"name": ..., "arguments": {...}}; None for anything else, which stays in the text."""
+    """A call written as {"name": ..., "arguments": {...}}; None for anything else, which stays in
+    the text."""
     try:
         node = read_json(block)
         return ToolCall(f"call_{number}", str(node["name"]), json.dumps(node.get("arguments", {})))
@@ -84,10 +109,15 @@ def _call(number: int, block: str) -> ToolCall | None:
 
 
 def _turn(message: Message) -> dict[str, Any]:
-    content = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
+    content = [
+        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
+        for part in message.parts
+    ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
-        called = [{"name": call.name, "arguments": _loads(call.arguments)} for call in message.tool_calls]
+        called = [
+            {"name": call.name, "arguments": _loads(call.arguments)} for call in message.tool_calls
+        ]
         turn["tool_calls"] = [{"type": "function", "function": each} for each in called]
     return turn
 
@@ -108,14 +138,17 @@ def _shrunk(pixels: Pixels, most: int | None) -> Pixels:
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-WITHOUT_VIDEO = "image processor and tokenizer only: its video processor needs torchvision, so no videos"
+WITHOUT_VIDEO = (
+    "image processor and tokenizer only: its video processor needs torchvision, so no videos"
+)
 
 
 def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     """The processor, and a sentence on what it lacks ("" for nothing).
 
-    Families such as Qwen2.5-VL carry a video processor that needs torchvision; where that is missing, their own
-    class is put together from the image processor (Pillow) and the tokenizer. Raises WeightsError.
+    Families such as Qwen2.5-VL carry a video processor that needs torchvision; where that is
+    missing, their own class is put together from the image processor (Pillow) and the tokenizer.
+    Raises WeightsError.
     """
     transformers = import_transformers()
     try:
@@ -129,7 +162,9 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     config = from_hub("AutoConfig", model, revision)
     name = _class_of(config.model_type)
     if name is None:
-        raise whole or WeightsError(f"{model}: transformers has no processor for the family {config.model_type!r}")
+        raise whole or WeightsError(
+            f"{model}: transformers has no processor for the family {config.model_type!r}"
+        )
     images = from_hub("AutoImageProcessor", model, revision, backend="pil")
     tokenizer = from_hub("AutoTokenizer", model, revision)
     return _assembled(getattr(transformers, name), images, tokenizer, model), WITHOUT_VIDEO
@@ -148,11 +183,16 @@ def _assembled(kind: Any, images: Any, tokenizer: Any, model: str) -> Any:
     spare = [half for half in halves if half not in ("image_processor", "tokenizer")]
     if set(spare) - {"video_processor"}:
         raise WeightsError(
-            f"{model}: {kind.__name__} needs {', '.join(spare)}, which cannot be had without torchvision"
+            f"{model}: {kind.__name__} needs {', '.join(spare)}, which cannot be had without"
+            " torchvision"
         )
 
     def lenient(self: Any, name: str, argument: Any) -> Any:
-        return type(argument) if argument is None else kind.check_argument_for_proper_class(self, name, argument)
+        return (
+            type(argument)
+            if argument is None
+            else kind.check_argument_for_proper_class(self, name, argument)
+        )
 
     loose = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lenient})
     given = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)

@@ -1,4 +1,5 @@
-"""Claims on requests in the cache's file: of several processes that want one reply, one asks and the others wait."""
+"""Claims on requests in the cache's file: of several processes that want one reply, one asks and
+the others wait."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ from typing import Any
 from looktwice.pipelines.runtime.group_commit import Work
 
 LEASE, BEAT, LOOK = 6.0, 1.5, 0.05
-"""Seconds for which a claim holds unless it is renewed, between renewals, and between looks of those who wait."""
+"""Seconds for which a claim holds unless it is renewed, between renewals, and between looks of
+those who wait."""
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID
+CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) \
+WITHOUT ROWID
 """
 TAKE = """
-INSERT INTO claims SELECT ?1, ?2, seconds() + ?3 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
+INSERT INTO claims SELECT ?1, ?2, seconds() + ?3 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key \
+= ?1)
 ON CONFLICT (key) DO UPDATE SET owner = ?2, until = excluded.until
 WHERE until NOT BETWEEN excluded.until - ?3 AND excluded.until
 """
@@ -28,10 +32,11 @@ RENEW = "UPDATE claims SET until = seconds() + ? WHERE owner = ?"
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Make the table of claims where there is none, and a clock that is read once the file is locked.
+    """Make the table of claims where there is none, and a clock that is read once the file is
+    locked.
 
-    It counts from the start of the machine: nobody sets it, nor does it go on while the machine sleeps. A claim from
-    before that start holds for longer than any claim does, and counts as none.
+    It counts from the start of the machine: nobody sets it, nor does it go on while the machine
+    sleeps. A claim from before that start holds for longer than any claim does, and counts as none.
     """
     connection.execute(SCHEMA)
     connection.create_function("seconds", 0, time.monotonic)
@@ -39,7 +44,8 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 @dataclass(eq=False)
 class Claims:
-    """The claims of one owner, who renews them while it lives: those of a killed or sleeping one end within seconds.
+    """The claims of one owner, who renews them while it lives: those of a killed or sleeping one
+    end within seconds.
 
     `use` does something with the file, of which it gives the connection.
     """
@@ -73,7 +79,8 @@ class Claims:
             connection.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
 
     def _renew(self) -> None:
-        """Until nothing is held; where the file cannot be written the claims end, and the next write says why."""
+        """Until nothing is held; where the file cannot be written the claims end, and the next
+        write says why."""
         while True:
             time.sleep(BEAT)
             with self.lock:

@@ -1,4 +1,5 @@
-"""What is known of endpoints: whether anybody is there, which failures in a row are their own, and which is free."""
+"""What is known of endpoints: whether anybody is there, which failures in a row are their own, and
+which is free."""
 
 from __future__ import annotations
 
@@ -19,22 +20,26 @@ from looktwice.pipelines.models.http_client import STOPPING
 
 Answer = TypeVar("Answer")
 UNREACHED, SECONDS = 3, 5.0
-"""So many attempts in a row, over at least so many seconds, that found nobody there: one worker makes them in 10 s."""
+"""So many attempts in a row, over at least so many seconds, that found nobody there: one worker
+makes them in 10 s."""
 
 ALIKE = 5
-"""So many calls in a row, of any sample, that ended in the same way for a reason of the endpoint."""
+"""So many calls in a row, of any sample, that ended in the same way for a reason of the
+endpoint."""
 
 REFUSALS = {401, 402, 403, 404, 408, 429}
 UNFIT = {400, 422}
-"""Statuses of a request that does not suit the server: the fault of all requests, if nothing else was ever answered."""
+"""Statuses of a request that does not suit the server: the fault of all requests, if nothing else
+was ever answered."""
 
 
 @dataclass(eq=False)
 class FailureRow:
     """Calls that failed alike, one after the other, for a reason of the endpoint.
 
-    `first` says that the model had answered nothing before, `over` that something else came of a later call: then they
-    are failures like others. Until then nobody knows whether their samples can be blamed.
+    `first` says that the model had answered nothing before, `over` that something else came of a
+    later call: then they are failures like others. Until then nobody knows whether their samples
+    can be blamed.
     """
 
     reason: str
@@ -45,10 +50,13 @@ class FailureRow:
 
 
 class EndpointError(ModelError):
-    """A call that failed for a reason of the endpoint; `row` says what became of the calls before and after it."""
+    """A call that failed for a reason of the endpoint; `row` says what became of the calls before
+    and after it."""
 
     def __init__(self, exc: ModelError, row: FailureRow) -> None:
-        super().__init__(str(exc), status=exc.status, retryable=exc.retryable, retry_after=exc.retry_after)
+        super().__init__(
+            str(exc), status=exc.status, retryable=exc.retryable, retry_after=exc.retry_after
+        )
         self.row = row
 
 
@@ -56,8 +64,9 @@ class EndpointError(ModelError):
 class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.
 
-    `give_up` is told once, in a sentence, that asking on is of no use; from then on every call raises Stopped.
-    `refused` counts the attempts that may be made again, by their status, and `given_up` the calls that were not.
+    `give_up` is told once, in a sentence, that asking on is of no use; from then on every call
+    raises Stopped. `refused` counts the attempts that may be made again, by their status, and
+    `given_up` the calls that were not.
     """
 
     give_up: Callable[[str], None]
@@ -90,7 +99,8 @@ class EndpointWatch:
             raise Stopped(self.dead)
 
     def note_attempt(self, exc: ModelError) -> None:
-        """Count an attempt that failed: those that found nobody there, until somebody answers again."""
+        """Count an attempt that failed: those that found nobody there, until somebody answers
+        again."""
         with self.lock:
             if exc.status is not None:
                 self.unreached = 0
@@ -160,7 +170,8 @@ class EndpointWatch:
 
 
 def is_of_endpoint(exc: ModelError) -> bool:
-    """Whether a failure is the endpoint's: nobody there, no answer, a refusal whoever asks. Others are the sample's."""
+    """Whether a failure is the endpoint's: nobody there, no answer, a refusal whoever asks. Others
+    are the sample's."""
     if exc.status is None:
         return exc.unreached or exc.retryable
     return exc.status in REFUSALS or exc.status >= 500 or 300 <= exc.status < 400
@@ -168,7 +179,8 @@ def is_of_endpoint(exc: ModelError) -> bool:
 
 @dataclass(frozen=True)
 class Watched(Around):
-    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch` how each call ended.
+    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch`
+    how each call ended.
 
     `asked` is the model inside, without wrappers.
     """
@@ -177,8 +189,11 @@ class Watched(Around):
     watch: EndpointWatch
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model raises."""
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model
+        raises."""
         self.watch.probe(self.asked, self.stop)
         try:
             reply = self.model(messages, draw, options)
@@ -188,11 +203,14 @@ class Watched(Around):
         return reply
 
 
-ASIDE = 30.0  # seconds for which a server that cannot be reached is not asked, unless no other can be
+ASIDE = (
+    30.0  # seconds for which a server that cannot be reached is not asked, unless no other can be
+)
 CROWDED = (429, 503)  # statuses of a server that had too many requests
 WINDOW = 1.0  # seconds, at least, in which refusals are counted
 FEWEST = 20  # answers and refusals of a window, at least
-SLOW_WINDOW = 10.0  # seconds after which a window ends with fewer, which say only whether the server takes them
+# seconds after which a window ends with fewer, which say only whether the server takes them
+SLOW_WINDOW = 10.0
 TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
 LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
 FASTER = 1.1  # times as many a second after a window without too many refusals
@@ -202,7 +220,8 @@ FASTER = 1.1  # times as many a second after a window without too many refusals
 class Pace:
     """How many requests a second a server is sent: any number, until it refuses too many of them.
 
-    From then on it is sent as many as it answered in that window, and more and more again as it takes them.
+    From then on it is sent as many as it answered in that window, and more and more again as it
+    takes them.
     """
 
     rate: float = math.inf
@@ -219,7 +238,8 @@ class Pace:
         return at
 
     def note(self, refused: bool, now: float) -> None:
-        """An answer, or a refusal as there were too many requests. A pause begins the window anew."""
+        """An answer, or a refusal as there were too many requests. A pause begins the window
+        anew."""
         idle = now - self.last
         self.rate = math.inf if idle > LONG_AGO else self.rate
         if idle > max(WINDOW, 3 / self.rate):
@@ -244,7 +264,8 @@ class Pace:
 
 @dataclass(eq=False)
 class Servers:
-    """How many requests of this process each server has, its pace, and until when one is put aside, by URL."""
+    """How many requests of this process each server has, its pace, and until when one is put aside,
+    by URL."""
 
     busy: Counter[str] = field(default_factory=Counter)
     paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
@@ -254,7 +275,8 @@ class Servers:
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
         """What `send` gives for one of the URLs: the next one where nobody is there.
 
-        Raises what `send` raises, for a server that cannot be reached only where none can be; Stopped.
+        Raises what `send` raises, for a server that cannot be reached only where none can be;
+        Stopped.
         """
         tried: list[str] = []
         while True:

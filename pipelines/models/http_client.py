@@ -28,7 +28,9 @@ Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
 LARGE = 1 << 20  # bytes of a request that are sent piece by piece
-MOST_BYTES = 16 << 20  # of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
+MOST_BYTES = (
+    16 << 20
+)  # of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """An event of the caller's thread; once it is set, none of its requests leaves any more."""
@@ -52,19 +54,25 @@ class Session:
 
 @dataclass(eq=False)
 class HttpLoop:
-    """A loop in a daemon thread with one session per endpoint; worker threads call its blocking methods."""
+    """A loop in a daemon thread with one session per endpoint; worker threads call its blocking
+    methods."""
 
-    loop: asyncio.AbstractEventLoop = field(default_factory=lambda: import_module("asyncio").new_event_loop())
+    loop: asyncio.AbstractEventLoop = field(
+        default_factory=lambda: import_module("asyncio").new_event_loop()
+    )
     sessions: dict[str, Session] = field(default_factory=dict)
     waiting: set[Future[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
-        self.thread = threading.Thread(target=self.loop.run_forever, name="looktwice-http", daemon=True)
+        self.thread = threading.Thread(
+            target=self.loop.run_forever, name="looktwice-http", daemon=True
+        )
         self.thread.start()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait in this thread for work on the loop. Raises what it raises, or Stopped where it was cancelled.
+        """Wait in this thread for work on the loop. Raises what it raises, or Stopped where it was
+        cancelled.
 
         A Ctrl-C ends the wait at once and cancels the work.
         """
@@ -83,14 +91,22 @@ class HttpLoop:
             self.waiting.discard(future)
 
     def request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float,
         most: int | None = None,
-    ) -> HttpResponse:  # fmt: skip
-        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer (16 MiB).
+    ) -> HttpResponse:
+        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an
+        answer (16 MiB).
 
         Raises ModelError where nothing came, Stopped where it did not leave.
         """
-        return self.run(self._request(method, url, body, headers, timeout, most or MOST_BYTES, STOPPING.get()))
+        return self.run(
+            self._request(method, url, body, headers, timeout, most or MOST_BYTES, STOPPING.get())
+        )
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
@@ -98,7 +114,8 @@ class HttpLoop:
             future.cancel()
 
     def release(self, url: str) -> None:
-        """Close the session of this URL's endpoint unless somebody is using it; a later request opens another."""
+        """Close the session of this URL's endpoint unless somebody is using it; a later request
+        opens another."""
         if self.loop.is_running():
             self.run(self._release(origin(url)))
 
@@ -113,9 +130,15 @@ class HttpLoop:
         self.loop.close()
 
     async def _request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int,
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float,
+        most: int,
         stopping: threading.Event | None,
-    ) -> HttpResponse:  # fmt: skip
+    ) -> HttpResponse:
         import aiohttp
 
         if stopping is not None and stopping.is_set():
@@ -123,10 +146,18 @@ class HttpLoop:
         session = self._session(origin(url))
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         session.busy += 1
-        data = body if body is None or len(body) < LARGE else io.BytesIO(body)  # at once it would block the loop
+        data = (
+            body if body is None or len(body) < LARGE else io.BytesIO(body)
+        )  # at once it would block the loop
         try:
             async with session.client.request(
-                method, url, data=data, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
+                method,
+                url,
+                data=data,
+                headers=headers,
+                timeout=limit,
+                allow_redirects=False,
+                proxy=proxy_for(url),
             ) as response:
                 named = {name.lower(): mend_text(text) for name, text in response.headers.items()}
                 return HttpResponse(response.status, named, await _read_body(response, url, most))
@@ -140,7 +171,9 @@ class HttpLoop:
 
         if name not in self.sessions:
             connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
-            self.sessions[name] = Session(aiohttp.ClientSession(connector=connector, cookie_jar=cookies))
+            self.sessions[name] = Session(
+                aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
+            )
         return self.sessions[name]
 
     async def _release(self, name: str) -> None:
@@ -161,7 +194,9 @@ async def _read_body(response: aiohttp.ClientResponse, url: str, most: int) -> b
         if size > most:
             said = f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply"
             advice = "set `max_tokens`, and ask for fewer `logprobs`"
-            raise ModelError(f"{said}; {advice}", status=response.status, retryable=response.status >= 500)
+            raise ModelError(
+                f"{said}; {advice}", status=response.status, retryable=response.status >= 500
+            )
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -172,7 +207,8 @@ def origin(url: str) -> str:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for an https URL; plain http stays direct, it may carry a key."""
+    """The proxy that the environment names for an https URL; plain http stays direct, it may carry
+    a key."""
     at = URL(url)
     if at.scheme != "https" or at.host is None or urllib.request.proxy_bypass(at.host):
         return None
@@ -180,23 +216,35 @@ def proxy_for(url: str) -> str | None:
 
 
 def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
-    """The error of a request that brought no whole answer; certificates and bad URLs will not mend themselves."""
+    """The error of a request that brought no whole answer; certificates and bad URLs will not mend
+    themselves."""
     import aiohttp
 
     place = origin(url)
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
-        text = f"{place} cannot be reached (no connection within {min(timeout, CONNECT_SECONDS):g} s)"
+        text = (
+            f"{place} cannot be reached (no connection within {min(timeout, CONNECT_SECONDS):g} s)"
+        )
         return ModelError(f"{text}; is the server running?", retryable=True, unreached=True)
     if isinstance(exc, TimeoutError):
-        return ModelError(f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow", retryable=True)
+        return ModelError(
+            f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow",
+            retryable=True,
+        )
     if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        text = f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to its issuer"
+        text = (
+            f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to its"
+            " issuer"
+        )
         return ModelError(text, unreached=True)
     if isinstance(exc, aiohttp.InvalidURL):
         text = f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
         return ModelError(text, unreached=True)
     if isinstance(exc, aiohttp.ClientConnectorError):
-        text = f"{place} cannot be reached ({str(exc).replace(' ssl:default', '')}); is the server running?"
+        text = (
+            f"{place} cannot be reached ({str(exc).replace(' ssl:default', '')}); is the server"
+            " running?"
+        )
         return ModelError(text, retryable=True, unreached=True)
     return ModelError(f"{place} broke off ({type(exc).__name__}: {exc})", retryable=True)
 

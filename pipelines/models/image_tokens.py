@@ -1,4 +1,5 @@
-"""How many tokens a picture costs, by the rule that the model's provider publishes; by a rough one for other models."""
+"""How many tokens a picture costs, by the rule that the model's provider publishes; by a rough one
+for other models."""
 
 from __future__ import annotations
 
@@ -25,15 +26,19 @@ class ImageRule(NamedTuple):
 
 
 def openai_tiles(size: Size, base: int, tile: int) -> int:
-    """OpenAI's rule by tiles of 512 pixels: fit into 2,048, then the short side to 768; nothing is enlarged."""
+    """OpenAI's rule by tiles of 512 pixels: fit into 2,048, then the short side to 768; nothing is
+    enlarged."""
     scale = min(1.0, 2048 / max(size))
     scale *= min(1.0, 768 / (min(size) * scale))
     across, down = (ceil(round(side * scale) / 512) for side in size)
     return base + tile * across * down
 
 
-def openai_patches(size: Size, budget: int = 1536, longest: int | None = None, factor: float = 1.0) -> int:
-    """OpenAI's rule by patches of 32 pixels, as many as the budget allows; `longest` bounds the sides before."""
+def openai_patches(
+    size: Size, budget: int = 1536, longest: int | None = None, factor: float = 1.0
+) -> int:
+    """OpenAI's rule by patches of 32 pixels, as many as the budget allows; `longest` bounds the
+    sides before."""
     scale = min(1.0, longest / max(size)) if longest else 1.0
     across, down = (side * scale / 32 for side in size)
     if ceil(across) * ceil(down) > budget:
@@ -50,7 +55,8 @@ def claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
 
 
 def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
-    """The size at which Claude sees a picture, in which it also gives places: the largest that keeps both bounds."""
+    """The size at which Claude sees a picture, in which it also gives places: the largest that
+    keeps both bounds."""
     long, short = max(size), min(size)
 
     def too_large(side: int) -> bool:
@@ -63,7 +69,8 @@ def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
 
 
 def gemini_tiles(size: Size) -> int:
-    """Google's rule for Gemini 2: 258 for a small picture, else 258 for each square of two thirds of its short side."""
+    """Google's rule for Gemini 2: 258 for a small picture, else 258 for each square of two thirds
+    of its short side."""
     if max(size) <= 384:
         return 258
     unit = floor(min(size) / 1.5)
@@ -90,7 +97,10 @@ RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
     (r"o[13](?!-mini)", partial(openai_tiles, base=75, tile=150)),
     (r"gpt-5(?![\d.])", partial(openai_tiles, base=70, tile=140)),
     (r"computer-use", partial(openai_tiles, base=65, tile=129)),
-    (r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]", partial(claude_tokens, longest=2576, budget=4784)),
+    (
+        r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]",
+        partial(claude_tokens, longest=2576, budget=4784),
+    ),
     (r"claude", claude_tokens),
     (r"gemini-3", lambda size: 1120),
     (r"gemini-2", gemini_tiles),
@@ -99,7 +109,8 @@ RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
 
 
 def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
-    """The rule of a model by its name, also where its provider's stands before it ("openai/gpt-4o")."""
+    """The rule of a model by its name, also where its provider's stands before it
+    ("openai/gpt-4o")."""
     name = model.rpartition("/")[2].lower()
     rule = next((rule for beginning, rule in RULES if re.match(beginning, name)), None)
     if rule is None:

@@ -13,7 +13,15 @@ from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped, Usage
+from looktwice.pipelines.model import (
+    CallOptions,
+    Messages,
+    Model,
+    ModelError,
+    Reply,
+    Stopped,
+    Usage,
+)
 from looktwice.pipelines.models.cache import Around
 from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import STOPPING
@@ -58,11 +66,15 @@ class Load(NamedTuple):
 
 
 class RateLimiter:
-    """Lets `in_flight` requests be under way at a time, and `per_minute` begin in a minute, evenly spaced."""
+    """Lets `in_flight` requests be under way at a time, and `per_minute` begin in a minute, evenly
+    spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         if in_flight < 1 or (per_minute is not None and per_minute <= 0):
-            raise ValueError(f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and {per_minute}")
+            raise ValueError(
+                f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and"
+                f" {per_minute}"
+            )
         self._in_flight = self._most = in_flight
         self._under_way, self._waiting = 0, 0
         self._freed = threading.Condition()
@@ -76,7 +88,8 @@ class RateLimiter:
             return Load(self._under_way, self._waiting)
 
     def allot(self, slots: int) -> None:
-        """Use no more than these of the slots, and as large a part of the requests a minute: others have the rest."""
+        """Use no more than these of the slots, and as large a part of the requests a minute: others
+        have the rest."""
         with self._freed:
             self._most = slots
             self._shared_spacing = self._spacing * self._in_flight / max(slots, 1)
@@ -106,7 +119,8 @@ class RateLimiter:
                 self._freed.notify()
 
     def _seconds_left(self) -> float:
-        """Seconds until a request may start; 0 or less if this caller may start now, which then counts as started."""
+        """Seconds until a request may start; 0 or less if this caller may start now, which then
+        counts as started."""
         with self._freed:
             now = time.monotonic()
             left = self._next - now
@@ -143,14 +157,16 @@ def limiters() -> dict[LimitKey, RateLimiter]:
 
 @dataclass(eq=False)
 class Ration:
-    """What a run may ask and pay: `requests` of all models together, and no more than `money` in all.
+    """What a run may ask and pay: `requests` of all models together, and no more than `money` in
+    all.
 
-    Every attempt is a request. `price` gives the money for a model's tokens, `spent` is what was paid up to now, with
-    what earlier commands paid. Before a request is sent, as much as the `dearest` one so far is set aside for it; as
-    long as none is known, one request is under way at a time. A request for which there is not enough waits until what
-    is under way has ended. When all is used up `give_up` is told so in a sentence, and what asks on gets Stopped.
-    `uncounted` is a sentence where nobody knows what was spent. `lost` holds what was billed for answers that were no
-    replies, with the model that was asked.
+    Every attempt is a request. `price` gives the money for a model's tokens, `spent` is what was
+    paid up to now, with what earlier commands paid. Before a request is sent, as much as the
+    `dearest` one so far is set aside for it; as long as none is known, one request is under way at
+    a time. A request for which there is not enough waits until what is under way has ended. When
+    all is used up `give_up` is told so in a sentence, and what asks on gets Stopped. `uncounted` is
+    a sentence where nobody knows what was spent. `lost` holds what was billed for answers that were
+    no replies, with the model that was asked.
     """
 
     requests: int | None = None
@@ -166,9 +182,12 @@ class Ration:
     settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def take(self, stop: threading.Event) -> None:
-        """Count a request that is about to be sent, and set money aside for it. Raises Stopped where it may not be."""
+        """Count a request that is about to be sent, and set money aside for it. Raises Stopped
+        where it may not be."""
         with self.settled:
-            while (said := self._used_up()) and self.under_way:  # what is under way may need less, and is to be sent
+            while (
+                said := self._used_up()
+            ) and self.under_way:  # what is under way may need less, and is to be sent
                 self.settled.wait(POLL_SECONDS)
                 stop_if(stop.is_set())
             if not said:
@@ -199,12 +218,16 @@ class Ration:
         if known and self.spent < self.money and wanted <= self.money * (1 + 1e-9):
             return ""
         more = f", and a request may cost {self.dearest:,.4g}" if self.spent < self.money else ""
-        return f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; give a larger one to go on"
+        return (
+            f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; give a larger one"
+            " to go on"
+        )
 
 
 @dataclass(frozen=True)
 class Limited(Around):
-    """Allows `in_flight` calls at a time and `per_minute` a minute; others wait. `ration` bounds those of a whole run.
+    """Allows `in_flight` calls at a time and `per_minute` a minute; others wait. `ration` bounds
+    those of a whole run.
 
     A server that refuses many for there being too many gets no more a second than it answers.
     """
@@ -216,14 +239,20 @@ class Limited(Around):
     limiter: RateLimiter = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute))
+        object.__setattr__(
+            self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute)
+        )
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
         with self.limiter.enter(self.stop):
             self.ration.take(self.stop)
             usage = None
-            before = STOPPING.set(self.stop)  # pictures take a while to be encoded, and the run may be stopped in it
+            before = STOPPING.set(
+                self.stop
+            )  # pictures take a while to be encoded, and the run may be stopped in it
             try:
                 reply = self._ask(messages, draw, options)
                 usage = reply.usage

@@ -1,4 +1,5 @@
-"""A multimodal model in this process: any image-text-to-text network of Hugging Face transformers, by hub id."""
+"""A multimodal model in this process: any image-text-to-text network of Hugging Face transformers,
+by hub id."""
 
 from __future__ import annotations
 
@@ -12,8 +13,23 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, Tool, Usage, canonical, request_key
-from looktwice.pipelines.models.chat_template import Chat, chat_of, open_processor, render_template, reply_text
+from looktwice.pipelines.model import (
+    CallOptions,
+    Messages,
+    ModelError,
+    Reply,
+    Tool,
+    Usage,
+    canonical,
+    request_key,
+)
+from looktwice.pipelines.models.chat_template import (
+    Chat,
+    chat_of,
+    open_processor,
+    render_template,
+    reply_text,
+)
 from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
 from looktwice.pipelines.runtime.networks import (
     Device,
@@ -59,17 +75,20 @@ class _Asked:
 
 @dataclass(frozen=True)
 class LocalVLM:
-    """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several images a turn.
+    """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several
+    images a turn.
 
-    `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most `max_tokens`, and ends at a
-    text of `stop`; `top_p` limits sampling; `system` stands in front of every conversation. Requests of several threads
-    go through the network together, up to `batch` at once, where they are greedy (`temperature` 0); sampled ones go one
-    by one, each with its own seed made from `seed`, the draw and the request, so that a reply never depends on its
-    company. A picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a resizing
-    stage. `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto" takes CUDA, else MPS, else the CPU.
-    `CallOptions.choices` are scored by their log-probability as the continuation (summed over their tokens): the
-    likeliest is the reply, and `Reply.logprobs` holds all of them. Tools go through the chat template where it knows
-    them, and `<tool_call>` blocks in the reply to them become tool calls.
+    `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most
+    `max_tokens`, and ends at a text of `stop`; `top_p` limits sampling; `system` stands in front of
+    every conversation. Requests of several threads go through the network together, up to `batch`
+    at once, where they are greedy (`temperature` 0); sampled ones go one by one, each with its own
+    seed made from `seed`, the draw and the request, so that a reply never depends on its company. A
+    picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a
+    resizing stage. `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto" takes
+    CUDA, else MPS, else the CPU. `CallOptions.choices` are scored by their log-probability as the
+    continuation (summed over their tokens): the likeliest is the reply, and `Reply.logprobs` holds
+    all of them. Tools go through the chat template where it knows them, and `<tool_call>` blocks in
+    the reply to them become tool calls.
     """
 
     model: str
@@ -84,27 +103,40 @@ class LocalVLM:
     dtype: Dtype = "auto"
     device: Device = field(default="auto", metadata=NOT_IDENTITY)
     batch: int = field(default=8, metadata=NOT_IDENTITY)
-    remote: ClassVar[bool] = True  # its replies are worth keeping, and go through the same wrappers as a server's
+    remote: ClassVar[bool] = (
+        True  # its replies are worth keeping, and go through the same wrappers as a server's
+    )
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.max_tokens < 1 or self.temperature < 0:
             found = f"{self.batch}, {self.max_tokens} and {self.temperature}"
-            raise ValueError(f"batch and max_tokens are 1 or more, temperature 0 or more; found {found}")
+            raise ValueError(
+                f"batch and max_tokens are 1 or more, temperature 0 or more; found {found}"
+            )
         if self.max_pixels is not None and self.max_pixels < 1:
             raise ValueError(f"max_pixels is 1 or more, found {self.max_pixels}")
 
     @cached_property
     def identity(self) -> str:
-        """The weights and processor, and every setting that may change replies; device and batch are not."""
-        return canonical({**settings(self), "model": self.model, **({"weights": self.weights} if self.weights else {})})
+        """The weights and processor, and every setting that may change replies; device and batch
+        are not."""
+        return canonical(
+            {
+                **settings(self),
+                "model": self.model,
+                **({"weights": self.weights} if self.weights else {}),
+            }
+        )
 
     @cached_property
     def weights(self) -> str:
-        """The digest of a folder's files, or the commit of a hub's; empty where they cannot be had."""
+        """The digest of a folder's files, or the commit of a hub's; empty where they cannot be
+        had."""
         return weights_name(self.model, self.revision)
 
     def check(self) -> None:
-        """Raises ModelError where the device, the packages or the folder are missing; opens nothing."""
+        """Raises ModelError where the device, the packages or the folder are missing; opens
+        nothing."""
         try:
             if elsewhere() is None:
                 self._place()
@@ -113,19 +145,33 @@ class LocalVLM:
                 check_folder(self.model)
                 folder = Path(self.model).expanduser()
                 if folder.is_dir() and not (folder / "config.json").is_file():
-                    raise WeightsError(f"the folder {self.model!r} holds no config.json; give the folder of a network")
+                    raise WeightsError(
+                        f"the folder {self.model!r} holds no config.json; give the folder of a"
+                        " network"
+                    )
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask once. Raises ModelError, also where the network cannot be opened, and PictureError."""
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Ask once. Raises ModelError, also where the network cannot be opened, and
+        PictureError."""
         full = options.filled_from(self)
         _refuse(full)
         sampled = bool(full.temperature) and full.choices is None
-        seed = _seed(full.seed or self.seed, request_key(self.identity, messages, draw, options)) if sampled else None
+        seed = (
+            _seed(full.seed or self.seed, request_key(self.identity, messages, draw, options))
+            if sampled
+            else None
+        )
         asked = _Asked(self.chat(messages, full.tools), full, seed)
         try:
-            return cast(Reply, ask(self, "answer", asked)) if (ask := elsewhere()) else self.answer(asked)
+            return (
+                cast(Reply, ask(self, "answer", asked))
+                if (ask := elsewhere())
+                else self.answer(asked)
+            )
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         except Exception as exc:
@@ -136,7 +182,8 @@ class LocalVLM:
             ) from exc
 
     def answer(self, asked: _Asked) -> Reply:
-        """The reply to a request, in a batch with others like it. Raises WeightsError, and what the network raises."""
+        """The reply to a request, in a batch with others like it. Raises WeightsError, and what the
+        network raises."""
         return self._batcher()(asked)
 
     def _place(self) -> Place:
@@ -145,7 +192,8 @@ class LocalVLM:
     def network(self, **chosen: Any) -> _Network:
         """The opened network, one for all equal models of this process. Raises WeightsError.
 
-        `chosen` are settings of transformers by which another one is opened, such as `attn_implementation`.
+        `chosen` are settings of transformers by which another one is opened, such as
+        `attn_implementation`.
         """
         place = self._place()
         key = ("vlm", self.model, self.revision, self.weights, place, canonical(chosen))
@@ -162,7 +210,9 @@ class LocalVLM:
 
     def _batcher(self) -> Batcher[_Asked, Reply]:
         key = ("vlm batcher", self.identity, self.device, self.batch)
-        return open_shared(key, lambda: Batcher(self._forward, self.batch, _like, f"LocalVLM {self.model}"))
+        return open_shared(
+            key, lambda: Batcher(self._forward, self.batch, _like, f"LocalVLM {self.model}")
+        )
 
     def _forward(self, asked: Sequence[_Asked]) -> list[Reply]:
         network, torch, start = self.network(), import_torch(), time.perf_counter()
@@ -171,18 +221,23 @@ class LocalVLM:
                 torch.manual_seed(asked[0].seed)
             inputs = self.inputs(network, [each.chat for each in asked])
             if asked[0].options.choices is not None:
-                replies = [_chosen(network, self.inputs(network, [each.chat]), each.options) for each in asked]
+                replies = [
+                    _chosen(network, self.inputs(network, [each.chat]), each.options)
+                    for each in asked
+                ]
             else:
                 replies = _generated(network, inputs, asked[0].options)
         seconds = (time.perf_counter() - start) / len(asked)
         return [replace(each, seconds=seconds, served_by=self._served(network)) for each in replies]
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
-        """The conversation as this model is asked it: with its system text, and pictures no larger than it takes."""
+        """The conversation as this model is asked it: with its system text, and pictures no larger
+        than it takes."""
         return chat_of(messages, self.system, tools, self.max_pixels)
 
     def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
-        """What the network takes for some chats, which all have pictures or all have none. Raises ModelError."""
+        """What the network takes for some chats, which all have pictures or all have none. Raises
+        ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None
         inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)
@@ -192,14 +247,22 @@ class LocalVLM:
         from transformers import __version__
 
         commit = getattr(network.model.config, "_commit_hash", None)
-        said = {"model": self.model, "engine": "transformers", "version": __version__, "revision": commit or ""}
+        said = {
+            "model": self.model,
+            "engine": "transformers",
+            "version": __version__,
+            "revision": commit or "",
+        }
         return {key: value for key, value in (said | {"processor": network.note}).items() if value}
 
 
 def _refuse(options: CallOptions) -> None:
     lacking = [name for name in ("schema", "effort") if getattr(options, name) is not None]
     if lacking:
-        raise ModelError(f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model over HTTP")
+        raise ModelError(
+            f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model over"
+            " HTTP"
+        )
 
 
 def _seed(seed: int, key: str) -> int:
@@ -207,32 +270,51 @@ def _seed(seed: int, key: str) -> int:
 
 
 def _like(asked: _Asked) -> Any:
-    """Greedy requests with equal settings go together, those with pictures apart from those without."""
+    """Greedy requests with equal settings go together, those with pictures apart from those
+    without."""
     alone = asked.seed if asked.seed is not None else None
     return (alone, bool(asked.chat.images), canonical(asked.options.given()))
 
 
 def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Reply]:
-    sampling = {"do_sample": True, "temperature": options.temperature, "top_p": options.top_p or 1.0, "top_k": 0}
+    sampling = {
+        "do_sample": True,
+        "temperature": options.temperature,
+        "top_p": options.top_p or 1.0,
+        "top_k": 0,
+    }
     greedy = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
     chosen = sampling if options.temperature else greedy
     if options.stop:
         chosen |= {"stop_strings": list(options.stop), "tokenizer": network.tokenizer}
     found = network.model.generate(
-        **inputs, max_new_tokens=options.max_tokens, return_dict_in_generate=True, output_scores=bool(options.logprobs),
+        **inputs,
+        max_new_tokens=options.max_tokens,
+        return_dict_in_generate=True,
+        output_scores=bool(options.logprobs),
         **chosen,
-    )  # fmt: skip
+    )
     width, ends = inputs["input_ids"].shape[1], _ends(network)
     rows = found.sequences[:, width:].tolist()
     counts = inputs["attention_mask"].sum(1).tolist()
     return [
-        _reply(network, _until(tokens, ends), counts[row], options, _top(network, found.scores, row, options))
+        _reply(
+            network,
+            _until(tokens, ends),
+            counts[row],
+            options,
+            _top(network, found.scores, row, options),
+        )
         for row, tokens in enumerate(rows)
     ]
 
 
 def _reply(
-    network: _Network, tokens: list[int], tokens_in: int, options: CallOptions, top: tuple[Mapping[str, float], ...]
+    network: _Network,
+    tokens: list[int],
+    tokens_in: int,
+    options: CallOptions,
+    top: tuple[Mapping[str, float], ...],
 ) -> Reply:
     said = network.tokenizer.decode(tokens, skip_special_tokens=True)
     ended = bool(tokens) and tokens[-1] in _ends(network)
@@ -259,14 +341,20 @@ def _cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:
     return (text, False) if at is None else (text[:at], True)
 
 
-def _top(network: _Network, scores: Any, row: int, options: CallOptions) -> tuple[Mapping[str, float], ...]:
-    """For each new token the `options.logprobs` likeliest texts and their natural log-probabilities."""
+def _top(
+    network: _Network, scores: Any, row: int, options: CallOptions
+) -> tuple[Mapping[str, float], ...]:
+    """For each new token the `options.logprobs` likeliest texts and their natural
+    log-probabilities."""
     if not options.logprobs:
         return ()
     most = min(options.logprobs, scores[0].shape[-1])
     best = [step[row].float().log_softmax(-1).topk(most) for step in scores]
     decode = network.tokenizer.decode
-    return tuple({decode([n]): float(p) for n, p in zip(each.indices, each.values, strict=True)} for each in best)
+    return tuple(
+        {decode([n]): float(p) for n, p in zip(each.indices, each.values, strict=True)}
+        for each in best
+    )
 
 
 def _chosen(network: _Network, inputs: Any, options: CallOptions) -> Reply:
@@ -279,7 +367,8 @@ def _chosen(network: _Network, inputs: Any, options: CallOptions) -> Reply:
 
 
 def _likelihood(network: _Network, inputs: Any, choice: str) -> float:
-    """The summed log-probability of the tokens of a text after the prompt. Raises ModelError for an empty text."""
+    """The summed log-probability of the tokens of a text after the prompt. Raises ModelError for an
+    empty text."""
     torch = import_torch()
     tokens = network.tokenizer(choice, add_special_tokens=False, return_tensors="pt")["input_ids"]
     tokens = tokens.to(network.model.device)

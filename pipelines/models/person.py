@@ -16,9 +16,10 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError
 class Person:
     """Shows each question to the person `name` on the terminal and takes a typed line as the reply.
 
-    Pictures are written into a temporary folder, whose files are named beside the words. One question is shown at a
-    time, whatever the number of workers. An empty line gives no reply: that question is asked again by a later command.
-    Only the name tells people apart, so give each their own. Raises ModelError.
+    Pictures are written into a temporary folder, whose files are named beside the words. One
+    question is shown at a time, whatever the number of workers. An empty line gives no reply: that
+    question is asked again by a later command. Only the name tells people apart, so give each their
+    own. Raises ModelError.
     """
 
     name: str
@@ -29,17 +30,26 @@ class Person:
 
     def __post_init__(self) -> None:
         if not self.name.strip():
-            raise ValueError("a person has a name, by which answers are told apart; give `name: anna`")
+            raise ValueError(
+                "a person has a name, by which answers are told apart; give `name: anna`"
+            )
 
     @property
     def identity(self) -> str:
         """The name."""
         return f"person: {self.name}"
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The line that is typed. Raises ModelError for an empty one, and where there is no terminal any more."""
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The line that is typed. Raises ModelError for an empty one, and where there is no
+        terminal any more."""
         with self.lock:
-            sys.stdout.write("\n" + "\n".join(line for message in messages for line in self._lines(message)) + "\n> ")
+            sys.stdout.write(
+                "\n"
+                + "\n".join(line for message in messages for line in self._lines(message))
+                + "\n> "
+            )
             sys.stdout.flush()
             said = sys.stdin.readline()
         if not said.strip():
@@ -47,7 +57,10 @@ class Person:
         return Reply(said.strip(), served_by={"engine": "person", "name": self.name})
 
     def _lines(self, message: Message) -> list[str]:
-        return [part if isinstance(part, str) else f"[picture: {self._write(part.picture)}]" for part in message.parts]
+        return [
+            part if isinstance(part, str) else f"[picture: {self._write(part.picture)}]"
+            for part in message.parts
+        ]
 
     def _write(self, picture: Any) -> Path:
         if not self.shown:

@@ -21,8 +21,20 @@ from looktwice.pipelines.view import View
 Json = dict[str, Any]
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 << 20  # of a request
-ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-UNKNOWN = ("tools", "functions", "guided_json", "guided_regex", "guided_grammar", "reasoning_effort")
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+UNKNOWN = (
+    "tools",
+    "functions",
+    "guided_json",
+    "guided_regex",
+    "guided_grammar",
+    "reasoning_effort",
+)
 MOST_REPLIES = 128  # that one request may ask for, as `n`
 
 
@@ -35,7 +47,11 @@ def read_request(body: Any) -> tuple[list[Message], CallOptions, int]:
 
     Pictures are taken as data URLs; nothing is fetched.
     """
-    if not isinstance(body, dict) or not isinstance(body.get("messages"), list) or not body["messages"]:
+    if (
+        not isinstance(body, dict)
+        or not isinstance(body.get("messages"), list)
+        or not body["messages"]
+    ):
         raise BadRequest("a request is a JSON object with a list of `messages`")
     if body.get("stream"):
         raise BadRequest("`stream` is not known here; leave it out")
@@ -71,15 +87,22 @@ def _part(part: Any) -> str | View:
 
 
 def _options(body: Mapping[str, Any]) -> CallOptions:
-    """The options of a request. Raises BadRequest for those out of their range and those that mean nothing here."""
+    """The options of a request. Raises BadRequest for those out of their range and those that mean
+    nothing here."""
     if unknown := [name for name in UNKNOWN if body.get(name)]:
         raise BadRequest(f"{' and '.join(unknown)}: not known here; leave it out")
-    form, outputs = body.get("response_format") or {"type": "text"}, body.get("structured_outputs") or {}
+    form, outputs = (
+        body.get("response_format") or {"type": "text"},
+        body.get("structured_outputs") or {},
+    )
     if not isinstance(form, dict) or form.get("type") != "text":
         raise BadRequest("`response_format` is text here; leave it out")
     if not isinstance(outputs, dict) or set(outputs) - {"choice"}:
         raise BadRequest("of `structured_outputs` only `choice` is known here")
-    temperature, seed = _number(body, "temperature", 0, 1e3), _number(body, "seed", -(2**63), 2**64, whole=True)
+    temperature, seed = (
+        _number(body, "temperature", 0, 1e3),
+        _number(body, "seed", -(2**63), 2**64, whole=True),
+    )
     if temperature and seed is None:
         seed = secrets.randbits(31)  # who names no seed wants another reply each time
     longest = _number(body, "max_completion_tokens", 1, 1e9, whole=True)
@@ -91,16 +114,27 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         stop=_texts([stop] if isinstance(stop, str) else stop, "stop"),
         seed=seed,
         choices=_texts(body.get("guided_choice") or outputs.get("choice"), "choices"),
-        logprobs=(_number(body, "top_logprobs", 0, 1000, whole=True) or 1) if body.get("logprobs") else None,
+        logprobs=(
+            (_number(body, "top_logprobs", 0, 1000, whole=True) or 1)
+            if body.get("logprobs")
+            else None
+        ),
     )
 
 
-def _number(body: Mapping[str, Any], name: str, least: float, most: float, whole: bool = False) -> Any:
+def _number(
+    body: Mapping[str, Any], name: str, least: float, most: float, whole: bool = False
+) -> Any:
     """A number of the body, None where it is not given."""
     value, kind = body.get(name), int if whole else int | float
-    if value is None or (isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most):
+    if value is None or (
+        isinstance(value, kind) and not isinstance(value, bool) and least <= value <= most
+    ):
         return value
-    raise BadRequest(f"`{name}` is a {'whole ' if whole else ''}number from {least:g} to {most:g}, found {value!r}")
+    raise BadRequest(
+        f"`{name}` is a {'whole ' if whole else ''}number from {least:g} to {most:g}, found"
+        f" {value!r}"
+    )
 
 
 def _texts(value: Any, name: str) -> tuple[str, ...] | None:
@@ -130,13 +164,18 @@ def _choice(number: int, reply: Reply, asked: bool) -> Json:
     message = {"role": "assistant", "content": reply.text, "refusal": None}
     finish = "length" if reply.finish == "length" else "stop"
     likely = (
-        {"content": [_token(each) for each in reply.logprobs], "refusal": None} if asked and reply.logprobs else None
+        {"content": [_token(each) for each in reply.logprobs], "refusal": None}
+        if asked and reply.logprobs
+        else None
     )
     return {"index": number, "message": message, "finish_reason": finish, "logprobs": likely}
 
 
 def _token(candidates: Mapping[str, float]) -> Json:
-    ranked = [{"token": text, "logprob": value, "bytes": list(text.encode())} for text, value in candidates.items()]
+    ranked = [
+        {"token": text, "logprob": value, "bytes": list(text.encode())}
+        for text, value in candidates.items()
+    ]
     return {**ranked[0], "top_logprobs": ranked}
 
 
@@ -146,20 +185,29 @@ def answer(model: Model, name: str, raw: bytes) -> tuple[int, Json]:
         messages, options, count = read_request(json.loads(raw))
         replies = [model(messages, draw, options) for draw in range(count)]
     except Exception as exc:  # whatever somebody sends must not end the server
-        error = {"message": str(exc) or repr(exc), "type": "invalid_request_error", "param": None, "code": None}
+        error = {
+            "message": str(exc) or repr(exc),
+            "type": "invalid_request_error",
+            "param": None,
+            "code": None,
+        }
         return 400, {"error": error}
     return 200, write_response(name, replies, options.logprobs is not None)
 
 
 async def _serve(model: Model, name: str, port: int, started: Callable[[str], None]) -> None:
     async def chat(request: web.Request) -> web.Response:
-        if request.content_type != "application/json" or request.url.host not in LOOPBACK:  # a page in a browser
+        if (
+            request.content_type != "application/json" or request.url.host not in LOOPBACK
+        ):  # a page in a browser
             raise web.HTTPForbidden(text="send application/json to 127.0.0.1")
         status, body = await asyncio.to_thread(answer, model, name, await request.read())
         return web.json_response(body, status=status)
 
     async def models(request: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "looktwice"}]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": name, "object": "model", "owned_by": "looktwice"}]}
+        )
 
     app = web.Application(client_max_size=MOST_BYTES)
     app.router.add_post("/v1/chat/completions", chat)
@@ -175,15 +223,19 @@ async def _serve(model: Model, name: str, port: int, started: Callable[[str], No
 
 
 def serve_by_name(name: str, port: int, started: Callable[[str], None]) -> None:
-    """Serve the model of this name until interrupted. Raises ConfigError, also for a port that is taken."""
+    """Serve the model of this name until interrupted. Raises ConfigError, also for a port that is
+    taken."""
     if name != "pocket":
         raise ConfigError([f"serve {name}: no such model is here; there is pocket"])
     try:
         serve(Pocket(), name, port, started)
     except OSError as exc:
-        raise ConfigError([f"serve {name}: port {port} cannot be used ({exc.strerror}); give another --port"]) from exc
+        raise ConfigError(
+            [f"serve {name}: port {port} cannot be used ({exc.strerror}); give another --port"]
+        ) from exc
 
 
 def serve(model: Model, name: str, port: int, started: Callable[[str], None]) -> None:
-    """Answer on 127.0.0.1 until interrupted; `started` is told the URL. Port 0 takes a free one. Raises OSError."""
+    """Answer on 127.0.0.1 until interrupted; `started` is told the URL. Port 0 takes a free one.
+    Raises OSError."""
     asyncio.run(_serve(model, name, port, started))

@@ -9,7 +9,16 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from looktwice.pipelines.model import CallOptions, Finish, Message, Messages, ModelError, Reply, ToolCall, Usage
+from looktwice.pipelines.model import (
+    CallOptions,
+    Finish,
+    Message,
+    Messages,
+    ModelError,
+    Reply,
+    ToolCall,
+    Usage,
+)
 from looktwice.pipelines.view import View
 
 Detail = Literal["auto", "low", "high", "original"]
@@ -18,21 +27,31 @@ Json = dict[str, Any]
 
 REASONS: Mapping[Finish | Literal["failed"], str] = {
     "stop": "stop end_turn stop_sequence eos eos_token complete completed",
-    "length": "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded",
-    "filter": "content_filter safety recitation blocklist prohibited_content spii model_armor language sensitive "
-    "refusal guardrail_intervened image_safety image_prohibited_content image_recitation image_other",
+    "length": (
+        "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded"
+    ),
+    "filter": (
+        "content_filter safety recitation blocklist prohibited_content spii model_armor language"
+        " sensitive refusal guardrail_intervened image_safety image_prohibited_content"
+        " image_recitation image_other"
+    ),
     "tool": "tool_calls function_call tool_use",
-    "failed": "error abort aborted cancel cancelled canceled failed timeout network_error server_error "
-    "insufficient_system_resource malformed_function_call malformed_tool_call unexpected_tool_call "
-    "malformed_response no_image other pause_turn",
+    "failed": (
+        "error abort aborted cancel cancelled canceled failed timeout network_error server_error"
+        " insufficient_system_resource malformed_function_call malformed_tool_call"
+        " unexpected_tool_call malformed_response no_image other pause_turn"
+    ),
 }
-"""What servers give as the reason why a reply ended: it is whole, cut off, filtered, asks for a tool, or broke off."""
+"""What servers give as the reason why a reply ended: it is whole, cut off, filtered, asks for a
+tool, or broke off."""
 
 FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
-MOST_TOKENS = 10**12  # of one reply: what is more is no count, and its sums are no numbers of a machine
-MOST_CALLS = (
-    128  # of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs more
-)
+MOST_TOKENS = (
+    10**12
+)  # of one reply: what is more is no count, and its sums are no numbers of a machine
+# of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs
+# more
+MOST_CALLS = 128
 FILTERS = {
     "content_filter",
     "content_policy_violation",
@@ -54,8 +73,9 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 def wire_messages(messages: Messages, system: str = "", detail: Detail | None = None) -> list[Json]:
     """The `messages` of a request. Pictures travel as data URLs of exactly the kept bytes.
 
-    Endpoints take pictures in a user's turn only: those of a tool's turn follow in a user's turn after the last of
-    the tools' turns. Raises ModelError for pictures in a system's or an assistant's turn, PictureError.
+    Endpoints take pictures in a user's turn only: those of a tool's turn follow in a user's turn
+    after the last of the tools' turns. Raises ModelError for pictures in a system's or an
+    assistant's turn, PictureError.
     """
     sent: list[Json] = [{"role": "system", "content": system}] if system else []
     shown: list[View] = []
@@ -71,16 +91,26 @@ def wire_messages(messages: Messages, system: str = "", detail: Detail | None = 
 def _turn(message: Message, detail: Detail | None) -> Json:
     if message.role == "user":
         single = len(message.parts) == 1 and isinstance(message.parts[0], str)
-        return {"role": "user", "content": message.text if single else [_part(p, detail) for p in message.parts]}
+        return {
+            "role": "user",
+            "content": message.text if single else [_part(p, detail) for p in message.parts],
+        }
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
     if message.views:
-        raise ModelError(f"chat endpoints take no pictures in a turn of the {message.role}; put them in a user's turn")
+        raise ModelError(
+            f"chat endpoints take no pictures in a turn of the {message.role}; put them in a user's"
+            " turn"
+        )
     turn: Json = {"role": message.role, "content": message.text}
     if message.tool_calls:
         turn["content"] = message.text or None
         turn["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in message.tool_calls
         ]
     return turn
@@ -94,11 +124,15 @@ def _part(part: str | View, detail: Detail | None) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     image = {"url": _DataUrl(part.picture.payload.data_url)}
-    return {"type": "image_url", "image_url": image if detail is None else {**image, "detail": detail}}
+    return {
+        "type": "image_url",
+        "image_url": image if detail is None else {**image, "detail": detail},
+    }
 
 
 def write_body(body: Json) -> bytes:
-    """A request as it is sent. Pictures are put in at the end: nothing in them needs the escapes of JSON."""
+    """A request as it is sent. Pictures are put in at the end: nothing in them needs the escapes of
+    JSON."""
     urls: list[str] = []
 
     def set_aside(value: Any) -> Any:
@@ -112,7 +146,9 @@ def write_body(body: Json) -> bytes:
         return value
 
     text = json.dumps(set_aside(body), separators=(",", ":"))
-    return "".join(each for pair in zip(text.split(_PICTURE), [*urls, ""], strict=True) for each in pair).encode()
+    return "".join(
+        each for pair in zip(text.split(_PICTURE), [*urls, ""], strict=True) for each in pair
+    ).encode()
 
 
 _PICTURE = f"picture-{uuid.uuid4().hex}"  # nobody's words hold it
@@ -148,7 +184,10 @@ def _tools(options: CallOptions) -> Json:
         {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
         for tool in options.tools
     ]
-    return {"tools": [{"type": "function", "function": each} for each in described], "tool_choice": "auto"}
+    return {
+        "tools": [{"type": "function", "function": each} for each in described],
+        "tool_choice": "auto",
+    }
 
 
 def _format(options: CallOptions) -> Json:
@@ -163,8 +202,9 @@ def _choices(options: CallOptions, choices_as: ChoicesAs | None) -> Json:
         return {}
     if choices_as is None:
         raise ModelError(
-            "the reply was to be one of given choices, and chat endpoints have no common field for that; set "
-            "`choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12) or regex (SGLang)"
+            "the reply was to be one of given choices, and chat endpoints have no common field for"
+            " that; set `choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12)"
+            " or regex (SGLang)"
         )
     return CHOICES[choices_as](list(options.choices))
 
@@ -222,36 +262,42 @@ def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
     function = call["function"]
     arguments = function.get("arguments") or "{}"
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(
-        str(call.get("id") or f"call_{number}"),
-        str(function["name"]),
-        written,
-    )
+    return ToolCall(str(call.get("id") or f"call_{number}"), str(function["name"]), written)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Some servers leave reasoning out of completion_tokens, but not out of the total: what is billed counts.
+    """Some servers leave reasoning out of completion_tokens, but not out of the total: what is
+    billed counts.
 
     Raises ValueError for numbers that cannot be counts of tokens.
     """
-    asked, said, total = (int(usage.get(f"{name}_tokens") or 0) for name in ("prompt", "completion", "total"))
+    asked, said, total = (
+        int(usage.get(f"{name}_tokens") or 0) for name in ("prompt", "completion", "total")
+    )
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     counted = Usage(asked, max(said, total - asked), int(reasoning), int(cached))
-    if not all(0 <= number <= MOST_TOKENS for number in (asked, said, total, int(reasoning), int(cached))):
+    if not all(
+        0 <= number <= MOST_TOKENS for number in (asked, said, total, int(reasoning), int(cached))
+    ):
         raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
     return counted
 
 
 def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
-    """Per token its candidates, the chosen one first; of bytes that read alike the likeliest counts.
+    """Per token its candidates, the chosen one first; of bytes that read alike the likeliest
+    counts.
 
     What has no number, as some servers give null, is left out.
     """
     for token in tokens:
         likely: dict[str, float] = {}
         for candidate in (token, *((token or {}).get("top_logprobs") or ())):
-            if candidate is None or candidate.get("logprob") is None or candidate.get("token") is None:
+            if (
+                candidate is None
+                or candidate.get("logprob") is None
+                or candidate.get("token") is None
+            ):
                 continue
             text, value = str(candidate["token"]), float(candidate["logprob"])
             if math.isfinite(value):
@@ -270,7 +316,8 @@ def _served_by(data: Mapping[str, Any], engine: str, reason: str) -> dict[str, s
 
 
 def error_of(data: Any) -> Json | None:
-    """The error object in a body, with its `message`, in any of the shapes that servers use; None without one."""
+    """The error object in a body, with its `message`, in any of the shapes that servers use; None
+    without one."""
     if isinstance(data, list):
         data = data[0] if data else None
     if not isinstance(data, dict):
@@ -278,11 +325,19 @@ def error_of(data: Any) -> Json | None:
     error = data.get("error") or (data if data.get("object") == "error" else data.get("detail"))
     if not error or (data.get("choices") and not data.get("error")):
         return None
-    return error if isinstance(error, dict) else {"message": error if isinstance(error, str) else json.dumps(error)}
+    return (
+        error
+        if isinstance(error, dict)
+        else {"message": error if isinstance(error, str) else json.dumps(error)}
+    )
 
 
 def is_filter(error: Mapping[str, Any]) -> bool:
     """Whether an error says that a content filter took the request."""
     inner = error.get("innererror")
-    named = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
+    named = [
+        error.get("code"),
+        error.get("type"),
+        inner.get("code") if isinstance(inner, dict) else None,
+    ]
     return any(str(name).lower() in FILTERS for name in named)

@@ -1,4 +1,5 @@
-"""Wrappers around a model: retries, rate limits and usage counts, and the order in which they are nested."""
+"""Wrappers around a model: retries, rate limits and usage counts, and the order in which they are
+nested."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ from looktwice.pipelines.models.limits import Limited, Ration, others_work, stop
 class Retried(Around):
     """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
-    Exponential backoff: it waits `initial_delay` seconds, or as long as the server's Retry-After says, then twice as
-    long each time up to `max_delay`, plus up to a quarter of jitter. Other calls go on meanwhile. Where a server asks
-    for more than `max_retry_after` seconds it gives up at once. Setting `stop` ends the wait with Stopped.
-    `on_failure` is told of every retryable failure.
+    Exponential backoff: it waits `initial_delay` seconds, or as long as the server's Retry-After
+    says, then twice as long each time up to `max_delay`, plus up to a quarter of jitter. Other
+    calls go on meanwhile. Where a server asks for more than `max_retry_after` seconds it gives up
+    at once. Setting `stop` ends the wait with Stopped. `on_failure` is told of every retryable
+    failure.
     """
 
     attempts: int = 6
@@ -32,8 +34,11 @@ class Retried(Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The first reply that comes. Raises the last ModelError, with the number of attempts; Stopped."""
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The first reply that comes. Raises the last ModelError, with the number of attempts;
+        Stopped."""
         tried = 0
         while True:
             tried += 1
@@ -75,7 +80,9 @@ class Stoppable(Around):
         """The same around the model of one sample, where the wrapped model has one for each."""
         return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Ask. Raises what the model raises; Stopped."""
         stop_if(self.stop.is_set())
         with spend("model"):
@@ -96,16 +103,25 @@ class UsageCount:
     def plus(self, reply: Reply) -> UsageCount:
         """The counts with one more reply."""
         used = reply.usage
-        more = (1, used.tokens_in, used.tokens_out, used.reasoning_tokens, used.cached_tokens, reply.seconds)
-        return UsageCount(*(getattr(self, f.name) + extra for f, extra in zip(fields(self), more, strict=True)))
+        more = (
+            1,
+            used.tokens_in,
+            used.tokens_out,
+            used.reasoning_tokens,
+            used.cached_tokens,
+            reply.seconds,
+        )
+        return UsageCount(
+            *(getattr(self, f.name) + extra for f, extra in zip(fields(self), more, strict=True))
+        )
 
 
 @dataclass(frozen=True)
 class UsageSummary:
     """What was paid for, what came from the cache, and how many calls failed.
 
-    `elsewhere` counts the cached replies that another endpoint gave, of the same `name`, by that endpoint; `unknown`
-    holds the endpoints with the reasons for a reply's end that are not known.
+    `elsewhere` counts the cached replies that another endpoint gave, of the same `name`, by that
+    endpoint; `unknown` holds the endpoints with the reasons for a reply's end that are not known.
     """
 
     paid: UsageCount = UsageCount()
@@ -128,7 +144,9 @@ class Metered(Around):
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Ask and count. Raises what the model raises."""
         try:
             reply = self.model(messages, draw, options)
@@ -153,8 +171,12 @@ class Metered(Around):
             if reason := reply.served_by.get("finish_reason"):
                 old = replace(old, unknown=old.unknown | {(came, reason)})
             if reply.cached:
-                other = {} if came in self.place.split(", ") else {came: old.elsewhere.get(came, 0) + 1}
-                self.summaries[0] = replace(old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **other})
+                other = (
+                    {} if came in self.place.split(", ") else {came: old.elsewhere.get(came, 0) + 1}
+                )
+                self.summaries[0] = replace(
+                    old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **other}
+                )
             else:
                 self.summaries[0] = replace(old, paid=old.paid.plus(reply))
 
@@ -169,20 +191,33 @@ def wrap(
     watch: EndpointWatch | None = None,
     ration: Ration | None = None,
 ) -> Metered:
-    """`Metered(Cached(Watched(Retried(Limited(model)))))`; without `store`, `watch` or `ration` that part is left out.
+    """`Metered(Cached(Watched(Retried(Limited(model)))))`; without `store`, `watch` or `ration`
+    that part is left out.
 
-    Setting `stop` lets no request start any more. `in_flight` and `per_minute` are read from the model where it has
-    them. Raises ValueError.
+    Setting `stop` lets no request start any more. `in_flight` and `per_minute` are read from the
+    model where it has them. Raises ValueError.
     """
     if only_cached and store is None:
         raise ValueError("only_cached needs a store to look into; pass one")
     stop = stop or threading.Event()
     limited = Limited(
-        model, getattr(model, "in_flight", 64), getattr(model, "per_minute", None), stop, ration or Ration()
+        model,
+        getattr(model, "in_flight", 64),
+        getattr(model, "per_minute", None),
+        stop,
+        ration or Ration(),
     )
     inner: Model = Retried(limited, attempts, stop=stop)
     if watch is not None:
-        inner = Watched(Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop)
+        inner = Watched(
+            Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop
+        )
     if store is not None:
-        inner = Cached(inner, store, only_cached, stop, watch.give_up if watch is not None else lambda said: None)
+        inner = Cached(
+            inner,
+            store,
+            only_cached,
+            stop,
+            watch.give_up if watch is not None else lambda said: None,
+        )
     return Metered(inner, getattr(model, "place", ""))

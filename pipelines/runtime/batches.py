@@ -1,4 +1,5 @@
-"""Dynamic batching: one worker thread per network takes all queued requests, without a batching delay."""
+"""Dynamic batching: one worker thread per network takes all queued requests, without a batching
+delay."""
 
 from __future__ import annotations
 
@@ -24,12 +25,14 @@ class _Request(Generic[Item, Found]):
 
 
 class Batcher(Generic[Item, Found]):
-    """Gathers the items of many threads into batches for `forward`, which gives one result for each item, in order.
+    """Gathers the items of many threads into batches for `forward`, which gives one result for each
+    item, in order.
 
-    When its worker thread is idle it takes the queued items, the oldest first, up to `batch` items of equal `like`
-    (such as the image's size); few callers mean small batches and no delay. If a batch runs out of memory, the batch
-    size is halved for good and each result carries a remark that says so; if it fails otherwise, its items are run
-    again one by one, so that only the faulty ones fail.
+    When its worker thread is idle it takes the queued items, the oldest first, up to `batch` items
+    of equal `like` (such as the image's size); few callers mean small batches and no delay. If a
+    batch runs out of memory, the batch size is halved for good and each result carries a remark
+    that says so; if it fails otherwise, its items are run again one by one, so that only the faulty
+    ones fail.
     """
 
     def __init__(
@@ -52,11 +55,14 @@ class Batcher(Generic[Item, Found]):
         return self.many([item])[0]
 
     def many(self, items: Sequence[Item]) -> list[Found]:
-        """The results for several items, in their order. Raises what `forward` or `like` raised for one."""
+        """The results for several items, in their order. Raises what `forward` or `like` raised for
+        one."""
         requests = [_Request[Item, Found](item, self.like(item)) for item in items]
         with self.changed:
             if self.worker is None:
-                worker = threading.Thread(target=self._work, name=f"looktwice-{self.name}", daemon=True)
+                worker = threading.Thread(
+                    target=self._work, name=f"looktwice-{self.name}", daemon=True
+                )
                 worker.start()  # where it cannot, nobody is to wait for it
                 self.worker = worker
             self.queue += requests
@@ -106,7 +112,9 @@ class Batcher(Generic[Item, Found]):
             if len(found) != len(batch):
                 raise RuntimeError(f"{self.name} gave {len(found)} results for {len(batch)} items")
         except BaseException as exc:
-            trouble: BaseException | None = exc.with_traceback(None)  # its frames would hold the tensors
+            trouble: BaseException | None = exc.with_traceback(
+                None
+            )  # its frames would hold the tensors
         else:
             trouble = None
         if trouble is not None:
@@ -123,7 +131,9 @@ class Batcher(Generic[Item, Found]):
         size = 1
         if out_of_memory(exc):
             size = self.max_batch = max(1, len(batch) // 2)
-            self.remarks = f"out of memory with {len(batch)} at once: {self.name} goes on with {size}"
+            self.remarks = (
+                f"out of memory with {len(batch)} at once: {self.name} goes on with {size}"
+            )
             _free_memory()
         for start in range(0, len(batch), size):
             self._serve(batch[start : start + size])

@@ -1,4 +1,5 @@
-"""One thread that uses a SQLite file for all others of the process, and commits together what comes together."""
+"""One thread that uses a SQLite file for all others of the process, and commits together what comes
+together."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ Work = Callable[[sqlite3.Connection], Any]
 
 
 class GroupCommit:
-    """A connection to a file, which `connect` opens when it is first needed, and the thread that uses it.
+    """A connection to a file, which `connect` opens when it is first needed, and the thread that
+    uses it.
 
-    A thread that waits for its turn at a lock gets it only when it also has the interpreter, so a hundred threads at
-    one connection wait for each other most of the time. Here each leaves what is to be done and sleeps until it is.
+    A thread that waits for its turn at a lock gets it only when it also has the interpreter, so a
+    hundred threads at one connection wait for each other most of the time. Here each leaves what is
+    to be done and sleeps until it is.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -34,16 +37,21 @@ class GroupCommit:
         self._connection: sqlite3.Connection | None = None
 
     def run(self, look: Work | None = None, change: Work | None = None) -> Any:
-        """What `look` finds, outside of any transaction; where that is None, what `change` gives, once it is committed.
+        """What `look` finds, outside of any transaction; where that is None, what `change` gives,
+        once it is committed.
 
-        Returns when it is on the disk as far as SQLite says. Raises what the work or SQLite raises, and then nothing of
-        this `change` is kept. A change may be tried twice.
+        Returns when it is on the disk as far as SQLite says. Raises what the work or SQLite raises,
+        and then nothing of this `change` is kept. A change may be tried twice.
         """
-        if self._process != os.getpid():  # a forked child has no thread, and must not use its parent's connection
+        if (
+            self._process != os.getpid()
+        ):  # a forked child has no thread, and must not use its parent's connection
             self._begin()
         task = _Task(look, change)
         with self._lock:
-            if not self._working:  # noted once it has begun: else all would wait for a thread that could not
+            if (
+                not self._working
+            ):  # noted once it has begun: else all would wait for a thread that could not
                 threading.Thread(target=self._work, name="looktwice-cache", daemon=True).start()
                 self._working = True
             self._waiting.put(task)
@@ -103,7 +111,9 @@ class GroupCommit:
                     connection.execute("ROLLBACK")
                 raise
         except BaseException as exc:
-            whole = len(tasks) == 1 or isinstance(exc, sqlite3.OperationalError)  # such as a full disk
+            whole = len(tasks) == 1 or isinstance(
+                exc, sqlite3.OperationalError
+            )  # such as a full disk
             for task in tasks:
                 if whole:
                     task.end(error=exc)

@@ -1,4 +1,5 @@
-"""Networks in memory: one of each per process, opened once however many threads ask, and closed by the runner."""
+"""Networks in memory: one of each per process, opened once however many threads ask, and closed by
+the runner."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
 
 LARGE = 8 << 20  # bytes of a file whose digest is kept
 
-OPENING = threading.RLock()  # transformers is not thread-safe: a second thread may find it half imported
+OPENING = (
+    threading.RLock()
+)  # transformers is not thread-safe: a second thread may find it half imported
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -35,7 +38,8 @@ class WeightsError(ValueError):
 
 
 class FetchError(WeightsError):
-    """Weights that another machine did not give; for a minute, the same is said again without another try."""
+    """Weights that another machine did not give; for a minute, the same is said again without
+    another try."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +51,24 @@ class Place:
 
     @classmethod
     def of(cls, device: str, dtype: str, half: str = "float16") -> Place:
-        """What "auto" stands for here: CUDA, else MPS, else CPU; the precision `half` on CUDA, else float32.
+        """What "auto" stands for here: CUDA, else MPS, else CPU; the precision `half` on CUDA, else
+        float32.
 
         Raises WeightsError for a device that this machine lacks.
         """
         torch = import_torch()
-        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        there = {
+            "cpu": True,
+            "cuda": torch.cuda.is_available(),
+            "mps": torch.backends.mps.is_available(),
+        }
         if device == "auto":
             device = next(name for name in ("cuda", "mps", "cpu") if there[name])
         if not there[device]:
             able = ", ".join(name for name, found in there.items() if found)
-            raise WeightsError(f"device {device!r} was asked for, torch finds only {able} here; set device: auto")
+            raise WeightsError(
+                f"device {device!r} was asked for, torch finds only {able} here; set device: auto"
+            )
         if dtype == "auto":
             dtype = half if device == "cuda" else "float32"
         return cls(device, dtype)
@@ -71,8 +82,8 @@ class Place:
 class _Store:
     """Resources by key: the first thread that asks opens one while the others wait.
 
-    A failure is forgotten, for a file may be put right at any time; what could not be fetched is remembered for
-    `AGAIN_S`, or each sample of a run would wait for the same silence.
+    A failure is forgotten, for a file may be put right at any time; what could not be fetched is
+    remembered for `AGAIN_S`, or each sample of a run would wait for the same silence.
     """
 
     def __init__(self) -> None:
@@ -131,7 +142,8 @@ def elsewhere() -> Elsewhere | None:
 
 
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """The resource that this process shares under `key`, opened at its first use. Raises WeightsError."""
+    """The resource that this process shares under `key`, opened at its first use. Raises
+    WeightsError."""
     thing: Thing = _STORE.get(key, open_)
     return thing
 
@@ -157,7 +169,9 @@ def import_transformers() -> Any:
         with OPENING:
             import transformers
     except ImportError as exc:
-        raise WeightsError("transformers is not installed; type: pip install 'looktwice[hf]'") from exc
+        raise WeightsError(
+            "transformers is not installed; type: pip install 'looktwice[hf]'"
+        ) from exc
     import logging
 
     logging.getLogger("huggingface_hub").setLevel(
@@ -175,18 +189,24 @@ def import_diffusers() -> Any:
         with OPENING:
             import diffusers
     except ImportError as exc:
-        raise WeightsError("diffusers is not installed; type: pip install 'looktwice[diffusion]'") from exc
+        raise WeightsError(
+            "diffusers is not installed; type: pip install 'looktwice[diffusion]'"
+        ) from exc
     diffusers.utils.logging.set_verbosity_error()
     diffusers.utils.logging.disable_progress_bar()
     return diffusers
 
 
-def from_hub(model_class: str, model: str, revision: str | None, unused: Sequence[str] = (), **settings: Any) -> Any:
-    """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote code.
+def from_hub(
+    model_class: str, model: str, revision: str | None, unused: Sequence[str] = (), **settings: Any
+) -> Any:
+    """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote
+    code.
 
-    Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
-    what to type. A network, which is what has the setting `use_safetensors`, must find all its tensors in its files
-    and no others, but for those with a name of `unused` between their dots.
+    Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id,
+    what was tried and what to type. A network, which is what has the setting `use_safetensors`,
+    must find all its tensors in its files and no others, but for those with a name of `unused`
+    between their dots.
     """
     kind = getattr(import_transformers(), model_class)
     check_folder(model)
@@ -196,16 +216,23 @@ def from_hub(model_class: str, model: str, revision: str | None, unused: Sequenc
 def check_folder(model: str) -> None:
     """Raises WeightsError for the path of a folder that is not there; a hub id is fine."""
     if not Path(model).expanduser().is_dir() and _looks_like_path(model):
-        raise WeightsError(f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id")
+        raise WeightsError(
+            f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
+        )
 
 
-def diffusers_part(model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any) -> Any:
-    """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder. Errors as `from_hub`."""
+def diffusers_part(
+    model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
+) -> Any:
+    """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
+    Errors as `from_hub`."""
     kind = getattr(import_diffusers(), model_class)
     return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 
 
-def _from_pretrained(kind: Any, model: str, revision: str | None, unused: Sequence[str], **settings: Any) -> Any:
+def _from_pretrained(
+    kind: Any, model: str, revision: str | None, unused: Sequence[str], **settings: Any
+) -> Any:
     settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
     place = Path(model).expanduser()
     local = place.is_dir()
@@ -214,17 +241,27 @@ def _from_pretrained(kind: Any, model: str, revision: str | None, unused: Sequen
         settings["local_files_only"] = True
     try:
         with OPENING:
-            found = kind.from_pretrained(str(place) if local else model, revision=revision, **settings)
+            found = kind.from_pretrained(
+                str(place) if local else model, revision=revision, **settings
+            )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
         tried = (
-            f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"
+            f"the folder {place}"
+            if local
+            else f"the model hub at revision {revision or 'main'} and its local cache"
         )
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
-        said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
+        said, advice = (
+            (f"the hub did not answer: {silence}", FETCH)
+            if silence
+            else (first_line(exc), _advice(exc))
+        )
         raise (WeightsError if local else FetchError)(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({said}); {advice}"
         ) from exc
-    return check_tensors(model, found[0], found[1], unused) if "use_safetensors" in settings else found
+    return (
+        check_tensors(model, found[0], found[1], unused) if "use_safetensors" in settings else found
+    )
 
 
 COMPUTED = {
@@ -233,14 +270,18 @@ COMPUTED = {
     "inv_freq",
     "relative_position_index",
 }
-"""Tensors of which nothing depends on what a file holds, in any network, as they are named between dots."""
+"""Tensors of which nothing depends on what a file holds, in any network, as they are named between
+dots."""
 
 
-def check_tensors(model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()) -> Any:
-    """The network, checked: its library fills `missing_keys` with random numbers and drops others without a word.
+def check_tensors(
+    model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()
+) -> Any:
+    """The network, checked: its library fills `missing_keys` with random numbers and drops others
+    without a word.
 
-    Raises WeightsError where a tensor is missing or is none of the network's, but for those of which no result depends:
-    that have a name of `unused`, or of `COMPUTED`, between their dots.
+    Raises WeightsError where a tensor is missing or is none of the network's, but for those of
+    which no result depends: that have a name of `unused`, or of `COMPUTED`, between their dots.
     """
     missing, surplus = (
         sorted(name for name in loading[keys] if not {*unused, *COMPUTED} & {*name.split(".")})
@@ -249,15 +290,16 @@ def check_tensors(model: str, network: Any, loading: Mapping[str, Any], unused: 
     kind = type(network).__name__
     if missing:
         raise WeightsError(
-            f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of {kind} "
-            f"({_some(missing)}), which would be random numbers; give its whole files, or the id or folder of such a "
-            "network"
+            f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of"
+            f" {kind} ({_some(missing)}), which would be random numbers; give its whole files, or"
+            " the id or folder of such a network"
         )
     if surplus:
         raise WeightsError(
-            f"{model}: its files hold {len(surplus)} tensors that {kind} does not have ({_some(surplus)}), so they are "
-            f"of another network, of which a part would be dropped; give the id or folder of a {kind}, or name them "
-            "in `unused` of a class of your own if no result depends on them"
+            f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
+            f" ({_some(surplus)}), so they are of another network, of which a part would be"
+            f" dropped; give the id or folder of a {kind}, or name them in `unused` of a class of"
+            " your own if no result depends on them"
         )
     return network
 
@@ -267,7 +309,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def hub_silence(model: str, revision: str | None) -> str:
-    """Why the model hub cannot be reached, in the words of its library; empty where it answers, whatever it says."""
+    """Why the model hub cannot be reached, in the words of its library; empty where it answers,
+    whatever it says."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -287,10 +330,13 @@ def hub_silence(model: str, revision: str | None) -> str:
 def weights_hash(path: str | Path) -> str:
     """sha256 over a weights file, or over all files of a folder and below.
 
-    That of a large file is kept in the user's cache folder (XDG_CACHE_HOME), with the size and time of which it is.
+    That of a large file is kept in the user's cache folder (XDG_CACHE_HOME), with the size and time
+    of which it is.
     """
     place = Path(path).expanduser().resolve()
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    files = (
+        [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    )
     digest = hashlib.sha256()
     for file in files:
         facts = file.stat()
@@ -301,8 +347,11 @@ def weights_hash(path: str | Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _file_digest(file: Path, size: int, changed: int) -> bytes:
-    """The sha256 of a file, of this size and time; that of a large one is computed once for all commands."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "looktwice" / "digests"
+    """The sha256 of a file, of this size and time; that of a large one is computed once for all
+    commands."""
+    folder = (
+        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "looktwice" / "digests"
+    )
     note = folder / hashlib.sha256(str(file).encode()).hexdigest()[:32]
     version = f"{size} {changed} "
     if size >= LARGE:
@@ -322,8 +371,9 @@ def _file_digest(file: Path, size: int, changed: int) -> bytes:
 def weights_name(model: str, revision: str | None) -> str:
     """What tells the weights of an id or folder, and of its processor, from all others.
 
-    That is the digest of a folder's files, or the commit of the hub: the one that is in the local cache, else the one
-    that the hub names. It is empty for a folder that is not there, and where the hub does not answer.
+    That is the digest of a folder's files, or the commit of the hub: the one that is in the local
+    cache, else the one that the hub names. It is empty for a folder that is not there, and where
+    the hub does not answer.
     """
     if Path(model).expanduser().is_dir():
         return weights_hash(model)
@@ -332,7 +382,9 @@ def weights_name(model: str, revision: str | None) -> str:
 
 @lru_cache(maxsize=256)
 def _hub_commit(model: str, revision: str | None) -> str:
-    with suppress(Exception):  # of whichever library it speaks HTTP with; to open the model will say what is wrong
+    with suppress(
+        Exception
+    ):  # of whichever library it speaks HTTP with; to open the model will say what is wrong
         from huggingface_hub import HfApi, constants
         from huggingface_hub.file_download import repo_folder_name
 
@@ -365,11 +417,20 @@ def first_line(exc: BaseException) -> str:
 def _advice(exc: BaseException) -> str:
     text = " ".join(f"{type(each).__name__} {each}" for each in _chain(exc)).lower()
     if "torchvision" in text:
-        return "it needs torchvision of the version that belongs to torch; type: pip install torchvision"
+        return (
+            "it needs torchvision of the version that belongs to torch; type: pip install"
+            " torchvision"
+        )
     if "timm" in text:
-        return "it needs timm, and torchvision of the version that belongs to torch; type: pip install timm"
+        return (
+            "it needs timm, and torchvision of the version that belongs to torch; type: pip install"
+            " timm"
+        )
     if "gated" in text or "401" in text or "403" in text:
-        return "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a local folder"
+        return (
+            "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to"
+            " a local folder"
+        )
     if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):
         return FETCH
     return f"check the id or folder; {FETCH}"

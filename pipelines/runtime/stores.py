@@ -1,4 +1,5 @@
-"""Content-addressed storage: pictures as files named by their sha256, and results of networks by key."""
+"""Content-addressed storage: pictures as files named by their sha256, and results of networks by
+key."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Blobs:
-    """Content-addressed storage in `folder/ab/abcd...`, named by sha256. Safe between threads and processes."""
+    """Content-addressed storage in `folder/ab/abcd...`, named by sha256. Safe between threads and
+    processes."""
 
     folder: Path
     known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def path(self, sha: str) -> Path:
-        """Where the content with this sha256 lies, or would lie. Raises ValueError for anything but a sha256."""
+        """Where the content with this sha256 lies, or would lie. Raises ValueError for anything but
+        a sha256."""
         if not SHA256.fullmatch(sha):
             raise ValueError(f"{sha[:80]!r} is no sha256 in hexadecimal digits")
         return self.folder / sha[:2] / sha
@@ -44,10 +47,14 @@ class Blobs:
             return sha
         path = self.path(sha)
         if sha[:2] not in self.known and path.parent.is_symlink():
-            raise OSError(f"{path.parent} is a link; blobs lie in folders of their own, so remove it")
+            raise OSError(
+                f"{path.parent} is a link; blobs lie in folders of their own, so remove it"
+            )
         try:
             status = os.lstat(path)
-            there = stat.S_ISREG(status.st_mode) and status.st_size == len(data)  # a power cut leaves it shorter
+            there = stat.S_ISREG(status.st_mode) and status.st_size == len(
+                data
+            )  # a power cut leaves it shorter
         except OSError:
             there = False
         if not there:
@@ -69,12 +76,19 @@ class Blobs:
         raise FileNotFoundError(f"{self.folder} holds nothing under {sha}")
 
     def names(self) -> set[str]:
-        """What is kept here; an empty file, as a power cut leaves it, is not. A listing costs less than many looks."""
+        """What is kept here; an empty file, as a power cut leaves it, is not. A listing costs less
+        than many looks."""
         if not self.folder.is_dir():
             return set()
-        folders = (entry for entry in os.scandir(self.folder) if entry.is_dir(follow_symlinks=False))
+        folders = (
+            entry for entry in os.scandir(self.folder) if entry.is_dir(follow_symlinks=False)
+        )
         files = (file for folder in folders for file in os.scandir(folder.path))
-        return {file.name for file in files if file.is_file(follow_symlinks=False) and file.stat().st_size}
+        return {
+            file.name
+            for file in files
+            if file.is_file(follow_symlinks=False) and file.stat().st_size
+        }
 
     def __contains__(self, sha: str) -> bool:
         return sha in self.known or self.path(sha).exists()
@@ -86,7 +100,8 @@ KIND = "of class"  # the name of an array, which no field can have
 
 @dataclass(eq=False)
 class Memory:
-    """Results at hand, those last asked for, of up to `most` bytes: the first thread that asks for one finds it.
+    """Results at hand, those last asked for, of up to `most` bytes: the first thread that asks for
+    one finds it.
 
     The others wait for it. A failure is everybody's own: who waited tries again.
     """
@@ -98,7 +113,8 @@ class Memory:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
-        """The result under a key, of `find` with its bytes; one without a number of bytes is kept for nobody."""
+        """The result under a key, of `find` with its bytes; one without a number of bytes is kept
+        for nobody."""
         with self.lock:
             asking = self.turns.setdefault(key, [])
             asking.append(asking[0] if asking else threading.Lock())
@@ -123,7 +139,9 @@ class Memory:
             result, _, remarks = self.kept[key]
             return result, remarks
 
-    def _find(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> tuple[Result, list[str]]:
+    def _find(
+        self, key: str, find: Callable[[], tuple[Result, int | None]]
+    ) -> tuple[Result, list[str]]:
         with collect_remarks() as remarks:
             result, size = find()
         if size is not None:
@@ -138,23 +156,28 @@ class Memory:
 
 @dataclass(frozen=True)
 class ResultStore:
-    """Results of specialists (dataclasses of arrays) by key, one compressed file each: `folder/ab/abcd....npz`.
+    """Results of specialists (dataclasses of arrays) by key, one compressed file each:
+    `folder/ab/abcd....npz`.
 
-    Safe between threads and processes: a file appears whole or not at all, and a damaged one counts as none. `memory`
-    holds what was asked for last.
+    Safe between threads and processes: a file appears whole or not at all, and a damaged one counts
+    as none. `memory` holds what was asked for last.
     """
 
     folder: Path
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
     def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
-        """What `find` gives, run by the first thread that asks, with its bytes; the others wait for it."""
+        """What `find` gives, run by the first thread that asks, with its bytes; the others wait for
+        it."""
         return self.memory.share(key, find)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
-        """The result stored under a key, as one of `kinds`, by default the first; None where there is none."""
+        """The result stored under a key, as one of `kinds`, by default the first; None where there
+        is none."""
         try:
-            data = self._path(key).read_bytes()  # numpy leaves a damaged file open where it opens it itself
+            data = self._path(
+                key
+            ).read_bytes()  # numpy leaves a damaged file open where it opens it itself
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
                 kind = {kind.__name__: kind for kind in kinds}[name]
@@ -165,7 +188,9 @@ class ResultStore:
     def put(self, key: str, result: Any) -> None:
         """Store a dataclass of arrays, numbers and truth values."""
         buffer = io.BytesIO()
-        arrays: dict[str, Any] = {f.name: np.asarray(getattr(result, f.name)) for f in fields(result)}
+        arrays: dict[str, Any] = {
+            f.name: np.asarray(getattr(result, f.name)) for f in fields(result)
+        }
         arrays[KIND] = np.asarray(type(result).__name__)
         np.savez_compressed(buffer, **arrays)
         write_file(self._path(key), buffer.getvalue())
@@ -179,7 +204,8 @@ _current: ResultStore | None = None
 
 @contextmanager
 def use_result_store(folder: Path | None) -> Iterator[None]:
-    """Inside, the specialists of every thread store their results in this folder; None stores nothing."""
+    """Inside, the specialists of every thread store their results in this folder; None stores
+    nothing."""
     global _current
     before, _current = _current, ResultStore(folder) if folder is not None else None
     try:
@@ -194,11 +220,16 @@ def current_store() -> ResultStore | None:
 
 
 def result_key(name: str, *inputs: Any) -> str:
-    """sha256 over a name, which holds settings and weights, and over arrays, texts, dataclasses and lists of these."""
+    """sha256 over a name, which holds settings and weights, and over arrays, texts, dataclasses and
+    lists of these."""
     digest = hashlib.sha256(name.encode())
     for each in inputs:
         if is_dataclass(each):
-            digest.update(result_key(type(each).__name__, *(getattr(each, f.name) for f in fields(each))).encode())
+            digest.update(
+                result_key(
+                    type(each).__name__, *(getattr(each, f.name) for f in fields(each))
+                ).encode()
+            )
         elif isinstance(each, np.ndarray):
             digest.update(f"\n{each.dtype.str}{each.shape}\n".encode())
             digest.update(np.ascontiguousarray(each).data)

@@ -1,5 +1,9 @@
 from .agent import Agent as Agent
-from .call_formats import NativeCalls as NativeCalls, PlainCalls as PlainCalls, TaggedCalls as TaggedCalls
+from .call_formats import (
+    NativeCalls as NativeCalls,
+    PlainCalls as PlainCalls,
+    TaggedCalls as TaggedCalls,
+)
 from .episode import Bounds as Bounds
 from .result_controls import (
     BlackImages as BlackImages,

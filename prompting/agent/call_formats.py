@@ -1,7 +1,8 @@
-"""Formats of tool calls: native function calls of the server, <tool_call> tags in the text, or plain CALL lines.
+"""Formats of tool calls: native function calls of the server, <tool_call> tags in the text, or
+plain CALL lines.
 
-Arguments are parsed as JSON and never evaluated. Calls are read from the reply alone, not from its <think> parts and
-not from anything that users, tools or images say.
+Arguments are parsed as JSON and never evaluated. Calls are read from the reply alone, not from its
+<think> parts and not from anything that users, tools or images say.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class CallFormat(Protocol):
         """The tools that are passed to the server; None if calls are made in the text."""
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The first `most` calls of a reply, and how many it has. A malformed one has no name, only arguments."""
+        """The first `most` calls of a reply, and how many it has. A malformed one has no name, only
+        arguments."""
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The reply as a turn of the conversation, with only those calls that are answered."""
@@ -50,9 +52,10 @@ class CallFormat(Protocol):
 class NativeCalls:
     """Function calls with JSON schemas, for servers that support them.
 
-    Most servers accept images in user turns only. `images_as` "user" puts the images of all results of a reply into
-    one user turn, each after its label; "tool" leaves them in the tool turns for servers that accept images there
-    (`pipelines.models.wire` moves them into a user turn, without labels, for those that do not).
+    Most servers accept images in user turns only. `images_as` "user" puts the images of all results
+    of a reply into one user turn, each after its label; "tool" leaves them in the tool turns for
+    servers that accept images there (`pipelines.models.wire` moves them into a user turn, without
+    labels, for those that do not).
     """
 
     images_as: Literal["user", "tool"] = "user"
@@ -80,7 +83,10 @@ class NativeCalls:
         """A tool turn for each call and, with `images_as` "user", one user turn with the images."""
         if self.images_as == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
-        words = [Message("tool", tuple(p for p in parts if isinstance(p, str)), call_id=c.id) for c, parts in answers]
+        words = [
+            Message("tool", tuple(p for p in parts if isinstance(p, str)), call_id=c.id)
+            for c, parts in answers
+        ]
         shown = tuple(part for _, parts in answers for part in _named_images(parts))
         return (*words, Message("user", shown)) if shown else tuple(words)
 
@@ -108,10 +114,12 @@ class _CallsInText:
 
 @dataclass(frozen=True)
 class TaggedCalls(_CallsInText):
-    """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
+    """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments":
+    {...}}</tool_call>`.
 
-    This is the format of Qwen's chat templates, Hermes and many models trained to use tools; use it with servers that
-    do not support function calls. Results are sent in a user turn, in <tool_response> tags.
+    This is the format of Qwen's chat templates, Hermes and many models trained to use tools; use it
+    with servers that do not support function calls. Results are sent in a user turn, in
+    <tool_response> tags.
     """
 
     pattern = _TAGGED
@@ -119,19 +127,19 @@ class TaggedCalls(_CallsInText):
     def instructions(self, tools: Sequence[Tool]) -> str:
         """The tools, and how to call them."""
         return (
-            f"<tools>\n{_list_tools(tools)}\n</tools>\n"
-            'To call a tool, write <tool_call>{"name": "NAME", "arguments": {...}}</tool_call>, the arguments as JSON '
-            "by the tool's parameters. Several calls may follow one another. Then stop: the results come back in "
-            "<tool_response>."
+            f'<tools>\n{_list_tools(tools)}\n</tools>\nTo call a tool, write <tool_call>{{"name":'
+            ' "NAME", "arguments": {...}}</tool_call>, the arguments as JSON by the tool\'s'
+            " parameters. Several calls may follow one another. Then stop: the results come back"
+            " in <tool_response>."
         )
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The calls in the text outside <think> parts."""
         text = strip_thoughts(reply.text)
         found = islice(_TAGGED.finditer(text), most)
-        return [_parse_tagged(number, match[1].strip()) for number, match in enumerate(found)], text.count(
-            "<tool_call>"
-        )
+        return [
+            _parse_tagged(number, match[1].strip()) for number, match in enumerate(found)
+        ], text.count("<tool_call>")
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user turn with all results."""
@@ -145,7 +153,8 @@ class TaggedCalls(_CallsInText):
 
 @dataclass(frozen=True)
 class PlainCalls(_CallsInText):
-    """Plain lines for models that know no other format: `CALL name {...}` calls a tool, `ANSWER: ...` answers.
+    """Plain lines for models that know no other format: `CALL name {...}` calls a tool,
+    `ANSWER: ...` answers.
 
     A reply with neither line is malformed.
     """
@@ -155,16 +164,20 @@ class PlainCalls(_CallsInText):
     def instructions(self, tools: Sequence[Tool]) -> str:
         """The tools, and how to call them."""
         return (
-            f"The tools, one a line, with their parameters as JSON schemas:\n{_list_tools(tools)}\n"
-            "Every reply must end in one of two forms. To call a tool, write a line of its own:\nCALL NAME {...}\n"
-            "with the arguments as JSON on the same line; several such lines may follow one another. To give the "
-            "final answer, write a line of its own:\nANSWER: ..."
+            "The tools, one a line, with their parameters as JSON"
+            f" schemas:\n{_list_tools(tools)}\nEvery reply must end in one of two forms. To call a"
+            " tool, write a line of its own:\nCALL NAME {...}\nwith the arguments as JSON on the"
+            " same line; several such lines may follow one another. To give the final answer,"
+            " write a line of its own:\nANSWER: ..."
         )
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The CALL lines outside <think> parts."""
         found = list(_CALL.finditer(strip_thoughts(reply.text)))
-        calls = [ToolCall(f"call_{n}", match[1], match[2].strip() or "{}") for n, match in enumerate(found[:most])]
+        calls = [
+            ToolCall(f"call_{n}", match[1], match[2].strip() or "{}")
+            for n, match in enumerate(found[:most])
+        ]
         return calls, len(found)
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
@@ -180,21 +193,28 @@ class PlainCalls(_CallsInText):
 
 
 def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of a call, parsed as JSON. Raises ToolError unless they are one object with finite numbers."""
+    """The arguments of a call, parsed as JSON. Raises ToolError unless they are one object with
+    finite numbers."""
     if not call.name:
-        raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {call.arguments[:120]!r}')
+        raise ToolError(
+            'expected {"name": ..., "arguments": {...}} as JSON, found'
+            f" {call.arguments[:120]!r}"
+        )
     try:
         data = read_json(call.arguments, parse_constant=_refuse_constant)
         canonical(data).encode()  # refuses 1e999, which is read as infinite
     except (ValueError, RecursionError) as exc:
-        raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {call.arguments[:120]!r}") from exc
+        raise ToolError(
+            f"the arguments are no JSON ({str(exc)[:120]}): {call.arguments[:120]!r}"
+        ) from exc
     if not isinstance(data, dict):
         raise ToolError(f"the arguments must be a JSON object, found {call.arguments[:120]!r}")
     return data
 
 
 def _parse_tagged(number: int, text: str) -> ToolCall:
-    """The call between two tags; without a name if that is not an object with name and arguments."""
+    """The call between two tags; without a name if that is not an object with name and
+    arguments."""
     try:
         data = read_json(text)
     except ValueError:
@@ -207,7 +227,10 @@ def _parse_tagged(number: int, text: str) -> ToolCall:
 
 
 def _list_tools(tools: Sequence[Tool]) -> str:
-    described = ({"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools)
+    described = (
+        {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
+        for t in tools
+    )
     return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in described)
 
 

@@ -1,4 +1,5 @@
-"""The state of one agent run on one sample: its conversation, the images shown, what it has used up, and its bounds."""
+"""The state of one agent run on one sample: its conversation, the images shown, what it has used
+up, and its bounds."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ IMAGE_WITHDRAWN = "[this image was taken back]"
 class Bounds:
     """What an agent may use up for one sample; the first bound that is reached ends the tool calls.
 
-    `steps` limits the replies that call tools, and `calls` the tool calls that are run of one reply. `images` and
-    `megapixels` limit the images that tools add, at the size at which they are sent. `tokens` limits all input and
-    output tokens that the server reports for the sample; a server that reports none is limited by the other bounds.
-    `seconds` limits the time that the model took for its replies; replies from the cache count with their original
-    time, so a repeated run stops at the same place. Tokens and seconds are checked after each reply.
+    `steps` limits the replies that call tools, and `calls` the tool calls that are run of one
+    reply. `images` and `megapixels` limit the images that tools add, at the size at which they are
+    sent. `tokens` limits all input and output tokens that the server reports for the sample; a
+    server that reports none is limited by the other bounds. `seconds` limits the time that the
+    model took for its replies; replies from the cache count with their original time, so a repeated
+    run stops at the same place. Tokens and seconds are checked after each reply.
     """
 
     steps: int = 6
@@ -37,13 +39,13 @@ class Bounds:
     def __post_init__(self) -> None:
         if self.steps < 0 or self.images < 0 or self.calls < 1:
             raise ValueError(
-                f"steps and images are 0 or more and calls is 1 or more, found {self.steps}, {self.images} and "
-                f"{self.calls}"
+                f"steps and images are 0 or more and calls is 1 or more, found {self.steps},"
+                f" {self.images} and {self.calls}"
             )
         if not (self.megapixels > 0 and self.tokens > 0 and self.seconds > 0):
             raise ValueError(
-                f"megapixels, tokens and seconds are more than 0, found {self.megapixels}, {self.tokens} and "
-                f"{self.seconds}"
+                f"megapixels, tokens and seconds are more than 0, found {self.megapixels},"
+                f" {self.tokens} and {self.seconds}"
             )
 
 
@@ -51,11 +53,12 @@ class Bounds:
 class Episode:
     """One agent run on one sample; every change returns a new one.
 
-    `turns` is the conversation, `shown` all images in the order of their numbers, of which the first `first` are the
-    sample's own; `withdrawn` are the numbers of images that were taken back. `calls` counts the model calls in the
-    record so far, and `probe` is the number of the last one that only asked for a preliminary answer. `done` holds the
-    images that each tool call brought. `malformed` counts the replies in a row without a valid call. `answer` is the
-    final answer if a tool gave it, and `full` the bound because of which an image was not shown.
+    `turns` is the conversation, `shown` all images in the order of their numbers, of which the
+    first `first` are the sample's own; `withdrawn` are the numbers of images that were taken back.
+    `calls` counts the model calls in the record so far, and `probe` is the number of the last one
+    that only asked for a preliminary answer. `done` holds the images that each tool call brought.
+    `malformed` counts the replies in a row without a valid call. `answer` is the final answer if a
+    tool gave it, and `full` the bound because of which an image was not shown.
     """
 
     state: State
@@ -93,7 +96,9 @@ class Episode:
         """The name of the bound that is reached; empty while there is none."""
         used = self.summarize("")
         names = ("steps", "images", "megapixels", "tokens", "seconds")
-        return next((name for name in names if getattr(used, name) >= getattr(bounds, name)), self.full)
+        return next(
+            (name for name in names if getattr(used, name) >= getattr(bounds, name)), self.full
+        )
 
     def bound_for(self, sent: View, bounds: Bounds) -> str:
         """The name of the bound that does not allow this image too; empty if it may be shown."""
@@ -104,15 +109,20 @@ class Episode:
     def summarize(self, by: str) -> EpisodeEnd:
         """What was used up, for the record."""
         images = len(self.shown) - self.first
-        return EpisodeEnd(by, self.steps, images, round(self.megapixels, 4), self.tokens, round(self.seconds, 3))
+        return EpisodeEnd(
+            by, self.steps, images, round(self.megapixels, 4), self.tokens, round(self.seconds, 3)
+        )
 
     def add_usage(self, reply: Reply) -> Episode:
         """Count one more reply with its tokens and time."""
         tokens = reply.usage.tokens_in + reply.usage.tokens_out
-        return self.replace(calls=self.calls + 1, tokens=self.tokens + tokens, seconds=self.seconds + reply.seconds)
+        return self.replace(
+            calls=self.calls + 1, tokens=self.tokens + tokens, seconds=self.seconds + reply.seconds
+        )
 
     def add_look(self, look: Look) -> Episode:
-        """Add a look, and remark it at once, so that the record has it even if the sample fails later."""
+        """Add a look, and remark it at once, so that the record has it even if the sample fails
+        later."""
         remark(look.note)
         return self.replace(looks=(*self.looks, look))
 
@@ -127,7 +137,9 @@ class Episode:
         """Add turns, and put a text in place of every image that was taken back."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = (*self.turns, *turns)
-        return self.replace(turns=tuple(_hide_images(turn, hidden) for turn in whole) if hidden else whole)
+        return self.replace(
+            turns=tuple(_hide_images(turn, hidden) for turn in whole) if hidden else whole
+        )
 
     def image_parts(self, number: int, frame: str) -> Parts:
         """An image after a line with its number and, if coordinates are in pixels, its size."""
@@ -137,7 +149,9 @@ class Episode:
 
 
 def _hide_images(turn: Message, hidden: set[int]) -> Message:
-    parts: Sequence[str | View] = [IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts]
+    parts: Sequence[str | View] = [
+        IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts
+    ]
     return replace(turn, parts=tuple(parts)) if tuple(parts) != turn.parts else turn
 
 

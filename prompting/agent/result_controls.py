@@ -1,4 +1,5 @@
-"""What an agent is shown of a tool's result in the control arms of a study: black images, nothing, or words instead."""
+"""What an agent is shown of a tool's result in the control arms of a study: black images, nothing,
+or words instead."""
 
 from __future__ import annotations
 
@@ -16,21 +17,26 @@ DESCRIBE = "Describe this image completely: every thing, its colour, shape, plac
 
 
 class ResultControl(Protocol):
-    """Changes what a tool returned before the model gets it; errors of tools, answers and undone looks stay."""
+    """Changes what a tool returned before the model gets it; errors of tools, answers and undone
+    looks stay."""
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult: ...
 
 
 @dataclass(frozen=True)
 class BlackImages:
-    """Every image of a result is black, at its own size: the call, the words and the tokens without the pixels.
+    """Every image of a result is black, at its own size: the call, the words and the tokens without
+    the pixels.
 
     The black crop of VisualNeedle (arXiv 2605.26380).
     """
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
         """The result with black images."""
-        return replace(result, views=tuple(view.with_pixels(np.zeros_like(view.pixels)) for view in result.views))
+        return replace(
+            result,
+            views=tuple(view.with_pixels(np.zeros_like(view.pixels)) for view in result.views),
+        )
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,11 @@ class NoResult:
 
 @dataclass(frozen=True)
 class DescribedImages:
-    """Every image of a result is described in words by `describer`, such as `{ref: chat}`, and not shown.
+    """Every image of a result is described in words by `describer`, such as `{ref: chat}`, and not
+    shown.
 
-    `prompt` asks for the description, `options` bound it. Whatever these words suffice for needs no second look.
+    `prompt` asks for the description, `options` bound it. Whatever these words suffice for needs no
+    second look.
     """
 
     describer: Model
@@ -66,5 +74,9 @@ class DescribedImages:
         words = [result.text] if result.text else []
         for view in result.views:
             sent = (Message("user", (view, text_of(self.prompt))),)
-            words.append(strip_thoughts(self.describer(sent, draw=state.draw, options=self.options).text).strip())
+            words.append(
+                strip_thoughts(
+                    self.describer(sent, draw=state.draw, options=self.options).text
+                ).strip()
+            )
         return replace(result, text="\n".join(words), views=()) if result.views else result

@@ -31,8 +31,8 @@ ZOOM_CONTROL = Zoom()
 class OracleZoom:
     """Oracle of `Zoom`: always the region that matters, whatever box the model names.
 
-    It is `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names or, if that does not
-    show the region, on the first one that does.
+    It is `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names
+    or, if that does not show the region, on the first one that does.
     """
 
     description: str = ZOOM_CONTROL.description
@@ -43,7 +43,8 @@ class OracleZoom:
     arguments = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop, without a note that says where it is. Raises ValueError if no image shows the region."""
+        """The crop, without a note that says where it is. Raises ValueError if no image shows the
+        region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
         places = oracle.places(state.replace(views=(asked, *state.views)))
@@ -69,7 +70,8 @@ class PairArguments(Arguments):
 
 @dataclass(frozen=True)
 class ApplyStage:
-    """Any stage as a tool, applied to the image that the model names; `description` describes it to the model.
+    """Any stage as a tool, applied to the image that the model names; `description` describes it to
+    the model.
 
     Specialists in the stage see the sample's own image from which that one was made.
     """
@@ -86,13 +88,17 @@ class ApplyStage:
 
 @dataclass(frozen=True)
 class CropByWord:
-    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take words.
+    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take
+    words.
 
     What it finds with a score below `min_score` is left out; null keeps all.
     """
 
     detector: Detector
-    description: str = "Looks for a thing by its name and shows each one that is found larger, as an image of its own."
+    description: str = (
+        "Looks for a thing by its name and shows each one that is found larger, as an image of its"
+        " own."
+    )
     min_score: float | None = None
     crop: Crop = WORD_CROP
 
@@ -101,14 +107,18 @@ class CropByWord:
     def __call__(self, state: State, arguments: SearchArguments) -> ToolResult:
         """The crops. Raises ToolError if nothing is found."""
         zoom = ZoomOnDetections(
-            self.detector, (arguments.word.strip() or "?",), min_score=self.min_score, crop=self.crop
+            self.detector,
+            (arguments.word.strip() or "?",),
+            min_score=self.min_score,
+            crop=self.crop,
         )
         return run_stage(zoom, state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
 class ZoomOnFaces:
-    """`prompting.views.ZoomOnDetections` with a detector that needs no words, such as `FaceCascade`."""
+    """`prompting.views.ZoomOnDetections` with a detector that needs no words, such as
+    `FaceCascade`."""
 
     detector: Detector
     description: str = "Looks for faces and shows each one larger, as an image of its own."
@@ -118,7 +128,9 @@ class ZoomOnFaces:
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The crops. Raises ToolError if there is no face."""
-        return run_stage(ZoomOnDetections(self.detector, crop=self.crop), state, state.views[arguments.image - 1])
+        return run_stage(
+            ZoomOnDetections(self.detector, crop=self.crop), state, state.views[arguments.image - 1]
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +138,9 @@ class ShowDepth:
     """`prompting.markers.DepthOverlay` on the image that the model names."""
 
     depth: DepthEstimator
-    description: str = "Shows how near everything in an image is to the camera: the brighter the nearer."
+    description: str = (
+        "Shows how near everything in an image is to the camera: the brighter the nearer."
+    )
 
     arguments = ImageArguments
 
@@ -139,7 +153,8 @@ class ShowDepth:
 
 @dataclass(frozen=True)
 class ShowSegments:
-    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number, `most` at most."""
+    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number,
+    `most` at most."""
 
     segmenter: Segmenter
     description: str = "Shows an image with its regions outlined and numbered."
@@ -149,7 +164,9 @@ class ShowSegments:
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The image with its regions. Raises ValueError if there are none."""
-        return run_stage(SetOfMark(self.segmenter, most=self.most), state, state.views[arguments.image - 1])
+        return run_stage(
+            SetOfMark(self.segmenter, most=self.most), state, state.views[arguments.image - 1]
+        )
 
 
 @dataclass(frozen=True)
@@ -157,14 +174,21 @@ class ShowMatches:
     """`prompting.markers.MatchOverlay` on two images of the sample."""
 
     matcher: Matcher
-    description: str = "Lays two images beside one another and joins the places that show the same spot by lines."
+    description: str = (
+        "Lays two images beside one another and joins the places that show the same spot by lines."
+    )
 
     arguments = PairArguments
 
     def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
-        """The two images, with lines between matching points. Raises ToolError, and ValueError if nothing matches."""
+        """The two images, with lines between matching points. Raises ToolError, and ValueError if
+        nothing matches."""
         views = state.views[arguments.first - 1], state.views[arguments.second - 1]
         shown = [{part.source for part in view.parts} for view in views]
         if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:
-            raise ToolError(f"images {arguments.first} and {arguments.second} do not show two different images")
-        return run_stage(MatchOverlay(self.matcher, images=(min(shown[0]), min(shown[1]))), state, *views)
+            raise ToolError(
+                f"images {arguments.first} and {arguments.second} do not show two different images"
+            )
+        return run_stage(
+            MatchOverlay(self.matcher, images=(min(shown[0]), min(shown[1]))), state, *views
+        )

@@ -1,8 +1,9 @@
-"""How to write a tool for an agent: a frozen dataclass with a description, its arguments, and `__call__`.
+"""How to write a tool for an agent: a frozen dataclass with a description, its arguments, and
+`__call__`.
 
 A complete tool, in a file `my_tools.py` of your own:
 
-    class DarkenArguments(ImageArguments):  # which image; BoxArguments and PointArguments add a box or a point on it
+    class DarkenArguments(ImageArguments):  # which image; BoxArguments, PointArguments: where on it
         factor: float = Field(2.0, gt=1, le=10, description="how many times darker")
 
     @dataclass(frozen=True)
@@ -15,12 +16,14 @@ A complete tool, in a file `my_tools.py` of your own:
             darker = np.asarray(view.pixels / arguments.factor, np.uint8)
             return ToolResult("darker", (view.with_pixels(darker),))
 
-`tools: {darken: {use: my_tools.Darken}}` in an agent's settings and `--plugin my_tools.py` on the command line put it
-into use. The model calls it by the name in that mapping. Arguments are checked before the tool runs: fields of the
-types `ImageNumber`, `PointCoordinates` and `BoxCoordinates` arrive as a valid image number and as pixels of its view.
+`tools: {darken: {use: my_tools.Darken}}` in an agent's settings and `--plugin my_tools.py` on the
+command line put it into use. The model calls it by the name in that mapping. Arguments are checked
+before the tool runs: fields of the types `ImageNumber`, `PointCoordinates` and `BoxCoordinates`
+arrive as a valid image number and as pixels of its view.
 
-A tool that applies an existing stage to an image is one call of `run_stage_on_image` (the image as if it were the
-sample's only one, as for markers and zooms) or `run_stage` (the sample's own images behind it, as for specialists).
+A tool that applies an existing stage to an image is one call of `run_stage_on_image` (the image as
+if it were the sample's only one, as for markers and zooms) or `run_stage` (the sample's own images
+behind it, as for specialists).
 """
 
 from __future__ import annotations
@@ -35,25 +38,37 @@ from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Tool
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, map_to_sources, state_of_view
+from looktwice.prompting.coordinates import (
+    NO_MODEL,
+    UNITS,
+    Frame,
+    ShownImage,
+    ToolError,
+    map_to_sources,
+    state_of_view,
+)
 
 MAX_REPORTED_ERRORS = 3  # that the model is told at once
 COORDINATES, IMAGE = "coordinates", "image"
 
 ImageNumber = Annotated[
-    int, Field(ge=0, description="number of the image, from 1; 0 or left out is the last one"), IMAGE
+    int,
+    Field(ge=0, description="number of the image, from 1; 0 or left out is the last one"),
+    IMAGE,
 ]
 PointCoordinates = Annotated[tuple[float, float], COORDINATES]
 """A point (x, y) in the model's coordinate frame; the tool gets it in pixel centres of the view."""
 BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES]
-"""A box (left, top, right, bottom) in the model's coordinate frame; the tool gets it in edges of the view's pixels."""
+"""A box (left, top, right, bottom) in the model's coordinate frame; the tool gets it in edges of
+the view's pixels."""
 
 
 class Arguments(BaseModel):
-    """The arguments of a tool, checked by pydantic; `{unit}` in a description becomes the agent's coordinate frame.
+    """The arguments of a tool, checked by pydantic; `{unit}` in a description becomes the agent's
+    coordinate frame.
 
-    Fields of the type `ImageNumber` reach the tool as the number of an image that is there, those of the types
-    `PointCoordinates` and `BoxCoordinates` in pixels of its view.
+    Fields of the type `ImageNumber` reach the tool as the number of an image that is there, those
+    of the types `PointCoordinates` and `BoxCoordinates` in pixels of its view.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -84,8 +99,8 @@ class BoxArguments(ImageArguments):
 class ToolResult:
     """What a tool returns: a text for the model, new images, or a request to the agent.
 
-    `answer` ends the run with this final answer to the sample's question; `undo` takes back the last image that a tool
-    has shown.
+    `answer` ends the run with this final answer to the sample's question; `undo` takes back the
+    last image that a tool has shown.
     """
 
     text: str = ""
@@ -95,9 +110,11 @@ class ToolResult:
 
 
 class AgentTool(Protocol):
-    """A tool: a frozen dataclass. `state.views` are all images shown so far, in order and at full size.
+    """A tool: a frozen dataclass. `state.views` are all images shown so far, in order and at full
+    size.
 
-    `__call__` raises ToolError (or ValueError) with a message for the model if it cannot do what was asked.
+    `__call__` raises ToolError (or ValueError) with a message for the model if it cannot do what
+    was asked.
     """
 
     @property
@@ -120,22 +137,32 @@ def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
 
 
 def parse_arguments(
-    tool: AgentTool, data: Mapping[str, Any], shown: Sequence[ShownImage], gone: frozenset[int], frame: Frame
+    tool: AgentTool,
+    data: Mapping[str, Any],
+    shown: Sequence[ShownImage],
+    gone: frozenset[int],
+    frame: Frame,
 ) -> tuple[Arguments, dict[str, Any]]:
-    """The checked arguments in pixels of the views, and the same as the model gave them. Raises ToolError."""
+    """The checked arguments in pixels of the views, and the same as the model gave them. Raises
+    ToolError."""
     try:
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
         faults = exc.errors(include_url=False, include_context=False, include_input=False)
-        said = [f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}" for fault in faults]
+        said = [
+            f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
+            for fault in faults
+        ]
         raise ToolError("; ".join(said[:MAX_REPORTED_ERRORS])[:500]) from exc
     return _to_view_pixels(given, shown, gone, frame), given.model_dump(mode="json")
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
-    """Run a stage on some of the views; the new views and notes are the result. Raises ToolError if nothing is new.
+    """Run a stage on some of the views; the new views and notes are the result. Raises ToolError if
+    nothing is new.
 
-    Specialists in the stage see the sample's own images, and what they find is mapped into the views.
+    Specialists in the stage see the sample's own images, and what they find is mapped into the
+    views.
     """
     before = state.replace(views=views)
     after = stage(before, NO_MODEL)
@@ -154,14 +181,17 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
     before = state_of_view(state, view, *marks)
     after = stage(before, NO_MODEL)
     words = stage_messages(before, after)
-    new = tuple(map_to_sources(view, made) for made in after.views if made.picture is not view.picture)
+    new = tuple(
+        map_to_sources(view, made) for made in after.views if made.picture is not view.picture
+    )
     if after.ended or not new:
         raise ToolError(words or "it shows nothing but what is shown already")
     return ToolResult(words, new)
 
 
 def stage_messages(before: State, after: State) -> str:
-    """The text of a stage: its notes, its reason for abstaining, and the lines that it added to the prompt."""
+    """The text of a stage: its notes, its reason for abstaining, and the lines that it added to the
+    prompt."""
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
     return "\n".join([*lines, after.prompt.removeprefix(before.prompt).strip()]).strip()
@@ -187,12 +217,15 @@ def _image_number(asked: int, count: int, gone: frozenset[int]) -> int:
     there = [number for number in range(1, count + 1) if number not in gone]
     number = asked or (there[-1] if there else 0)
     if number not in there:
-        raise ToolError(f"there is no image {asked}; there are {', '.join(map(str, there)) or 'none'}")
+        raise ToolError(
+            f"there is no image {asked}; there are {', '.join(map(str, there)) or 'none'}"
+        )
     return number
 
 
 def _simplify_schema(value: Any, unit: str) -> Any:
-    """A schema without titles, with the unit filled in, and with arrays in the form that all servers accept."""
+    """A schema without titles, with the unit filled in, and with arrays in the form that all
+    servers accept."""
     if isinstance(value, dict):
         kept = {key: v for key, v in value.items() if not (key == "title" and isinstance(v, str))}
         if "prefixItems" in kept:

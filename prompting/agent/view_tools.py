@@ -1,4 +1,5 @@
-"""The tools that need no specialist: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer."""
+"""The tools that need no specialist: zoom, magnify, mark, grid, rotate, contrast, measure, undo and
+answer."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ MAX_ANSWER_CHARACTERS = 4000
 class MagnifyArguments(PointArguments):
     """A point, and the factor by which its surroundings are enlarged."""
 
-    factor: float = Field(2.0, gt=1, le=16, description="how many times larger, more than 1 and at most 16")
+    factor: float = Field(
+        2.0, gt=1, le=16, description="how many times larger, more than 1 and at most 16"
+    )
 
 
 class DrawBoxArguments(BoxArguments):
@@ -63,7 +66,9 @@ class RotateArguments(ImageArguments):
 class ContrastArguments(ImageArguments):
     """An image and how much its contrast is raised."""
 
-    strength: float = Field(3.0, gt=0, le=40, description="1 is hardly any, 3 is clear, 10 is strong")
+    strength: float = Field(
+        3.0, gt=0, le=40, description="1 is hardly any, 3 is clear, 10 is strong"
+    )
 
 
 class MeasureArguments(ImageArguments):
@@ -76,16 +81,19 @@ class MeasureArguments(ImageArguments):
 class AnswerArguments(Arguments):
     """A text."""
 
-    text: str = Field(max_length=MAX_ANSWER_CHARACTERS, description="the answer to the question, and nothing else")
+    text: str = Field(
+        max_length=MAX_ANSWER_CHARACTERS, description="the answer to the question, and nothing else"
+    )
 
 
 @dataclass(frozen=True)
 class Zoom:
     """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cropped.
 
-    With `elsewhere` it is its own placebo, `prompting.controls.OracleCrop` with `elsewhere` on that box: a crop of the
-    same size, of `tries` random ones the one that overlaps it least; with `tries: 1` a uniform draw over all places
-    where it fits. The model is told the same; `seed` gives other places.
+    With `elsewhere` it is its own placebo, `prompting.controls.OracleCrop` with `elsewhere` on that
+    box: a crop of the same size, of `tries` random ones the one that overlaps it least; with
+    `tries: 1` a uniform draw over all places where it fits. The model is told the same; `seed`
+    gives other places.
     """
 
     description: str = "Shows a part of an image larger, as an image of its own."
@@ -102,22 +110,30 @@ class Zoom:
         if self.elsewhere:
             seed = self.seed + len(state.views)
             placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed)
-            return ToolResult("", run_stage_on_image(placebo, state, view, box).views)  # its note says where it is
+            return ToolResult(
+                "", run_stage_on_image(placebo, state, view, box).views
+            )  # its note says where it is
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 
 
 @dataclass(frozen=True)
 class Magnify:
-    """A zoom around a point by a factor: a crop with the view's proportions, enlarged to the size of the view."""
+    """A zoom around a point by a factor: a crop with the view's proportions, enlarged to the size
+    of the view."""
 
-    description: str = "Shows what lies around a point several times larger, as an image of its own."
+    description: str = (
+        "Shows what lies around a point several times larger, as an image of its own."
+    )
 
     arguments = MagnifyArguments
 
     def __call__(self, state: State, arguments: MagnifyArguments) -> ToolResult:
         """The crop. Raises ToolError."""
         view = state.views[arguments.image - 1]
-        (x, y), (width, height) = arguments.point, (side / arguments.factor / 2 for side in view.size)
+        (x, y), (width, height) = (
+            arguments.point,
+            (side / arguments.factor / 2 for side in view.size),
+        )
         box = Box(ASKED, x + 0.5 - width, y + 0.5 - height, x + 0.5 + width, y + 0.5 + height)
         inside = _move_inside(box, view.size)
         return run_stage_on_image(
@@ -127,7 +143,8 @@ class Magnify:
 
 @dataclass(frozen=True)
 class DrawBox:
-    """Draws the box that the model names with `marker`, by default `prompting.markers.Rectangles`."""
+    """Draws the box that the model names with `marker`, by default
+    `prompting.markers.Rectangles`."""
 
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
@@ -137,15 +154,21 @@ class DrawBox:
     def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
         """The image with the box. Raises ToolError, and ValueError if the label does not fit."""
         return run_stage_on_image(
-            self.marker, state, state.views[arguments.image - 1], Box(arguments.label, *arguments.box)
+            self.marker,
+            state,
+            state.views[arguments.image - 1],
+            Box(arguments.label, *arguments.box),
         )
 
 
 @dataclass(frozen=True)
 class DrawPoint:
-    """Draws the point that the model names with `marker`, by default `prompting.markers.Circles`."""
+    """Draws the point that the model names with `marker`, by default
+    `prompting.markers.Circles`."""
 
-    description: str = "Draws a mark around a point on a copy of an image, with a name if one is given."
+    description: str = (
+        "Draws a mark around a point on a copy of an image, with a name if one is given."
+    )
     marker: Stage = field(default_factory=Circles)
 
     arguments = DrawPointArguments
@@ -153,7 +176,10 @@ class DrawPoint:
     def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
         """The image with the mark. Raises ToolError, and ValueError if the label does not fit."""
         return run_stage_on_image(
-            self.marker, state, state.views[arguments.image - 1], Point(arguments.label, *arguments.point)
+            self.marker,
+            state,
+            state.views[arguments.image - 1],
+            Point(arguments.label, *arguments.point),
         )
 
 
@@ -180,15 +206,18 @@ class Rotate:
     arguments = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
-        """The rotated image. Raises ToolError for full turns, and for results over `MAX_MEGAPIXELS` megapixels."""
+        """The rotated image. Raises ToolError for full turns, and for results over `MAX_MEGAPIXELS`
+        megapixels."""
         if arguments.degrees % 360 == 0:
-            raise ToolError(f"turned by {arguments.degrees:g} degrees the image would stay as it is")
+            raise ToolError(
+                f"turned by {arguments.degrees:g} degrees the image would stay as it is"
+            )
         view = state.views[arguments.image - 1]
         width, height = transforms.turned_size(view.size, arguments.degrees)
         if arguments.degrees % 90 and width * height > MAX_MEGAPIXELS * 1e6:
             raise ToolError(
-                f"turned by {arguments.degrees:g} degrees image {arguments.image} would be too large; turn an earlier "
-                "image, or a part of it"
+                f"turned by {arguments.degrees:g} degrees image {arguments.image} would be too"
+                " large; turn an earlier image, or a part of it"
             )
         view = transforms.rotate(view, arguments.degrees)
         return ToolResult(f"turned by {arguments.degrees:g} degrees", (view,))
@@ -196,9 +225,12 @@ class Rotate:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Raises local contrast by adaptive histogram equalisation of the lightness (CLAHE, Zuiderveld 1994)."""
+    """Raises local contrast by adaptive histogram equalisation of the lightness (CLAHE, Zuiderveld
+    1994)."""
 
-    description: str = "Shows an image with more contrast, for what is too dark, too bright or too faint."
+    description: str = (
+        "Shows an image with more contrast, for what is too dark, too bright or too faint."
+    )
 
     arguments = ContrastArguments
 
@@ -209,17 +241,24 @@ class Contrast:
         lab[..., 0] = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES)).apply(
             np.ascontiguousarray(lab[..., 0])
         )
-        return ToolResult("", (view.with_pixels(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),))
+        return ToolResult(
+            "", (view.with_pixels(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),)
+        )
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Tells the distance between two points of an image and the direction from one to the other, in words.
+    """Tells the distance between two points of an image and the direction from one to the other, in
+    words.
 
-    Distances are in pixels of the image at full size and in percent of its width, which can be compared between images.
+    Distances are in pixels of the image at full size and in percent of its width, which can be
+    compared between images.
     """
 
-    description: str = "Measures the distance between two points of an image and the direction from one to the other."
+    description: str = (
+        "Measures the distance between two points of an image and the direction from one to the"
+        " other."
+    )
 
     arguments = MeasureArguments
 
@@ -229,14 +268,15 @@ class Measure:
         length, angle = math.hypot(x1 - x0, y1 - y0), math.degrees(math.atan2(y0 - y1, x1 - x0))
         width = state.views[arguments.image - 1].size[0]
         return ToolResult(
-            f"{length:.1f} pixels, {100 * length / width:.1f} % of the width of image {arguments.image}; "
-            f"direction {angle % 360:.1f} degrees (0 is to the right, 90 is up)"
+            f"{length:.1f} pixels, {100 * length / width:.1f} % of the width of image"
+            f" {arguments.image}; direction {angle % 360:.1f} degrees (0 is to the right, 90 is up)"
         )
 
 
 @dataclass(frozen=True)
 class Undo:
-    """Takes back the last image that a tool showed: it is not sent again, and no tool can use it."""
+    """Takes back the last image that a tool showed: it is not sent again, and no tool can use
+    it."""
 
     description: str = "Takes back the last image that a tool showed."
 

@@ -1,4 +1,5 @@
-"""Finds short white words on black plates, and reads them: the labels that are burnt in beside markers."""
+"""Finds short white words on black plates, and reads them: the labels that are burnt in beside
+markers."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from PIL import Image, ImageDraw, ImageFont
 from looktwice.pipelines.geometry import PixelRect, overlaps
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, render_text
 
-CUTS = (96, 150)  # luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
+CUTS = (
+    96,
+    150,
+)  # luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
 HEIGHTS = (5, 40)  # pixels of a capital
 BLACK = 56.0  # mean luma of a plate's margin, at most; JPEG of quality 75 leaves about 20
 CANVAS = 16  # side of the square on which glyphs are compared
@@ -24,19 +28,37 @@ LIKENESS = 0.72  # correlation with the best template, at least
 Stroke = tuple[tuple[float, float], ...]
 Gray = NDArray[np.uint8]
 
-PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))  # width, height, stroke; the last one is thinner across than along
+PENS = (
+    (48, 70, 9),
+    (58, 70, 14),
+    (54, 140, 16),
+)  # width, height, stroke; the last one is thinner across than along
 
-# Skeletons of stroke-font capitals, as drawing libraries without TrueType have them; x and y run over 0..1, y down.
+# Skeletons of stroke-font capitals, as drawing libraries without TrueType have them; x and y run
+# over 0..1, y down.
 BOWL: Stroke = ((0.6, 0.0), (0.9, 0.08), (1.0, 0.25), (0.9, 0.42), (0.6, 0.5))
 BELLY: Stroke = ((0.6, 0.5), (0.9, 0.56), (1.0, 0.75), (0.9, 0.92), (0.6, 1.0))
-OPEN: Stroke = ((1, 0.25), (0.9, 0.1), (0.7, 0), (0.35, 0), (0.12, 0.12), (0, 0.35), (0, 0.65), (0.12, 0.88), (0.35, 1))
+OPEN: Stroke = (
+    (1, 0.25),
+    (0.9, 0.1),
+    (0.7, 0),
+    (0.35, 0),
+    (0.12, 0.12),
+    (0, 0.35),
+    (0, 0.65),
+    (0.12, 0.88),
+    (0.35, 1),
+)
 STEM: Stroke = ((0, 0), (0, 1))
 STROKES: dict[str, tuple[Stroke, ...]] = {
     "A": (((0, 1), (0.5, 0), (1, 1)), ((0.18, 0.65), (0.82, 0.65))),
     "B": (STEM, ((0, 0), *BOWL), ((0, 0.5), *BELLY), ((0, 1), (0.6, 1))),
     "B ": (STEM, ((0, 0), *BOWL, (0, 0.5)), ((0, 0.5), *BELLY, (0, 1))),
     "C": ((*OPEN, (0.7, 1), (0.9, 0.9), (1, 0.75)),),
-    "D": (STEM, ((0, 0), (0.5, 0), (0.85, 0.12), (1, 0.38), (1, 0.62), (0.85, 0.88), (0.5, 1), (0, 1))),
+    "D": (
+        STEM,
+        ((0, 0), (0.5, 0), (0.85, 0.12), (1, 0.38), (1, 0.62), (0.85, 0.88), (0.5, 1), (0, 1)),
+    ),
     "E": (STEM, ((0, 0), (1, 0)), ((0, 0.5), (0.75, 0.5)), ((0, 1), (1, 1))),
     "F": (STEM, ((0, 0), (1, 0)), ((0, 0.5), (0.75, 0.5))),
     "R": (STEM, ((0, 0), *BOWL, (0, 0.5)), ((0.5, 0.5), (1, 1))),
@@ -61,7 +83,8 @@ class ReadLabel:
 
 @dataclass(frozen=True, eq=False)
 class Glyph:
-    """A white shape on black, and how like it is to each capital of the alphabet that is looked for."""
+    """A white shape on black, and how like it is to each capital of the alphabet that is looked
+    for."""
 
     area: PixelRect
     likeness: NDArray[np.float32]
@@ -90,7 +113,8 @@ def shift(area: PixelRect, x: int, y: int) -> PixelRect:
 def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     """The black rectangle around glyphs, or None where black does not surround them.
 
-    A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at most.
+    A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at
+    most.
     """
     most = max(3, (area[3] - area[1]) // 2)
     left, top, right, bottom = area
@@ -108,7 +132,8 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
 
 
 def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
-    """How like the visible part of `area` is to the same part of the word, -1..1; the place may be 2 px out."""
+    """How like the visible part of `area` is to the same part of the word, -1..1; the place may be
+    2 px out."""
     left, top, right, bottom = area
     height, width = gray.shape
     shape = (right - left, bottom - top)
@@ -118,7 +143,9 @@ def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
         for dx, dy in itertools.product(range(-2, 3), repeat=2):
             x0, y0, x1, y1 = left - 2 + dx, top - 2 + dy, right + 2 + dx, bottom + 2 + dy
             seen = gray[max(0, y0) : max(0, min(y1, height)), max(0, x0) : max(0, min(x1, width))]
-            part = glyph[max(0, -y0) : max(0, -y0) + seen.shape[0], max(0, -x0) : max(0, -x0) + seen.shape[1]]
+            part = glyph[
+                max(0, -y0) : max(0, -y0) + seen.shape[0], max(0, -x0) : max(0, -x0) + seen.shape[1]
+            ]
             best = max(best, _correlation(seen, part))
     return best
 
@@ -131,7 +158,8 @@ def _correlation(first: Gray, second: Gray) -> float:
 
 
 def _count_black_lines(lines: Gray) -> int:
-    """How many lines beside the glyphs are black, the nearest first; that one may hold a glyph's blurred edge."""
+    """How many lines beside the glyphs are black, the nearest first; that one may hold a glyph's
+    blurred edge."""
     if not lines.size:
         return 0
     dark = np.percentile(lines, 90, axis=1) < CUTS[0]
@@ -153,7 +181,8 @@ def _glyphs(gray: Gray, cut: int, letters: str) -> list[Glyph]:
     patches = np.stack([_normalize(gray[y : y + h, x : x + w]) for x, y, w, h in boxes])
     likeness = _letter_likeness(patches, letters)
     return [
-        Glyph((int(x), int(y), int(x + w), int(y + h)), row) for (x, y, w, h), row in zip(boxes, likeness, strict=True)
+        Glyph((int(x), int(y), int(x + w), int(y + h)), row)
+        for (x, y, w, h), row in zip(boxes, likeness, strict=True)
     ]
 
 
@@ -166,7 +195,12 @@ def _on_black(gray: Gray, boxes: NDArray[np.int32]) -> NDArray[np.bool_]:
     def sums(margin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         left, top = np.maximum(x - margin, 0), np.maximum(y - margin, 0)
         right, bottom = np.minimum(x + w + margin, width), np.minimum(y + h + margin, height)
-        inner = total[bottom, right].astype(np.int64) - total[top, right] - total[bottom, left] + total[top, left]
+        inner = (
+            total[bottom, right].astype(np.int64)
+            - total[top, right]
+            - total[bottom, left]
+            + total[top, left]
+        )
         return inner, (right - left) * (bottom - top)
 
     (outer, outer_size), (inner, inner_size) = sums(1), sums(0)
@@ -175,7 +209,11 @@ def _on_black(gray: Gray, boxes: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 def _normalize(patch: Gray) -> NDArray[np.float32]:
     """A glyph stretched to the canvas, with mean 0 and length 1."""
-    canvas = cv2.resize(patch, (CANVAS, CANVAS), interpolation=cv2.INTER_LINEAR).astype(np.float32).ravel()
+    canvas = (
+        cv2.resize(patch, (CANVAS, CANVAS), interpolation=cv2.INTER_LINEAR)
+        .astype(np.float32)
+        .ravel()
+    )
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
 
@@ -189,7 +227,8 @@ def _letter_likeness(patches: NDArray[np.float32], letters: str) -> NDArray[np.f
 
 @lru_cache(maxsize=32)
 def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the letter of each."""
+    """Canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the letter of
+    each."""
     made = [
         (_normalize(small), number)
         for number, letter in enumerate(letters)
@@ -202,7 +241,8 @@ def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def _render_letter(letter: str) -> Iterator[Gray]:
-    """The letter, large, white on black: Pillow's own font plain and bold, and as thin and thick strokes."""
+    """The letter, large, white on black: Pillow's own font plain and bold, and as thin and thick
+    strokes."""
     font = ImageFont.load_default(96)
     for weight in (0, 4):
         image = Image.new("L", (220, 220))
@@ -237,20 +277,33 @@ def _shrink(large: Gray, size: int, phase: float) -> Iterator[Gray]:
     framed = np.pad(large, ((pad + shift, pad), (pad + shift, pad)))
     shape = (max(3, round(framed.shape[1] * scale)), max(3, round(framed.shape[0] * scale)))
     small = _resize(framed, shape)
-    for image in (small, np.where(small > 60, 255, 0).astype(np.uint8), np.where(small > 127, 255, 0).astype(np.uint8)):
+    for image in (
+        small,
+        np.where(small > 60, 255, 0).astype(np.uint8),
+        np.where(small > 127, 255, 0).astype(np.uint8),
+    ):
         if (image > CUTS[0]).any():
             yield _trim(image)
 
 
-def _find_words(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tuple[float, PixelRect]]:
+def _find_words(
+    word: str, letters: str, glyphs: Sequence[Glyph]
+) -> Iterator[tuple[float, PixelRect]]:
     """Where glyphs in a row spell the word, with their mean likeness."""
     numbers = [letters.index(letter) for letter in word]
     rows = [[glyph] for glyph in glyphs if glyph.likeness[numbers[0]] >= LIKENESS]
     for number in numbers[1:]:
         next_ones = [glyph for glyph in glyphs if glyph.likeness[number] >= LIKENESS]
-        rows = [[*row, glyph] for row in rows for glyph in next_ones if _follows(row[-1].area, glyph.area)]
+        rows = [
+            [*row, glyph]
+            for row in rows
+            for glyph in next_ones
+            if _follows(row[-1].area, glyph.area)
+        ]
     for row in rows:
-        likeness = float(np.mean([glyph.likeness[number] for glyph, number in zip(row, numbers, strict=True)]))
+        likeness = float(
+            np.mean([glyph.likeness[number] for glyph, number in zip(row, numbers, strict=True)])
+        )
         areas = np.array([glyph.area for glyph in row])
         left, top = (int(edge) for edge in areas[:, :2].min(0))
         right, bottom = (int(edge) for edge in areas[:, 2:].max(0))
@@ -260,7 +313,10 @@ def _find_words(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tu
 def _follows(first: PixelRect, second: PixelRect) -> bool:
     """Whether the second glyph stands next in the row of the first."""
     height = first[3] - first[1]
-    level = abs(first[3] - second[3]) <= 1 + height // 8 and abs(first[1] - second[1]) <= 1 + height // 8
+    level = (
+        abs(first[3] - second[3]) <= 1 + height // 8
+        and abs(first[1] - second[1]) <= 1 + height // 8
+    )
     return level and -1 <= second[0] - first[2] <= 0.5 * height
 
 

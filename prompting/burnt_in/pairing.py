@@ -1,4 +1,5 @@
-"""Markers in a picture: rings paired with their labels by both and by a common style, also where a label is cut off."""
+"""Markers in a picture: rings paired with their labels by both and by a common style, also where a
+label is cut off."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ import numpy as np
 
 from looktwice.pipelines.geometry import PixelRect, common_rect, overlaps
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.burnt_in.label_ocr import Gray, ReadLabel, partial_likeness, read_labels, shift
+from looktwice.prompting.burnt_in.label_ocr import (
+    Gray,
+    ReadLabel,
+    partial_likeness,
+    read_labels,
+    shift,
+)
 from looktwice.prompting.burnt_in.rings import (
     Map,
     Ring,
@@ -34,7 +41,8 @@ MOST = 4  # readings per word that are followed up
 
 @dataclass(frozen=True)
 class Marker:
-    """A ring and its label; `plate` is the black rectangle behind the label in pixels, `glyphs` the letters on it.
+    """A ring and its label; `plate` is the black rectangle behind the label in pixels, `glyphs` the
+    letters on it.
 
     Both are None where they lie outside the picture.
     """
@@ -54,10 +62,14 @@ class MarkerScene:
     radii: tuple[float, float]
 
     @classmethod
-    def of(cls, pixels: Pixels, colors: Mapping[str, tuple[int, int, int]], radii: tuple[float, float]) -> MarkerScene:
+    def of(
+        cls, pixels: Pixels, colors: Mapping[str, tuple[int, int, int]], radii: tuple[float, float]
+    ) -> MarkerScene:
         """From RGB pixels HxWx3."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-        return cls(gray, {name: color_closeness(pixels, color) for name, color in colors.items()}, radii)
+        return cls(
+            gray, {name: color_closeness(pixels, color) for name, color in colors.items()}, radii
+        )
 
     @property
     def steps(self) -> list[float]:
@@ -81,33 +93,47 @@ class Pair:
         return self.ring.x - x, self.ring.y - y
 
 
-def find_markers(scene: MarkerScene, words: Sequence[str], style: Ring | None = None) -> list[Marker]:
-    """At most one marker for each word, all in one style; those whose label cannot be read are left out.
+def find_markers(
+    scene: MarkerScene, words: Sequence[str], style: Ring | None = None
+) -> list[Marker]:
+    """At most one marker for each word, all in one style; those whose label cannot be read are left
+    out.
 
-    One marker alone, where several words may be there, must be plainer than several in one style, unless it has the
-    `style` of a ring in another picture.
+    One marker alone, where several words may be there, must be plainer than several in one style,
+    unless it has the `style` of a ring in another picture.
     """
     found = read_labels(scene.gray, words)
-    followed = [label for word in words for label in [label for label in found if label.text == word][:MOST]]
+    followed = [
+        label for word in words for label in [label for label in found if label.text == word][:MOST]
+    ]
     pairs = [pair for label in followed for pair in _pairs(scene, label)]
     picked = _pick_one_style(pairs, len(words), style)
     if not picked:
         return []
     blank = blank_out(scene, [pair.label.area for pair in picked])
-    chosen = [replace(pair, ring=refine_ring(blank.near[pair.ring.color], pair.ring, scene.radii)) for pair in picked]
+    chosen = [
+        replace(pair, ring=refine_ring(blank.near[pair.ring.color], pair.ring, scene.radii))
+        for pair in picked
+    ]
     for word in {*words} - {pair.label.text for pair in chosen}:
         faint = [
-            _search_by_arrangement(blank, label, chosen[: len(picked)]) for label in followed if label.text == word
+            _search_by_arrangement(blank, label, chosen[: len(picked)])
+            for label in followed
+            if label.text == word
         ]
         faint = [pair for pair in faint if pair.ring.score >= FAINT and _fits_in(pair, chosen)]
         if faint:
             chosen.append(max(faint, key=lambda pair: pair.ring.score))
     sharp = sharpen_rings(scene.gray, [pair.ring for pair in chosen])
-    return [Marker(p.label.text, ring, p.label.plate, p.label.area) for p, ring in zip(chosen, sharp, strict=True)]
+    return [
+        Marker(p.label.text, ring, p.label.plate, p.label.area)
+        for p, ring in zip(chosen, sharp, strict=True)
+    ]
 
 
 def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
-    """The scene with nothing of any colour on these glyphs, so that no letter is taken for a ring."""
+    """The scene with nothing of any colour on these glyphs, so that no letter is taken for a
+    ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for left, top, right, bottom in glyphs:
         for values in near.values():
@@ -131,7 +157,8 @@ def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
 
 
 def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
-    """How little a label's place suits a ring, 0 above or below or beside it; None where it cannot belong to it."""
+    """How little a label's place suits a ring, 0 above or below or beside it; None where it cannot
+    belong to it."""
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
@@ -152,7 +179,9 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
         if first.value < SURE:
             break
         if style is None or same_style(first.ring, style):
-            picked = _pick_pairs(first, [pair for pair in pairs if same_style(pair.ring, first.ring)])
+            picked = _pick_pairs(
+                first, [pair for pair in pairs if same_style(pair.ring, first.ring)]
+            )
             best = max(best, picked, key=_worth)
     lone = len(best) == 1 < expected and style is None
     return [] if lone and best[0].value < LONE else best
@@ -181,16 +210,22 @@ def _pick_pairs(first: Pair, others: Sequence[Pair]) -> list[Pair]:
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
     """Whether a pair is another marker than those that were picked already."""
     return all(
-        _apart(pair, one) and _apart(one, pair) and not overlaps(pair.label.area, one.label.area) for one in picked
+        _apart(pair, one) and _apart(one, pair) and not overlaps(pair.label.area, one.label.area)
+        for one in picked
     )
 
 
 def _apart(first: Pair, second: Pair) -> bool:
-    """Whether two pairs are two markers: other words, other rings, and no letter of one is the ring of the other."""
+    """Whether two pairs are two markers: other words, other rings, and no letter of one is the ring
+    of the other."""
     left, top, right, bottom = second.label.area
     ring = first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
-    return first.label.text != second.label.text and ring_distance(ring, second.ring) > ring.radius / 2 and not letter
+    return (
+        first.label.text != second.label.text
+        and ring_distance(ring, second.ring) > ring.radius / 2
+        and not letter
+    )
 
 
 def same_style(first: Ring, second: Ring) -> bool:
@@ -203,7 +238,8 @@ def ring_distance(first: Ring, second: Ring) -> float:
 
 
 def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, known: Sequence[Pair]) -> Pair:
-    """The best ring where those of the known markers lie relative to their labels, however faint."""
+    """The best ring where those of the known markers lie relative to their labels, however
+    faint."""
     x, y = label.center
     options = []
     for pair in known:
@@ -226,7 +262,8 @@ HIGH = 29  # pixels from the point up to the top of its glyphs, in BLINK's relea
 
 @dataclass(frozen=True)
 class LabelLayout:
-    """Where glyphs and plate lie relative to a point; without a readable marker, as in BLINK's released pictures."""
+    """Where glyphs and plate lie relative to a point; without a readable marker, as in BLINK's
+    released pictures."""
 
     glyphs: PixelRect = (-4, -HIGH, 5, -HIGH + 11)
     plate: PixelRect = (-7, -HIGH - 2, 7, -HIGH + 13)
@@ -242,13 +279,19 @@ class LabelLayout:
 
 
 def find_clipped_markers(
-    scene: MarkerScene, words: Sequence[str], known: Sequence[Marker], color: str, like: Sequence[Marker] = ()
+    scene: MarkerScene,
+    words: Sequence[str],
+    known: Sequence[Marker],
+    color: str,
+    like: Sequence[Marker] = (),
 ) -> list[Marker]:
-    """Markers whose label lies partly or wholly outside the picture, for words that were read nowhere.
+    """Markers whose label lies partly or wholly outside the picture, for words that were read
+    nowhere.
 
-    They are looked for in the style of the `known` markers of the picture, or of those of other pictures that it is
-    `like`, or without any in `color` and with the labels placed as BLINK released them. A letter is told from what
-    can be seen of it; where nothing can be seen, by being the only one left.
+    They are looked for in the style of the `known` markers of the picture, or of those of other
+    pictures that it is `like`, or without any in `color` and with the labels placed as BLINK
+    released them. A letter is told from what can be seen of it; where nothing can be seen, by being
+    the only one left.
     """
     style = next((marker.ring for marker in (*known, *like)), None)
     if style:
@@ -264,28 +307,50 @@ def find_clipped_markers(
 
 
 def _rings_near_edge(
-    near: Map, scene: MarkerScene, known: Sequence[Marker], layout: LabelLayout, color: str, style: Ring | None
+    near: Map,
+    scene: MarkerScene,
+    known: Sequence[Marker],
+    layout: LabelLayout,
+    color: str,
+    style: Ring | None,
 ) -> list[Ring]:
     """The plain rings near the rim that are none of the known markers', the plainest first."""
     radii = [style.radius] if style else list(RADII)
     least = ALONE if style else UNLIKE
     stroke = style.stroke if style else COARSE
     found: list[Ring] = []
-    for left, top, right, bottom in _edge_strips(scene.gray, layout.glyphs, round(max(radii) + stroke)):
-        for ring in find_rings(near[top:bottom, left:right], color, radii, stroke, len(known) + 3, SURE):
+    for left, top, right, bottom in _edge_strips(
+        scene.gray, layout.glyphs, round(max(radii) + stroke)
+    ):
+        for ring in find_rings(
+            near[top:bottom, left:right], color, radii, stroke, len(known) + 3, SURE
+        ):
             ring = refine_ring(near, replace(ring, x=ring.x + left, y=ring.y + top), scene.radii)
-            similar = abs(ring.radius - style.radius) <= 1 if style else RADII[0] <= ring.radius <= RADII[-1]
+            similar = (
+                abs(ring.radius - style.radius) <= 1
+                if style
+                else RADII[0] <= ring.radius <= RADII[-1]
+            )
             taken = [*found, *(marker.ring for marker in known)]
-            if ring.score >= least and similar and all(ring_distance(ring, other) > ring.radius for other in taken):
-                found.append(replace(ring, radius=style.radius, stroke=style.stroke) if style else ring)
+            if (
+                ring.score >= least
+                and similar
+                and all(ring_distance(ring, other) > ring.radius for other in taken)
+            ):
+                found.append(
+                    replace(ring, radius=style.radius, stroke=style.stroke) if style else ring
+                )
     found.sort(key=lambda ring: -ring.score)
     return found if style else sharpen_rings(scene.gray, found)
 
 
 def _edge_strips(gray: Gray, glyphs: PixelRect, reach: int) -> Iterator[PixelRect]:
-    """The strips along the picture's rim in which a point must lie so that its glyphs are cut off."""
+    """The strips along the picture's rim in which a point must lie so that its glyphs are cut
+    off."""
     height, width = gray.shape
-    left, top, right, bottom = (max(0, out) + reach for out in (-glyphs[0], -glyphs[1], glyphs[2], glyphs[3]))
+    left, top, right, bottom = (
+        max(0, out) + reach for out in (-glyphs[0], -glyphs[1], glyphs[2], glyphs[3])
+    )
     yield 0, 0, width, min(top, height)
     yield 0, max(0, height - bottom), width, height
     yield 0, 0, min(left, width), height
@@ -293,7 +358,8 @@ def _edge_strips(gray: Gray, glyphs: PixelRect, reach: int) -> Iterator[PixelRec
 
 
 def _label_is_inside(gray: Gray, layout: LabelLayout, ring: Ring) -> bool:
-    """Whether the glyphs of this ring would lie inside the picture, where they could have been read."""
+    """Whether the glyphs of this ring would lie inside the picture, where they could have been
+    read."""
     left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
     return left >= 0 and top >= 0 and right <= gray.shape[1] and bottom <= gray.shape[0]
 
@@ -301,22 +367,39 @@ def _label_is_inside(gray: Gray, layout: LabelLayout, ring: Ring) -> bool:
 def _assign_words(
     gray: Gray, words: Sequence[str], found: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
-    """The rings with the letters that suit them best together; `last` where the only one left needs no proof."""
-    from scipy.optimize import linear_sum_assignment  # half a second, for which nobody else should wait
+    """The rings with the letters that suit them best together; `last` where the only one left needs
+    no proof."""
+    from scipy.optimize import (
+        linear_sum_assignment,
+    )  # half a second, for which nobody else should wait
 
     if not found:
         return []
-    areas = [[shift(_widen(layout.glyphs, word), round(ring.x), round(ring.y)) for word in words] for ring in found]
+    areas = [
+        [shift(_widen(layout.glyphs, word), round(ring.x), round(ring.y)) for word in words]
+        for ring in found
+    ]
     likeness = np.array(
-        [[partial_likeness(gray, area, word) for area, word in zip(row, words, strict=True)] for row in areas]
+        [
+            [partial_likeness(gray, area, word) for area, word in zip(row, words, strict=True)]
+            for row in areas
+        ]
     )
     named = []
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
         sure = best >= SEEN and best > others.max(initial=0) + LEAD
         if sure or (last and len(words) == len(found) == 1):
-            plate = shift(_widen(layout.plate, words[column]), round(found[row].x), round(found[row].y))
-            named.append(Marker(words[column], found[row], common_rect(plate, (0, 0, gray.shape[1], gray.shape[0]))))
+            plate = shift(
+                _widen(layout.plate, words[column]), round(found[row].x), round(found[row].y)
+            )
+            named.append(
+                Marker(
+                    words[column],
+                    found[row],
+                    common_rect(plate, (0, 0, gray.shape[1], gray.shape[0])),
+                )
+            )
     return named
 
 

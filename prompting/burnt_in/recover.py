@@ -1,4 +1,5 @@
-"""Reads markers that are burnt into the pixels, such as those of the official BLINK images, and gives them as marks."""
+"""Reads markers that are burnt into the pixels, such as those of the official BLINK images, and
+gives them as marks."""
 
 from __future__ import annotations
 
@@ -18,12 +19,18 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel, read_labels
-from looktwice.prompting.burnt_in.pairing import Marker, MarkerScene, find_clipped_markers, find_markers
+from looktwice.prompting.burnt_in.pairing import (
+    Marker,
+    MarkerScene,
+    find_clipped_markers,
+    find_markers,
+)
 from looktwice.prompting.burnt_in.rings import Map
 from looktwice.prompting.drawing.colors import rgb
 
 CLOSE = 0.25  # closeness to the colour from which a pixel may be a line's
-CLOSER = 0.15  # by how much a line is closer to the colour than its ground, which may be of a like colour
+# by how much a line is closer to the colour than its ground, which may be of a like colour
+CLOSER = 0.15
 SHORTEST = 16  # pixels of a side, at least
 THICKEST = 8  # pixels of a line, at most
 WHOLE = 0.8  # share of each side that must show its line; labels and other boxes may cover the rest
@@ -33,7 +40,8 @@ LINES = 16  # lines of either direction that are followed up
 
 @dataclass(frozen=True)
 class FoundRectangle:
-    """A rectangle whose edges, in edge coordinates, run along the middle of lines `stroke` pixels thick."""
+    """A rectangle whose edges, in edge coordinates, run along the middle of lines `stroke` pixels
+    thick."""
 
     x0: float
     y0: float
@@ -46,7 +54,8 @@ class FoundRectangle:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A thin straight line across the picture: its middle, its thickness, and where along it colour is seen."""
+    """A thin straight line across the picture: its middle, its thickness, and where along it colour
+    is seen."""
 
     middle: float
     thickness: float
@@ -54,7 +63,8 @@ class Line:
 
 
 def find_rectangles(near: Map, color: str, most: int = 1) -> list[FoundRectangle]:
-    """The `most` most complete rectangles in a map of closeness HxW; none may share a side with a better one."""
+    """The `most` most complete rectangles in a map of closeness HxW; none may share a side with a
+    better one."""
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
@@ -83,7 +93,12 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
         first, last = int(strong[0]), int(strong[-1])
         if last - first < THICKEST:
             seen = closed[max(0, first - 1) : last + 2].max(0).astype(bool)
-            found.append((int(count[first : last + 1].max()), Line((first + last) / 2, last - first + 1.0, seen)))
+            found.append(
+                (
+                    int(count[first : last + 1].max()),
+                    Line((first + last) / 2, last - first + 1.0, seen),
+                )
+            )
     found = sorted(found, key=lambda pair: -pair[0])[:LINES]
     return [line for _, line in sorted(found, key=lambda pair: pair[1].middle)]
 
@@ -94,7 +109,9 @@ def _runs(there: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-def _rectangle(top: Line, bottom: Line, left: Line, right: Line, color: str) -> FoundRectangle | None:
+def _rectangle(
+    top: Line, bottom: Line, left: Line, right: Line, color: str
+) -> FoundRectangle | None:
     """The rectangle of four lines, or None where a side is not there or runs on."""
     y0, y1, x0, x1 = top.middle, bottom.middle, left.middle, right.middle
     if min(x1 - x0, y1 - y0) < SHORTEST:
@@ -103,9 +120,13 @@ def _rectangle(top: Line, bottom: Line, left: Line, right: Line, color: str) -> 
     stroke = float(np.median([line.thickness for line, _, _ in sides]))
     whole = [float(line.seen[round(start) : round(stop) + 1].mean()) for line, start, stop in sides]
     over = round(stroke / 2) + 2
-    if min(whole) < WHOLE or any(_runs_on(line.seen, start - over, stop + over) for line, start, stop in sides):
+    if min(whole) < WHOLE or any(
+        _runs_on(line.seen, start - over, stop + over) for line, start, stop in sides
+    ):
         return None
-    return FoundRectangle(x0 + 0.5, y0 + 0.5, x1 + 0.5, y1 + 0.5, stroke, color, float(np.mean(whole)))
+    return FoundRectangle(
+        x0 + 0.5, y0 + 0.5, x1 + 0.5, y1 + 0.5, stroke, color, float(np.mean(whole))
+    )
 
 
 def _runs_on(seen: NDArray[np.bool_], start: float, stop: float) -> bool:
@@ -130,18 +151,20 @@ NEAR = 2  # steps of 8 pixels between a box and its label, at most
 
 @dataclass(frozen=True)
 class RecoverMarks(WithoutModel):
-    """The sample with the markers of its images as marks: rings become points, drawn boxes become boxes.
+    """The sample with the markers of its images as marks: rings become points, drawn boxes become
+    boxes.
 
-    Looked for are circles in one of `colors` with a white label on a black plate beside them (`kinds: [rings]`), and
-    upright rectangles in `box_colors` (`[boxes]`); those whose label cannot be read are labelled with their colour.
-    `radii` are the least and the greatest to the middle of the stroke, in pixels. `letters` are the labels that must
-    be there, each once in all images; null takes those that the choices name, and REF where the prompt does. Rings
-    of one image have one style, which also finds a ring that is nearly lost in its ground, and a ring whose label is
-    cut off by the rim. Marks that the sample has already are dropped, views are left as they are, and how each marker
-    looks is kept in `meta["burnt_in"]` for EraseMarks.
+    Looked for are circles in one of `colors` with a white label on a black plate beside them
+    (`kinds: [rings]`), and upright rectangles in `box_colors` (`[boxes]`); those whose label cannot
+    be read are labelled with their colour. `radii` are the least and the greatest to the middle of
+    the stroke, in pixels. `letters` are the labels that must be there, each once in all images;
+    null takes those that the choices name, and REF where the prompt does. Rings of one image have
+    one style, which also finds a ring that is nearly lost in its ground, and a ring whose label is
+    cut off by the rim. Marks that the sample has already are dropped, views are left as they are,
+    and how each marker looks is kept in `meta["burnt_in"]` for EraseMarks.
 
-    Where labels are missing, `on_missing` keeps what was found, fails (ValueError) or abstains, with the reason.
-    Raises ValueError at once for settings that cannot be.
+    Where labels are missing, `on_missing` keeps what was found, fails (ValueError) or abstains,
+    with the reason. Raises ValueError at once for settings that cannot be.
     """
 
     kinds: tuple[Kind, ...] = ("rings",)
@@ -153,40 +176,56 @@ class RecoverMarks(WithoutModel):
 
     def __post_init__(self) -> None:
         if not self.kinds or not set(self.kinds) <= set(get_args(Kind)):
-            raise ValueError(f"kinds are some of {', '.join(get_args(Kind))}, found {list(self.kinds)}")
+            raise ValueError(
+                f"kinds are some of {', '.join(get_args(Kind))}, found {list(self.kinds)}"
+            )
         if self.on_missing not in get_args(Missing):
-            raise ValueError(f"on_missing is one of {', '.join(get_args(Missing))}, found {self.on_missing!r}")
+            raise ValueError(
+                f"on_missing is one of {', '.join(get_args(Missing))}, found {self.on_missing!r}"
+            )
         if not self.colors or not self.box_colors:
             raise ValueError("colors and box_colors name at least one colour each, such as red")
         for color in (*self.colors, *self.box_colors):
             rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
-            raise ValueError(f"radii are the least, 2 or more, and the greatest in pixels, found {list(self.radii)}")
+            raise ValueError(
+                "radii are the least, 2 or more, and the greatest in pixels, found"
+                f" {list(self.radii)}"
+            )
         if self.letters is not None:
             wrong = [word for word in self.letters if not re.fullmatch("[A-Z]+", word)]
             if wrong or not self.letters or len(set(self.letters)) < len(self.letters):
                 raise ValueError(
-                    f"letters are different words of capitals, such as A or REF, found {list(self.letters)}"
+                    "letters are different words of capitals, such as A or REF, found"
+                    f" {list(self.letters)}"
                 )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the marks that were read. Raises ValueError where `on_missing` says so, PictureError."""
+        """The state with the marks that were read. Raises ValueError where `on_missing` says so,
+        PictureError."""
         sample = state.sample
         words = self.letters if self.letters is not None else label_words(sample)
         found: list[tuple[Mark, dict[str, Any]]] = []
         if "rings" in self.kinds and words:
             found += [
-                _as_point(marker, image, sample.images[image].size) for image, marker in self._rings(sample, words)
+                _as_point(marker, image, sample.images[image].size)
+                for image, marker in self._rings(sample, words)
             ]
         if "boxes" in self.kinds:
             found += [_as_box(*box) for box in self._boxes(sample, words)]
         found.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
         meta = {**sample.meta, "burnt_in": [look for _, look in found]}
-        state = state.replace(sample=replace(sample, marks=tuple(mark for mark, _ in found), meta=meta))
+        state = state.replace(
+            sample=replace(sample, marks=tuple(mark for mark, _ in found), meta=meta)
+        )
         missing = [word for word in words if word not in {mark.label for mark, _ in found}]
         if not missing and words:
             return state
-        reason = f"no marker {', '.join(missing)} was found" if words else "the choices name no labels; set `letters`"
+        reason = (
+            f"no marker {', '.join(missing)} was found"
+            if words
+            else "the choices name no labels; set `letters`"
+        )
         if self.on_missing == "fail":
             raise ValueError(f"sample {sample.id}: {reason}")
         return state.abstain(reason) if self.on_missing == "abstain" else state
@@ -201,7 +240,9 @@ class RecoverMarks(WithoutModel):
         if found:
             style = max((marker.ring for _, marker in found.values()), key=lambda ring: ring.score)
             for number in {*range(len(scenes))} - {number for number, _ in found.values()}:
-                _keep_best(found, number, find_markers(scenes[number], _missing_words(words, found), style))
+                _keep_best(
+                    found, number, find_markers(scenes[number], _missing_words(words, found), style)
+                )
         for number, scene in enumerate(scenes):
             known = [marker for image, marker in found.values() if image == number]
             like = [marker for image, marker in found.values() if image != number]
@@ -209,33 +250,52 @@ class RecoverMarks(WithoutModel):
                 _keep_best(
                     found,
                     number,
-                    find_clipped_markers(scene, _missing_words(words, found), known, self.colors[0], like),
+                    find_clipped_markers(
+                        scene, _missing_words(words, found), known, self.colors[0], like
+                    ),
                 )
         return list(found.values())
 
     def _boxes(
         self, sample: Sample, words: Sequence[str]
     ) -> Iterator[tuple[FoundRectangle, int, str, PixelRect | None]]:
-        """The rectangles of each image, one of each colour, with the labels read beside them or left for them."""
+        """The rectangles of each image, one of each colour, with the labels read beside them or
+        left for them."""
         wanted = {color: rgb(color) for color in self.box_colors}
         for number, image in enumerate(sample.images):
             scene = MarkerScene.of(image.pixels, wanted, self.radii)
-            found = [outline for color, near in scene.near.items() for outline in find_rectangles(near, color)]
+            found = [
+                outline
+                for color, near in scene.near.items()
+                for outline in find_rectangles(near, color)
+            ]
             beside = _match_labels(found, read_labels(scene.gray, words) if words and found else [])
             rest = _missing_words(words, {label.text for label in beside.values()})
             last = rest[0] if len(rest) == 1 and len(found) == len(words) else ""
             for place, outline in enumerate(found):
                 label = beside.get(place)
-                yield outline, number, label.text if label else last or outline.color, label.plate if label else None
+                yield (
+                    outline,
+                    number,
+                    label.text if label else last or outline.color,
+                    label.plate if label else None,
+                )
 
 
 def label_words(sample: Sample) -> tuple[str, ...]:
-    """The labels that a question's words speak of, in their order: those of its choices, REF, or a clause's.
+    """The labels that a question's words speak of, in their order: those of its choices, REF, or a
+    clause's.
 
-    Choices such as "A is closer" and "Point A" name them; "labeled by A and B" in the prompt does so too.
+    Choices such as "A is closer" and "Point A" name them; "labeled by A and B" in the prompt does
+    so too.
     """
     prompt = f"{sample.question}\n{sample.meta.get('prompt', '')}"
-    named = [word for choice in sample.choices if isinstance(choice, str) for word in WORD.findall(choice)]
+    named = [
+        word
+        for choice in sample.choices
+        if isinstance(choice, str)
+        for word in WORD.findall(choice)
+    ]
     if not named:
         named = [word for clause in CLAUSE.findall(prompt) for word in WORD.findall(clause)]
     if "REF" in WORD.findall(prompt):
@@ -257,29 +317,48 @@ def _keep_best(found: dict[str, tuple[int, Marker]], image: int, more: Sequence[
 def _as_point(marker: Marker, image: int, size: tuple[int, int]) -> tuple[Mark, dict[str, Any]]:
     """The point, on a pixel of its image also where half of its ring lies outside."""
     ring = marker.ring
-    x, y = (min(max(0.0, float(at)), side - 1.0) for at, side in zip((ring.x, ring.y), size, strict=True))
+    x, y = (
+        min(max(0.0, float(at)), side - 1.0)
+        for at, side in zip((ring.x, ring.y), size, strict=True)
+    )
     point = Point(marker.label, x, y, image)
     style = {"radius": float(ring.radius), "stroke": float(ring.stroke), "color": ring.color}
     score = round(float(ring.score), 3)
-    return point, {"kind": "ring", **point.to_dict(), **style, "plate": _as_list(marker.plate), "score": score}
+    return point, {
+        "kind": "ring",
+        **point.to_dict(),
+        **style,
+        "plate": _as_list(marker.plate),
+        "score": score,
+    }
 
 
-def _as_box(outline: FoundRectangle, image: int, text: str, plate: PixelRect | None) -> tuple[Mark, dict[str, Any]]:
+def _as_box(
+    outline: FoundRectangle, image: int, text: str, plate: PixelRect | None
+) -> tuple[Mark, dict[str, Any]]:
     box = Box(text, outline.x0, outline.y0, outline.x1, outline.y1, image)
     return box, {
-        "kind": "box", **box.to_dict(), "stroke": outline.stroke, "color": outline.color, "plate": _as_list(plate)
-    }  # fmt: skip
+        "kind": "box",
+        **box.to_dict(),
+        "stroke": outline.stroke,
+        "color": outline.color,
+        "plate": _as_list(plate),
+    }
 
 
 def _as_list(area: PixelRect | None) -> list[int] | None:
     return [int(edge) for edge in area] if area else None
 
 
-def _match_labels(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) -> dict[int, ReadLabel]:
-    """For each rectangle, by its place in the list, the label beside its outline; each word is given once.
+def _match_labels(
+    found: Sequence[FoundRectangle], read: Sequence[ReadLabel]
+) -> dict[int, ReadLabel]:
+    """For each rectangle, by its place in the list, the label beside its outline; each word is
+    given once.
 
-    Labels go to outlines so that as many as can be are given and those lie nearest, all taken together: a label that
-    stands beside two outlines then goes to the one whose own label is not elsewhere.
+    Labels go to outlines so that as many as can be are given and those lie nearest, all taken
+    together: a label that stands beside two outlines then goes to the one whose own label is not
+    elsewhere.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -288,8 +367,12 @@ def _match_labels(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) ->
     cost = np.array([[_cost(outline, label) for label in read] for outline in found])
     pairs = zip(*linear_sum_assignment(cost), strict=True)
     given: dict[int, ReadLabel] = {}
-    for place, column in sorted(((int(place), int(column)) for place, column in pairs), key=lambda pair: cost[pair]):
-        if cost[place, column] < FAR and read[column].text not in {label.text for label in given.values()}:
+    for place, column in sorted(
+        ((int(place), int(column)) for place, column in pairs), key=lambda pair: cost[pair]
+    ):
+        if cost[place, column] < FAR and read[column].text not in {
+            label.text for label in given.values()
+        }:
             given[place] = read[column]
     return given
 
@@ -300,11 +383,14 @@ def _cost(outline: FoundRectangle, label: ReadLabel) -> float:
 
 
 def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
-    """Pixels from a label's plate to the outline, in steps of 8, and from its middle to the nearest corner."""
+    """Pixels from a label's plate to the outline, in steps of 8, and from its middle to the nearest
+    corner."""
     x, y = label.center
     across = max(outline.x0 - x, x - outline.x1)
     down = max(outline.y0 - y, y - outline.y1)
     outside = float(np.hypot(max(across, 0), max(down, 0)))
     half = min(label.plate[2] - label.plate[0], label.plate[3] - label.plate[1]) / 2
-    corner = np.hypot(min(abs(outline.x0 - x), abs(outline.x1 - x)), min(abs(outline.y0 - y), abs(outline.y1 - y)))
+    corner = np.hypot(
+        min(abs(outline.x0 - x), abs(outline.x1 - x)), min(abs(outline.y0 - y), abs(outline.y1 - y))
+    )
     return max(0.0, (outside or -max(across, down)) - half) // 8, float(corner)

@@ -1,4 +1,5 @@
-"""Control arms of an ablation: no image, another image, random or oracle crops and marks, permuted choices.
+"""Control arms of an ablation: no image, another image, random or oracle crops and marks, permuted
+choices.
 
 Not here: the treatments (`views`, `markers`)."""
 

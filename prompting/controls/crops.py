@@ -1,4 +1,5 @@
-"""Control crops for zooms: the true region as an upper bound, and a random one of the same size as a placebo."""
+"""Control crops for zooms: the true region as an upper bound, and a random one of the same size as
+a placebo."""
 
 from __future__ import annotations
 
@@ -22,18 +23,21 @@ CANDIDATES = 64  # random places that are drawn at most, of which some may not h
 class OracleCrop(WithoutModel):
     """The part of a view around the region that matters: what a perfect zoom would show.
 
-    A stage never sees the key, so the region must be given: by `label`, the label of a mark that every sample has,
-    such as REF, or else, where that is empty or null, by the sample's field `hint`, which holds the label of a mark, a
-    box [x0, y0, x1, y1] of image 0 in edge coordinates, or a mark as records hold it ({"x0": ..., "image": 1}). The
-    field is part of the sample, so a template can reveal it to the model. If the choices are marks, a hint at the right
-    one reveals the answer; point at what the question is about instead.
+    A stage never sees the key, so the region must be given: by `label`, the label of a mark that
+    every sample has, such as REF, or else, where that is empty or null, by the sample's field
+    `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates,
+    or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so a
+    template can reveal it to the model. If the choices are marks, a hint at the right one reveals
+    the answer; point at what the question is about instead.
 
-    `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they are.
+    `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they
+    are.
 
-    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of `tries` random
-    places (1 to 64) that overlaps least with the true one. With `tries: 1` that is a uniform draw over all places where
-    the crop fits, of which some show a part of the region; with more, the place keeps off it. The places are the same
-    in every run with the same seed, sample and draw; another `seed` gives others.
+    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of
+    `tries` random places (1 to 64) that overlaps least with the true one. With `tries: 1` that is a
+    uniform draw over all places where the crop fits, of which some show a part of the region; with
+    more, the place keeps off it. The places are the same in every run with the same seed, sample
+    and draw; another `seed` gives others.
     """
 
     label: str | None = ""
@@ -48,21 +52,32 @@ class OracleCrop(WithoutModel):
             raise ValueError(f"tries lies in 1..{CANDIDATES}, found {self.tries}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops. Raises ValueError if the region is not given or no view shows it."""
+        """The state with crops. Raises ValueError if the region is not given or no view shows
+        it."""
         places, crop = self.places(state), self.crop
         if self.elsewhere:
             rng = state.rng(f"RandomCrop {self.seed}")
-            places = {number: self._place_off(state.views[number], true, rng) for number, true in places.items()}
-            crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)  # a place is the whole area of its crop
+            places = {
+                number: self._place_off(state.views[number], true, rng)
+                for number, true in places.items()
+            }
+            crop = replace(
+                crop, padding=0, min_px=0, min_share=0, aspect=None
+            )  # a place is the whole area of its crop
         return _crop_places(state, places, crop)
 
     def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
-        """A box of the size of the true crop, within one part of the view; the true one where there is no other."""
+        """A box of the size of the true crop, within one part of the view; the true one where there
+        is no other."""
         area, exact = self.crop.areas(view, [true])[0][0], Crop(padding=0, min_px=0)
         size = area[2] - area[0], area[3] - area[1]
-        drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True).tolist()
+        drawn = rng.integers(
+            (0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True
+        ).tolist()
         boxes = (_random_box(*size, left, top, true.image) for left, top in drawn)
-        fitting = islice((box for box in boxes if exact.areas(view, [box])[0][0] == box.xyxy), self.tries)
+        fitting = islice(
+            (box for box in boxes if exact.areas(view, [box])[0][0] == box.xyxy), self.tries
+        )
         true_area = _random_box(*size, *area[:2], true.image)
         return min(fitting, key=lambda box: overlap(area, box.xyxy), default=true_area)
 
@@ -89,19 +104,22 @@ class OracleCrop(WithoutModel):
                 x0, y0, x1, y1 = (float(edge) for edge in wanted)
                 return Box(self.hint, x0, y0, x1, y1)
         except (TypeError, ValueError) as exc:
-            raise ValueError(f"sample {sample.id}: its field {self.hint!r} is no region ({exc})") from exc
+            raise ValueError(
+                f"sample {sample.id}: its field {self.hint!r} is no region ({exc})"
+            ) from exc
         raise ValueError(
-            f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`, or write a mark's "
-            f"label or a box [x0, y0, x1, y1] into its field {self.hint!r}"
+            f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`,"
+            f" or write a mark's label or a box [x0, y0, x1, y1] into its field {self.hint!r}"
         )
 
 
 @dataclass(frozen=True)
 class RandomCrop(WithoutModel):
-    """A crop of `share` of each view's width and height at a random place, to tell whether any zoom helps.
+    """A crop of `share` of each view's width and height at a random place, to tell whether any zoom
+    helps.
 
-    The places are the same in every run with the same seed, sample and draw; another `seed` gives others. The placebo
-    of one region is `OracleCrop` with `elsewhere`.
+    The places are the same in every run with the same seed, sample and draw; another `seed` gives
+    others. The placebo of one region is `OracleCrop` with `elsewhere`.
     """
 
     share: float = 0.5
@@ -120,7 +138,10 @@ class RandomCrop(WithoutModel):
     def _place(self, size: tuple[int, int], rng: np.random.Generator) -> Mark:
         width, height = (max(1, round(side * self.share)) for side in size)
         return _random_box(
-            width, height, int(rng.integers(size[0] - width + 1)), int(rng.integers(size[1] - height + 1))
+            width,
+            height,
+            int(rng.integers(size[0] - width + 1)),
+            int(rng.integers(size[1] - height + 1)),
         )
 
 

@@ -1,4 +1,5 @@
-"""Colours of marks: by CSS name, by "#rrggbb", chosen against the pixels around, or told apart by number."""
+"""Colours of marks: by CSS name, by "#rrggbb", chosen against the pixels around, or told apart by
+number."""
 
 from __future__ import annotations
 
@@ -20,13 +21,30 @@ RGB = tuple[int, int, int]
 GOLDEN = (math.sqrt(5) - 1) / 2
 BRIGHT = 382.5  # half of the largest R + G + B
 BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
-VIVID: tuple[RGB, ...] = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255), (0, 255, 255))
+VIVID: tuple[RGB, ...] = (
+    (255, 0, 0),
+    (0, 255, 0),
+    (0, 0, 255),
+    (255, 255, 0),
+    (255, 0, 255),
+    (0, 255, 255),
+)
 LOCAL = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
 """What a setting may say instead of a colour, to have it chosen from the pixels around."""
 DISTINCT: tuple[RGB, ...] = (
-    (230, 25, 75), (60, 180, 75), (0, 130, 200), (255, 225, 25), (145, 30, 180), (245, 130, 48),
-    (70, 240, 240), (240, 50, 230), (128, 128, 0), (0, 128, 128), (170, 110, 40), (0, 0, 128),
-)  # fmt: skip
+    (230, 25, 75),
+    (60, 180, 75),
+    (0, 130, 200),
+    (255, 225, 25),
+    (145, 30, 180),
+    (245, 130, 48),
+    (70, 240, 240),
+    (240, 50, 230),
+    (128, 128, 0),
+    (0, 128, 128),
+    (170, 110, 40),
+    (0, 0, 128),
+)
 
 
 @lru_cache(maxsize=256)
@@ -38,7 +56,8 @@ def rgb(color: str) -> RGB:
 
 
 def check_color(color: str, *words: str, name: str = "") -> None:
-    """Raise ValueError unless `color` is a CSS name, "#rrggbb", or one of the other `words` allowed for a setting."""
+    """Raise ValueError unless `color` is a CSS name, "#rrggbb", or one of the other `words` allowed
+    for a setting."""
     lower = color.lower()
     if lower in ImageColor.colormap or re.fullmatch(r"#[0-9a-f]{6}", lower) or color in words:
         return
@@ -48,11 +67,15 @@ def check_color(color: str, *words: str, name: str = "") -> None:
     raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour{hint}")
 
 
-def contrasting_color(pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID) -> RGB:
-    """The colour of `palette` that stands out best from the pixels within `reach` of (x, y), in pixel centres.
+def contrasting_color(
+    pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID
+) -> RGB:
+    """The colour of `palette` that stands out best from the pixels within `reach` of (x, y), in
+    pixel centres.
 
-    Best is the largest distance in CIELAB (CIE 1976) that nine tenths of these pixels keep; the first wins a tie.
-    Outside the picture nothing counts; a point whose surroundings all lie outside gets the palette's first colour.
+    Best is the largest distance in CIELAB (CIE 1976) that nine tenths of these pixels keep; the
+    first wins a tie. Outside the picture nothing counts; a point whose surroundings all lie outside
+    gets the palette's first colour.
     """
     left, top = max(0, math.floor(x - reach)), max(0, math.floor(y - reach))
     right, bottom = max(0, math.ceil(x + reach) + 1), max(0, math.ceil(y + reach) + 1)
@@ -68,34 +91,46 @@ def contrasting_color(pixels: Pixels, x: float, y: float, reach: float, palette:
 def readable_color(ground: RGB) -> RGB:
     """Black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
     parts = (value / 255 for value in ground)
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
 
 
 def distinct_color(number: int) -> RGB:
-    """A colour for mark `number`, counted from 0; twelve that are told apart easily, then again from the first."""
+    """A colour for mark `number`, counted from 0; twelve that are told apart easily, then again
+    from the first."""
     return DISTINCT[number % len(DISTINCT)]
 
 
 def golden_hue(number: int) -> RGB:
-    """Bright colours in a fixed order without end, each far from those just before it: golden steps round the hues."""
+    """Bright colours in a fixed order without end, each far from those just before it: golden steps
+    round the hues."""
     red, green, blue = colorsys.hsv_to_rgb((number * GOLDEN) % 1, 0.85, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
 def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
-    """Black on bright pixels, white on dark ones and on none: bright is a mean R + G + B of `threshold` or more."""
-    bright = pixels.size > 0 and float(pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean()) >= threshold
+    """Black on bright pixels, white on dark ones and on none: bright is a mean R + G + B of
+    `threshold` or more."""
+    bright = (
+        pixels.size > 0 and float(pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean()) >= threshold
+    )
     return (0, 0, 0) if bright else (255, 255, 255)
 
 
-def resolve_color(color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0) -> RGB:
-    """The colour of a setting at a place: the words of `LOCAL` look at the pixels around, "distinct" at the number."""
+def resolve_color(
+    color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0
+) -> RGB:
+    """The colour of a setting at a place: the words of `LOCAL` look at the pixels around,
+    "distinct" at the number."""
     if color in LOCAL:
         return contrasting_color(pixels, x, y, reach, LOCAL[color])
     return distinct_color(number) if color == "distinct" else rgb(color)
 
 
 def _lab(colors: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.asarray(cv2.cvtColor((colors / np.float32(255))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0])
+    return np.asarray(
+        cv2.cvtColor((colors / np.float32(255))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0]
+    )

@@ -18,7 +18,8 @@ from looktwice.prompting.drawing.colors import RGB
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """What is seen of a box or mask: `pixels` (height, width) bool, their top left corner at (left, top) of a frame."""
+    """What is seen of a box or mask: `pixels` (height, width) bool, their top left corner at (left,
+    top) of a frame."""
 
     left: int
     top: int
@@ -38,27 +39,42 @@ class Region:
     @property
     def box(self) -> PixelRect:
         """Left, top, right, bottom of the smallest box around it, half-open."""
-        return self.left, self.top, self.left + self.pixels.shape[1], self.top + self.pixels.shape[0]
+        return (
+            self.left,
+            self.top,
+            self.left + self.pixels.shape[1],
+            self.top + self.pixels.shape[0],
+        )
 
     @cached_property
     def depth(self) -> NDArray[np.float32]:
-        """Per pixel the distance to the nearest pixel centre outside; the frame's rim counts as outside too."""
-        padded = cv2.copyMakeBorder(self.pixels.astype(np.uint8), 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0)
-        return np.asarray(cv2.distanceTransform(padded, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1], np.float32)
+        """Per pixel the distance to the nearest pixel centre outside; the frame's rim counts as
+        outside too."""
+        padded = cv2.copyMakeBorder(
+            self.pixels.astype(np.uint8), 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0
+        )
+        return np.asarray(
+            cv2.distanceTransform(padded, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1],
+            np.float32,
+        )
 
     @property
     def inscribed(self) -> tuple[int, int, float]:
-        """(x, y, radius) of the largest inscribed circle, in pixels of the frame; its centre lies in the region."""
+        """(x, y, radius) of the largest inscribed circle, in pixels of the frame; its centre lies
+        in the region."""
         y, x = np.unravel_index(int(np.argmax(self.depth)), self.depth.shape)
         return self.left + int(x), self.top + int(y), float(self.depth[y, x])
 
     def room(self, width: int, height: int) -> tuple[int, int] | None:
-        """Where a plate of this size lies wholly inside, as deep as it can: its (left, top); None where nowhere."""
+        """Where a plate of this size lies wholly inside, as deep as it can: its (left, top); None
+        where nowhere."""
         if width > self.pixels.shape[1] or height > self.pixels.shape[0]:
             return None
         anchor = ((width - 1) // 2, (height - 1) // 2)
         kernel, inside = np.ones((height, width), np.uint8), self.pixels.astype(np.uint8)
-        fits = cv2.erode(inside, kernel, anchor=anchor, borderType=cv2.BORDER_CONSTANT, borderValue=0)
+        fits = cv2.erode(
+            inside, kernel, anchor=anchor, borderType=cv2.BORDER_CONSTANT, borderValue=0
+        )
         if not fits.any():
             return None
         y, x = np.unravel_index(int(np.argmax(np.where(fits, self.depth, 0))), fits.shape)
@@ -70,7 +86,9 @@ class Region:
         if both is None:
             return self
         left, top, right, bottom = both
-        over = other.pixels[top - other.top : bottom - other.top, left - other.left : right - other.left]
+        over = other.pixels[
+            top - other.top : bottom - other.top, left - other.left : right - other.left
+        ]
         here = slice(top - self.top, bottom - self.top), slice(left - self.left, right - self.left)
         if not (self.pixels[here] & over).any():
             return self
@@ -81,11 +99,14 @@ class Region:
     def tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
         """Mix a colour into its pixels of the frame; `alpha` in 0..1 is the colour's share."""
         window = self._window(pixels)
-        mixed = window[self.pixels] * np.float32(1 - alpha) + np.asarray(color, np.float32) * np.float32(alpha)
+        mixed = window[self.pixels] * np.float32(1 - alpha) + np.asarray(
+            color, np.float32
+        ) * np.float32(alpha)
         window[self.pixels] = np.rint(mixed).astype(np.uint8)
 
     def contour(self, pixels: Pixels, color: RGB, thickness: float) -> None:
-        """Paint its rim, inwards: its pixels whose distance to what is outside is at most `thickness`."""
+        """Paint its rim, inwards: its pixels whose distance to what is outside is at most
+        `thickness`."""
         self._window(pixels)[self.pixels & (self.depth < thickness + 0.5)] = color
 
     def _window(self, pixels: Pixels) -> Pixels:
@@ -94,7 +115,8 @@ class Region:
 
 
 def raster(place: Box | Mask, size: tuple[int, int]) -> Region | None:
-    """A mark in a view of this size (width, height) as its region; None where it covers no pixel centre there."""
+    """A mark in a view of this size (width, height) as its region; None where it covers no pixel
+    centre there."""
     if isinstance(place, Mask):
         return Region.of(place.pixels[: size[1], : size[0]])
     x0, y0, x1, y1 = (math.ceil(edge - 0.5) for edge in place.xyxy)
@@ -106,7 +128,8 @@ def raster(place: Box | Mask, size: tuple[int, int]) -> Region | None:
 
 
 def inner_center(place: Mark) -> tuple[float, float]:
-    """The middle of the largest circle that a mask holds; of a point or a box its own middle. In pixel centres."""
+    """The middle of the largest circle that a mask holds; of a point or a box its own middle. In
+    pixel centres."""
     region = Region.of(place.pixels) if isinstance(place, Mask) else None
     if region is None:
         return place.center

@@ -1,4 +1,5 @@
-"""Where labels, numbers of regions and insets stand: inside the image, over no point and no other label."""
+"""Where labels, numbers of regions and insets stand: inside the image, over no point and no other
+label."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from looktwice.pipelines.geometry import PixelRect, Rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.masks import Region
 
-SMALLER = (1.0, 0.75, 0.5)  # shares of the wanted size that are tried, so that nothing need be hidden
+SMALLER = (
+    1.0,
+    0.75,
+    0.5,
+)  # shares of the wanted size that are tried, so that nothing need be hidden
 CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
 GAP = 2  # free pixels between a region and the number beside it
 RINGS = 12  # how far a number may move away, in its own heights
@@ -26,18 +31,48 @@ CORNERS = ("above-left", "above-right", "below-left", "below-right")
 ORDER: dict[str, tuple[str, ...]] = {
     "auto": ("above", "below", "right", "left", *CORNERS),
     "above": ("above", "below", "right", "left", *CORNERS),
-    "below": ("below", "above", "right", "left", "below-left", "below-right", "above-left", "above-right"),
-    "right": ("right", "left", "above", "below", "above-right", "below-right", "above-left", "below-left"),
-    "left": ("left", "right", "above", "below", "above-left", "below-left", "above-right", "below-right"),
+    "below": (
+        "below",
+        "above",
+        "right",
+        "left",
+        "below-left",
+        "below-right",
+        "above-left",
+        "above-right",
+    ),
+    "right": (
+        "right",
+        "left",
+        "above",
+        "below",
+        "above-right",
+        "below-right",
+        "above-left",
+        "below-left",
+    ),
+    "left": (
+        "left",
+        "right",
+        "above",
+        "below",
+        "above-left",
+        "below-left",
+        "above-right",
+        "below-right",
+    ),
     "beside": ("right", "left", "above", "below", *CORNERS),
     "inside": ("inside", "above", "below", "right", "left", *CORNERS),
 }
 
 
 def choose_area(
-    areas: Iterable[PixelRect], taken: Sequence[PixelRect], cost: Callable[[PixelRect], tuple[float, ...]]
+    areas: Iterable[PixelRect],
+    taken: Sequence[PixelRect],
+    cost: Callable[[PixelRect], tuple[float, ...]],
 ) -> PixelRect | None:
-    """The first area of the least cost among those that cover nothing `taken`; None where there is none."""
+    """The first area of the least cost among those that cover nothing `taken`; None where there is
+    none."""
     free = (area for area in areas if not any(overlaps(area, other) for other in taken))
     return min(free, key=cost, default=None)
 
@@ -46,9 +81,10 @@ def choose_area(
 class Anchor:
     """What a label belongs to: a mark as it was drawn, in pixels of the view.
 
-    `x`, `y` is its middle in pixel centres; `box` is what the drawing covers, left, top, right, bottom edge.
-    `frame` is the area that the label must not leave: the part of the view that shows the mark. `color` is the
-    drawing's. Of an `open` anchor the pixel in the middle has to stay visible, so no label may lie on it.
+    `x`, `y` is its middle in pixel centres; `box` is what the drawing covers, left, top, right,
+    bottom edge. `frame` is the area that the label must not leave: the part of the view that shows
+    the mark. `color` is the drawing's. Of an `open` anchor the pixel in the middle has to stay
+    visible, so no label may lie on it.
     """
 
     text: str
@@ -61,16 +97,20 @@ class Anchor:
 
 
 def place_labels(
-    anchors: Sequence[Anchor], sizes: Sequence[tuple[int, int]], placement: Placement = "auto", gap: float = 3
+    anchors: Sequence[Anchor],
+    sizes: Sequence[tuple[int, int]],
+    placement: Placement = "auto",
+    gap: float = 3,
 ) -> list[PixelRect | None]:
-    """An area of each (width, height) beside its anchor, one after the other; ends with None where one has no room.
+    """An area of each (width, height) beside its anchor, one after the other; ends with None where
+    one has no room.
 
     Anchors beyond the last size get no label, but none may hide them.
 
-    No area covers the middle of an open anchor or another area, and none leaves its frame. `placement` is the side
-    that is tried first; `gap` pixels stay free between drawing and label. Of the sides, the first is taken that
-    hides no drawing, else the one that lies on the fewest; where every side would hide a point or a label, the
-    nearest free place of the frame.
+    No area covers the middle of an open anchor or another area, and none leaves its frame.
+    `placement` is the side that is tried first; `gap` pixels stay free between drawing and label.
+    Of the sides, the first is taken that hides no drawing, else the one that lies on the fewest;
+    where every side would hide a point or a label, the nearest free place of the frame.
     """
     ground = _Ground(anchors, len(sizes))
     areas: list[PixelRect | None] = []
@@ -88,7 +128,8 @@ Rects = NDArray[np.float64]
 
 
 class _Ground:
-    """What labels may lie on if there is no better place, the drawings, and what they must keep off.
+    """What labels may lie on if there is no better place, the drawings, and what they must keep
+    off.
 
     That are the middles of open anchors and the labels that are placed.
     """
@@ -100,7 +141,12 @@ class _Ground:
         for number, anchor in enumerate(anchors):
             self._rects[:, number] = anchor.box
             if anchor.open:
-                self._rects[:, self._count + number] = anchor.x, anchor.y, anchor.x + 1, anchor.y + 1
+                self._rects[:, self._count + number] = (
+                    anchor.x,
+                    anchor.y,
+                    anchor.x + 1,
+                    anchor.y + 1,
+                )
         self._drawn = cache(self._count_drawings)
 
     def place(self, area: PixelRect) -> None:
@@ -109,21 +155,26 @@ class _Ground:
         self._end += 1
 
     def choose_side(self, own: int, sides: Iterable[tuple[str, PixelRect]]) -> PixelRect | None:
-        """The first side that hides nothing, else the one that hides the fewest drawings but no point and no label."""
+        """The first side that hides nothing, else the one that hides the fewest drawings but no
+        point and no label."""
         best, least = None, math.inf
         left, top, right, bottom = self._rects[:, : self._end]
         for side, (x0, y0, x1, y1) in sides:
             hidden = (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
             if side == "inside":
                 hidden[[own, self._count + own]] = False
-            if not hidden[self._count :].any() and (drawings := int(np.count_nonzero(hidden))) < least:
+            if (
+                not hidden[self._count :].any()
+                and (drawings := int(np.count_nonzero(hidden))) < least
+            ):
                 best, least = (x0, y0, x1, y1), drawings
             if least == 0:
                 break
         return best
 
     def nearest_place(self, anchor: Anchor, size: tuple[int, int]) -> PixelRect | None:
-        """The nearest place of the frame that hides no point and no label, rather off the drawings than on them."""
+        """The nearest place of the frame that hides no point and no label, rather off the drawings
+        than on them."""
         (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
         if width > high_x - low_x or height > high_y - low_y:
             return None
@@ -147,7 +198,8 @@ def _count_overlaps(
 ) -> NDArray[np.int32]:
     """(tops, lefts): how many of the rectangles an area of this size overlaps at each place.
 
-    These places are a block of the grid for each rectangle, so that the corners of the blocks, summed up, tell it.
+    These places are a block of the grid for each rectangle, so that the corners of the blocks,
+    summed up, tell it.
     """
     x0, x1 = np.searchsorted(lefts, rects[0] - size[0], "right"), np.searchsorted(lefts, rects[2])
     y0, y1 = np.searchsorted(tops, rects[1] - size[1], "right"), np.searchsorted(tops, rects[3])
@@ -157,8 +209,11 @@ def _count_overlaps(
     return corners.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)[:-1, :-1]
 
 
-def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float) -> Iterator[tuple[str, PixelRect]]:
-    """Each side's area, pushed into the frame; sides are left out where the frame is smaller than the label."""
+def _sides(
+    anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float
+) -> Iterator[tuple[str, PixelRect]]:
+    """Each side's area, pushed into the frame; sides are left out where the frame is smaller than
+    the label."""
     (width, height), (x0, y0, x1, y1) = size, anchor.box
     low_x, low_y, high_x, high_y = anchor.frame
     if width > high_x - low_x or height > high_y - low_y:
@@ -182,7 +237,8 @@ def _steps(low: int, high: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Plate:
-    """A number of a region: its place in the view, and the pixel (x, y) of the region that it stands for."""
+    """A number of a region: its place in the view, and the pixel (x, y) of the region that it
+    stands for."""
 
     label: str
     area: PixelRect
@@ -191,14 +247,17 @@ class Plate:
 
 
 def place_numbers(
-    regions: Sequence[tuple[str, Region]], sizes: Mapping[str, tuple[int, int]], frames: Sequence[PixelRect]
+    regions: Sequence[tuple[str, Region]],
+    sizes: Mapping[str, tuple[int, int]],
+    frames: Sequence[PixelRect],
 ) -> list[Plate]:
     """A place for the number of each region, whose plate has the (width, height) in `sizes`.
 
-    Smaller regions come first, and a number keeps off the regions that are smaller than its own (Set-of-Mark, Yang et
-    al. 2023, algorithm 1): it stands deepest inside what is left of its region. Where it has no room there, it stands
-    beside it, where it hides least of the other regions that are small, in the region's frame (a view's part).
-    Raises ValueError where none is free.
+    Smaller regions come first, and a number keeps off the regions that are smaller than its own
+    (Set-of-Mark, Yang et al. 2023, algorithm 1): it stands deepest inside what is left of its
+    region. Where it has no room there, it stands beside it, where it hides least of the other
+    regions that are small, in the region's frame (a view's part). Raises ValueError where none is
+    free.
     """
     anchors, inner, outer = {}, [], []
     for index, clear in _uncovered(regions):
@@ -223,7 +282,8 @@ def place_numbers(
 
 
 def _uncovered(regions: Sequence[tuple[str, Region]]) -> Iterator[tuple[int, Region | None]]:
-    """What smaller regions leave of each region, None where nothing, by its index, the smallest first."""
+    """What smaller regions leave of each region, None where nothing, by its index, the smallest
+    first."""
     order = sorted(range(len(regions)), key=lambda index: regions[index][1].area)
     for rank, index in enumerate(order):
         clear: Region | None = regions[index][1]
@@ -235,7 +295,11 @@ def _uncovered(regions: Sequence[tuple[str, Region]]) -> Iterator[tuple[int, Reg
 def _frame(frames: Sequence[PixelRect], anchor: tuple[int, int]) -> PixelRect:
     """The topmost frame around a pixel; frames are given bottom up."""
     x, y = anchor
-    return next(f for f in (*reversed(frames), frames[0]) if (f[0] <= x < f[2] and f[1] <= y < f[3]) or f is frames[0])
+    return next(
+        f
+        for f in (*reversed(frames), frames[0])
+        if (f[0] <= x < f[2] and f[1] <= y < f[3]) or f is frames[0]
+    )
 
 
 def _beside_region(
@@ -246,17 +310,21 @@ def _beside_region(
     taken: Sequence[PixelRect],
     small: Sequence[tuple[PixelRect, tuple[int, int]]],
 ) -> PixelRect:
-    area = choose_area(_rings_around(region.box, size, frame), taken, lambda area: _cost(area, region.box, small))
+    area = choose_area(
+        _rings_around(region.box, size, frame), taken, lambda area: _cost(area, region.box, small)
+    )
     if area is None:
         raise ValueError(
-            f"number {label} of {size[0]} x {size[1]} pixels has no room beside its region of "
-            f"{region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give less font_size or padding, more "
-            "min_area, or fewer regions (most)"
+            f"number {label} of {size[0]} x {size[1]} pixels has no room beside its region of"
+            f" {region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give less font_size or"
+            " padding, more min_area, or fewer regions (most)"
         )
     return area
 
 
-def _cost(area: PixelRect, own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]]) -> tuple[int, float]:
+def _cost(
+    area: PixelRect, own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]]
+) -> tuple[int, float]:
     """How much a number beside its region hides, and how far off it is."""
     hidden = sum(area[0] <= x < area[2] and area[1] <= y < area[3] for _, (x, y) in small)
     over = sum(overlaps(area, box) for box, _ in small)
@@ -266,16 +334,28 @@ def _cost(area: PixelRect, own: PixelRect, small: Sequence[tuple[PixelRect, tupl
 
 
 def _rings_around(box: PixelRect, size: tuple[int, int], frame: PixelRect) -> Iterator[PixelRect]:
-    """Places on rings around a box that lie wholly in the frame: above, below, right, left, the corners."""
+    """Places on rings around a box that lie wholly in the frame: above, below, right, left, the
+    corners."""
     (left, top, right, bottom), (width, height) = box, size
     middle, center = (left + right - width) // 2, (top + bottom - height) // 2
     for ring in range(RINGS):
         away = GAP + ring * height // 2
-        above, below, before, after = top - away - height, bottom + away, left - away - width, right + away
+        above, below, before, after = (
+            top - away - height,
+            bottom + away,
+            left - away - width,
+            right + away,
+        )
         for x, y in (
-            (middle, above), (middle, below), (after, center), (before, center),
-            (after, above), (before, above), (after, below), (before, below),
-        ):  # fmt: skip
+            (middle, above),
+            (middle, below),
+            (after, center),
+            (before, center),
+            (after, above),
+            (before, above),
+            (after, below),
+            (before, below),
+        ):
             if frame[0] <= x and frame[1] <= y and x + width <= frame[2] and y + height <= frame[3]:
                 yield x, y, x + width, y + height
 
@@ -288,11 +368,13 @@ def place_inset(
     marks: Sequence[Rect],
     taken: Sequence[PixelRect],
 ) -> tuple[PixelRect, list[int]] | None:
-    """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled into `room`.
+    """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled
+    into `room`.
 
-    It covers no inset already `taken`, covers and comes near as few `marks` as it can, and then covers as few of the
-    outlined `areas`; the largest such place counts, corners before the middles of the sides. Gives the area and the
-    numbers of the marks that it covers; None where it has no room.
+    It covers no inset already `taken`, covers and comes near as few `marks` as it can, and then
+    covers as few of the outlined `areas`; the largest such place counts, corners before the middles
+    of the sides. Gives the area and the numbers of the marks that it covers; None where it has no
+    room.
     """
 
     def cost(area: PixelRect) -> tuple[int, int, int]:
@@ -302,7 +384,9 @@ def place_inset(
 
     scales = [share * min(room[0] / piece[0], room[1] / piece[1]) for share in SMALLER]
     sizes = [(max(1, round(piece[0] * scale)), max(1, round(piece[1] * scale))) for scale in scales]
-    area = choose_area((area for one in sizes for area in _corners_and_sides(size, *one)), taken, cost)
+    area = choose_area(
+        (area for one in sizes for area in _corners_and_sides(size, *one)), taken, cost
+    )
     if area is None or min(room) < 1:
         return None
     return area, [number for number, mark in enumerate(marks) if overlaps(area, mark)]

@@ -1,4 +1,5 @@
-"""Smooth edges: the share of each pixel that a shape, or the outline of a box or mask, covers, and painting by it."""
+"""Smooth edges: the share of each pixel that a shape, or the outline of a box or mask, covers, and
+painting by it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Shape(Protocol):
     def __hash__(self) -> int: ...
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """The distance to its rim in pixels, negative inside; x and y broadcast to (height, width)."""
+        """The distance to its rim in pixels, negative inside; x and y broadcast to (height,
+        width)."""
         ...
 
 
@@ -40,9 +42,17 @@ def square(reach: float) -> Rect:
 
 
 def paint_shape(
-    pixels: Pixels, frame: PixelRect, shape: Shape, x: float, y: float, color: RGB, alpha: float = 1, grow: float = 0
+    pixels: Pixels,
+    frame: PixelRect,
+    shape: Shape,
+    x: float,
+    y: float,
+    color: RGB,
+    alpha: float = 1,
+    grow: float = 0,
 ) -> None:
-    """Paint a shape around the point (x, y), in pixel centres, on the picture itself, inside `frame` alone.
+    """Paint a shape around the point (x, y), in pixel centres, on the picture itself, inside
+    `frame` alone.
 
     `grow` pixels make it larger on all sides.
     """
@@ -57,7 +67,8 @@ def paint_shape(
 
 @lru_cache(maxsize=512)
 def shape_coverage(shape: Shape, x: float, y: float, grow: float = 0) -> tuple[int, int, Floats]:
-    """How much of each pixel a shape around (x, y) covers: the patch's left, its top, and 0..1, HxW, read-only."""
+    """How much of each pixel a shape around (x, y) covers: the patch's left, its top, and 0..1,
+    HxW, read-only."""
     x0, y0, x1, y1 = shape.box
     left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
@@ -72,34 +83,51 @@ def shape_coverage(shape: Shape, x: float, y: float, grow: float = 0) -> tuple[i
 def _blend_patch(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
-    """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both HxWx3."""
+    """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both
+    HxWx3."""
     left, top, covered = shape_coverage(shape, x, y, grow)
     share = np.rint(np.repeat(covered[..., None], 3, axis=2) * (256 * alpha)).astype(np.uint16)
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
 
 def coverage(distance: Floats) -> Floats:
-    """How much of a pixel lies inside a rim that passes its centre at this distance, negative inside: 0..1."""
+    """How much of a pixel lies inside a rim that passes its centre at this distance, negative
+    inside: 0..1."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
 
 
 def paint_coverage(
-    pixels: Pixels, frame: PixelRect, left: int, top: int, covered: Floats, color: RGB | Pixels, alpha: float = 1
+    pixels: Pixels,
+    frame: PixelRect,
+    left: int,
+    top: int,
+    covered: Floats,
+    color: RGB | Pixels,
+    alpha: float = 1,
 ) -> None:
-    """Mix a colour, or other pixels of the patch's size, into the picture; `covered` is HxW in 0..1.
+    """Mix a colour, or other pixels of the patch's size, into the picture; `covered` is HxW in
+    0..1.
 
-    The patch's top-left pixel stands at (left, top); what lies outside `frame` and the picture is cut.
+    The patch's top-left pixel stands at (left, top); what lies outside `frame` and the picture is
+    cut.
     """
     patch, inner = _crop_patch(pixels, frame, left, top, covered.shape)
     share = covered[inner][..., None]
-    other = np.asarray(color, np.float32) if isinstance(color, tuple) else color[inner].astype(np.float32)
-    patch[:] = np.rint(patch + (share * np.float32(alpha) if alpha != 1 else share) * (other - patch))
+    other = (
+        np.asarray(color, np.float32)
+        if isinstance(color, tuple)
+        else color[inner].astype(np.float32)
+    )
+    patch[:] = np.rint(
+        patch + (share * np.float32(alpha) if alpha != 1 else share) * (other - patch)
+    )
 
 
 def _crop_patch(
     pixels: Pixels, frame: PixelRect, left: int, top: int, shape: tuple[int, ...]
 ) -> tuple[Pixels, tuple[slice, slice]]:
-    """The pixels under a patch of this shape, and the part of the patch that lies in the frame and the picture."""
+    """The pixels under a patch of this shape, and the part of the patch that lies in the frame and
+    the picture."""
     x0, y0 = max(0, frame[0], left), max(0, frame[1], top)
     x1 = max(x0, min(pixels.shape[1], frame[2], left + shape[1]))
     y1 = max(y0, min(pixels.shape[0], frame[3], top + shape[0]))
@@ -107,14 +135,16 @@ def _crop_patch(
 
 
 def region_edges(place: Mark) -> Rect:
-    """The smallest upright box around a place, in edge coordinates; of a point the point itself, without area."""
+    """The smallest upright box around a place, in edge coordinates; of a point the point itself,
+    without area."""
     if isinstance(place, Point):
         return place.x + 0.5, place.y + 0.5, place.x + 0.5, place.y + 0.5
     return bounding_box(place)
 
 
 def rim_distance(place: Mark, area: PixelRect) -> Floats:
-    """The distance of each pixel's centre in `area` from the rim of a place, in pixels, negative inside: HxW.
+    """The distance of each pixel's centre in `area` from the rim of a place, in pixels, negative
+    inside: HxW.
 
     Of a box it is the larger of the two distances across and down, so that its corners stay square.
     """
@@ -126,23 +156,30 @@ def rim_distance(place: Mark, area: PixelRect) -> Floats:
     x0, y0, x1, y1 = map(np.float32, region_edges(place))
     if isinstance(place, Point):
         return np.asarray(np.hypot(xs - x0, ys - y0), np.float32)
-    return np.asarray(np.maximum(np.maximum(x0 - xs, xs - x1), np.maximum(y0 - ys, ys - y1)), np.float32)
+    return np.asarray(
+        np.maximum(np.maximum(x0 - xs, xs - x1), np.maximum(y0 - ys, ys - y1)), np.float32
+    )
 
 
 def _mask_rim_distance(mask: Mask, area: PixelRect) -> Floats:
     left, top, right, bottom = area
-    inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)  # with a rim, so that a full picture has an edge
+    inside = np.zeros(
+        (bottom - top + 2, right - left + 2), np.uint8
+    )  # with a rim, so that a full picture has an edge
     height, width = mask.pixels.shape
     if seen := common_rect(area, (0, 0, width, height)):
         x0, y0, x1, y1 = seen
-        inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = mask.pixels[y0:y1, x0:x1]
+        inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = mask.pixels[
+            y0:y1, x0:x1
+        ]
     inner = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     outer = cv2.distanceTransform(1 - inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     return np.asarray(np.where(inside, 0.5 - inner, outer - 0.5)[1:-1, 1:-1], np.float32)
 
 
 def rim_strips(place: Mark, reach: float) -> Iterator[PixelRect]:
-    """Areas that hold all pixels within `reach` of the rim, none twice: four strips of a large box."""
+    """Areas that hold all pixels within `reach` of the rim, none twice: four strips of a large
+    box."""
     x0, y0, x1, y1 = region_edges(place)
     left, top, right, bottom = (
         math.floor(x0 - reach),
@@ -150,7 +187,12 @@ def rim_strips(place: Mark, reach: float) -> Iterator[PixelRect]:
         math.ceil(x1 + reach),
         math.ceil(y1 + reach),
     )
-    inner = math.ceil(x0 + reach), math.ceil(y0 + reach), math.floor(x1 - reach), math.floor(y1 - reach)
+    inner = (
+        math.ceil(x0 + reach),
+        math.ceil(y0 + reach),
+        math.floor(x1 - reach),
+        math.floor(y1 - reach),
+    )
     if isinstance(place, Mask) or inner[2] <= inner[0] or inner[3] <= inner[1]:
         yield left, top, right, bottom
         return
@@ -164,4 +206,9 @@ def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
     """The whole pixels of the frame that a box grown on all sides touches."""
     x0, y0, x1, y1 = box
     left, top = max(frame[0], math.floor(x0 - grow)), max(frame[1], math.floor(y0 - grow))
-    return left, top, max(left, min(frame[2], math.ceil(x1 + grow))), max(top, min(frame[3], math.ceil(y1 + grow)))
+    return (
+        left,
+        top,
+        max(left, min(frame[2], math.ceil(x1 + grow))),
+        max(top, min(frame[3], math.ceil(y1 + grow))),
+    )

@@ -1,4 +1,5 @@
-"""Letters as pixels, each drawn once and kept: TrueType text, BLINK's own letters, and those that OpenCV 4 drew."""
+"""Letters as pixels, each drawn once and kept: TrueType text, BLINK's own letters, and those that
+OpenCV 4 drew."""
 
 from __future__ import annotations
 
@@ -20,14 +21,19 @@ from looktwice.prompting.drawing.shapes import paint_coverage
 
 Coverage = NDArray[np.uint8]
 Font = Literal["sans", "blink"] | Path
-"""Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType file."""
+"""Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType
+file."""
 
 MISSING = "\U0010ffff"  # no font has a sign for it
 BLINK_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top
-    "A": "....#........#.......###......#.#.....##.##....#...#....#...#...#######..#######..#.....#.##.....##",
+    "A": (
+        "....#........#.......###......#.#.....##.##....#...#....#...#...#######..#######..#.....#.##.....##"
+    ),
     "B": "#######.##....#.##....####....####...##.#######.##....#.##....####....####...##.#######.",
-    "C": "..#####...##...##.##.....###........#........#........#........#........##.....##.##...##...#####..",
+    "C": (
+        "..#####...##...##.##.....###........#........#........#........#........##.....##.##...##...#####.."
+    ),
     "D": "######..##...##.##....####....####.....###.....###.....###....####....####...##.######..",
     "E": "##########......##......##......##......#####...##......##......##......##......########",
     "F": "##########......##......##......##......#####...##......##......##......##......##......",
@@ -35,19 +41,25 @@ BLINK_LETTERS = {  # eleven rows from the top
 }
 """A and B as the markers of BLINK's Relative_Depth show them: the median of 55 of each.
 
-They are OpenCV 4's Hershey Duplex letters at scale 0.5, one pixel wide and not smoothed; the others follow that face.
+They are OpenCV 4's Hershey Duplex letters at scale 0.5, one pixel wide and not smoothed; the others
+follow that face.
 """
 
 
 @lru_cache(maxsize=2048)
 def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
-    """How much of each pixel the text covers, 0..255: HxW, tight around the ink, read-only; `size` is the em in pixels.
+    """How much of each pixel the text covers, 0..255: HxW, tight around the ink, read-only; `size`
+    is the em in pixels.
 
-    "blink" is not smoothed, exists at size 15 alone and has the letters A to F and R; its box is a pixel wider on each
-    side, and two pixels higher, than the ink. Raises ValueError for a letter that the font does not have, and for a
-    file that is no font.
+    "blink" is not smoothed, exists at size 15 alone and has the letters A to F and R; its box is a
+    pixel wider on each side, and two pixels higher, than the ink. Raises ValueError for a letter
+    that the font does not have, and for a file that is no font.
     """
-    drawn = _render_blink(text) if font == "blink" else _render_font(text, size, None if font == "sans" else Path(font))
+    drawn = (
+        _render_blink(text)
+        if font == "blink"
+        else _render_font(text, size, None if font == "sans" else Path(font))
+    )
     drawn.flags.writeable = False
     return drawn
 
@@ -62,7 +74,8 @@ def plate(
     min_width: int = 0,
     font: Font = "sans",
 ) -> Pixels:
-    """Text in the middle of a filled rectangle: HxWx3 RGB, read-only; `padding` pixels lie around the render_text."""
+    """Text in the middle of a filled rectangle: HxWx3 RGB, read-only; `padding` pixels lie around
+    the render_text."""
     ink = render_text(text, size, font)
     width, height = plate_size(ink, padding, min_width)
     image = np.empty((height, width, 3), np.uint8)
@@ -87,21 +100,36 @@ def draw_text(
     halo: int = 0,
     font: Font = "sans",
 ) -> None:
-    """Write on the picture itself, tight glyphs with their top-left pixel at (left, top); what lies outside is cut.
+    """Write on the picture itself, tight glyphs with their top-left pixel at (left, top); what lies
+    outside is cut.
 
-    `halo` pixels around the letters become black or white first, whichever reads better below `color`.
+    `halo` pixels around the letters become black or white first, whichever reads better below
+    `color`.
     """
     ink = render_text(text, size, font)
     if halo:
         rim = cv2.copyMakeBorder(ink, halo, halo, halo, halo, cv2.BORDER_CONSTANT, value=0)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * halo + 1, 2 * halo + 1))
-        _blend(pixels, np.asarray(cv2.dilate(rim, disc), np.uint8), left - halo, top - halo, readable_color(color))
+        _blend(
+            pixels,
+            np.asarray(cv2.dilate(rim, disc), np.uint8),
+            left - halo,
+            top - halo,
+            readable_color(color),
+        )
     _blend(pixels, ink, left, top, color)
 
 
 def _blend(pixels: Pixels, ink: Coverage, left: int, top: int, color: RGB) -> None:
     height, width = pixels.shape[:2]
-    paint_coverage(pixels, (0, 0, width, height), left, top, np.asarray(ink / np.float32(255), np.float32), color)
+    paint_coverage(
+        pixels,
+        (0, 0, width, height),
+        left,
+        top,
+        np.asarray(ink / np.float32(255), np.float32),
+        color,
+    )
 
 
 def _render_font(text: str, size: float, file: Path | None) -> Coverage:
@@ -109,8 +137,8 @@ def _render_font(text: str, size: float, file: Path | None) -> Coverage:
     for sign in sorted(set(text) - {" "}):
         if not _has_sign(font, sign):
             raise ValueError(
-                f"the font has no sign for {sign!r} in the label {text!r}; give label.font_file, a TrueType file "
-                "with these letters"
+                f"the font has no sign for {sign!r} in the label {text!r}; give label.font_file, a"
+                " TrueType file with these letters"
             )
     left, top, right, bottom = font.getbbox(text)
     box = math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)
@@ -126,7 +154,9 @@ def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
     except OSError as exc:
         raise ValueError(f"{file}: not a TrueType or OpenType font ({exc})") from exc
     if not isinstance(font, ImageFont.FreeTypeFont):
-        raise ValueError("this Pillow was built without FreeType and cannot write; install Pillow's own wheel")
+        raise ValueError(
+            "this Pillow was built without FreeType and cannot write; install Pillow's own wheel"
+        )
     return font
 
 
@@ -140,10 +170,12 @@ def _render_blink(text: str) -> Coverage:
     strange = sorted(set(text) - BLINK_LETTERS.keys())
     if strange:
         raise ValueError(
-            f"the letters of BLINK's released images have no sign for {strange[0]!r} in the label {text!r}; there are "
-            f"{' '.join(BLINK_LETTERS)}; set label.font: sans"
+            f"the letters of BLINK's released images have no sign for {strange[0]!r} in the label"
+            f" {text!r}; there are {' '.join(BLINK_LETTERS)}; set label.font: sans"
         )
-    letters = [np.array([dot == "#" for dot in BLINK_LETTERS[letter]]).reshape(11, -1) for letter in text]
+    letters = [
+        np.array([dot == "#" for dot in BLINK_LETTERS[letter]]).reshape(11, -1) for letter in text
+    ]
     padded = np.hstack([np.pad(letter, ((2, 0), (1, 1))) for letter in letters])
     return np.where(padded, np.uint8(255), np.uint8(0))
 
@@ -153,28 +185,45 @@ ONE = 1 << SHIFT
 CAP, BASE = 12, 9  # units of the face above and below its middle
 
 STROKES = r"""
-I[RFJ[ RFZ[ MTWT|G\KFK[ KFTFWGXHYJYLXNWOTP KPTPWQXRYTYWXYWZT[K[|H]ZKYIWGUFQFOGMILKKNKSLVMXOZQ[U[WZYXZV
+I[RFJ[ RFZ[ MTWT
+G\KFK[ KFTFWGXHYJYLXNWOTP KPTPWQXRYTYWXYWZT[K[
+H]ZKYIWGUFQFOGMILKKNKSLVMXOZQ[U[WZYXZV
 G\KFK[ KFRFUGWIXKYNYSXVWXUZR[K[|H[LFL[ LFYF LPTP L[Y[|HZLFL[ LFYF LPTP
-H]ZKYIWGUFQFOGMILKKNKSLVMXOZQ[U[WZYXZVZS USZS|G]KFK[ YFY[ KPYP|NVRFR[|JZVFVVUYTZR[P[NZMYLVLT|G\KFK[ YFKT POY[
+H]ZKYIWGUFQFOGMILKKNKSLVMXOZQ[U[WZYXZVZS USZS
+G]KFK[ YFY[ KPYP
+NVRFR[
+JZVFVVUYTZR[P[NZMYLVLT
+G\KFK[ YFKT POY[
 HYLFL[ L[X[|F^JFJ[ JFR[ ZFR[ ZFZ[|G]KFK[ KFY[ YFY[|G]PFNGLIKKJNJSKVLXNZP[T[VZXXYVZSZNYKXIVGTFPF
-G\KFK[ KFTFWGXHYJYMXOWPTQKQ|G]PFNGLIKKJNJSKVLXNZP[T[VZXXYVZSZNYKXIVGTFPF SWY]|G\KFK[ KFTFWGXHYJYLXNWOTPKP RPY[
-H\YIWGTFPFMGKIKKLMMNOOUQWRXSYUYXWZT[P[MZKX|JZRFR[ KFYF|G]KFKULXNZQ[S[VZXXYUYF|I[JFR[ ZFR[|F^HFM[ RFM[ RFW[ \FW[
+G\KFK[ KFTFWGXHYJYMXOWPTQKQ
+G]PFNGLIKKJNJSKVLXNZP[T[VZXXYVZSZNYKXIVGTFPF SWY]
+G\KFK[ KFTFWGXHYJYLXNWOTPKP RPY[
+H\YIWGTFPFMGKIKKLMMNOOUQWRXSYUYXWZT[P[MZKX
+JZRFR[ KFYF
+G]KFKULXNZQ[S[VZXXYUYF
+I[JFR[ ZFR[
+F^HFM[ RFM[ RFW[ \FW[
 H\KFY[ YFK[|I[JFRPR[ ZFRP|H\YFK[ KFYF K[Y[|H\QFNGLJKOKRLWNZQ[S[VZXWYRYOXJVGSFQF|H\NJPISFS[
 H\LKLJMHNGPFTFVGWHXJXLWNUQK[Y[|H\MFXFRNUNWOXPYSYUXXVZS[P[MZLYKW|H\UFKTZT UFU[
 H\WFMFLOMNPMSMVNXPYSYUXXVZS[P[MZLYKW|H\XIWGTFRFOGMJLOLTMXOZR[S[VZXXYUYTXQVOSNRNOOMQLT|H\YFO[ KFYF
-H\PFMGLILKMMONSOVPXRYTYWXYWZT[P[MZLYKWKTLRNPQOUNWMXKXIWGTFPF|H\XMWPURRSQSNRLPKMKLLINGQFRFUGWIXMXRWWUZR[P[MZLX
+H\PFMGLILKMMONSOVPXRYTYWXYWZT[P[MZLYKWKTLRNPQOUNWMXKXIWGTFPF
+H\XMWPURRSQSNRLPKMKLLINGQFRFUGWIXMXRWWUZR[P[MZLX
 """
-"""The simplex face that A. V. Hershey digitised at the U.S. National Bureau of Standards, in OpenCV's order of strokes.
+"""The simplex face that A. V. Hershey digitised at the U.S. National Bureau of Standards, in
+OpenCV's order of strokes.
 
-A sign's first two letters are its left and right edge, then each pair is a point, as letters before and after R; a
-space lifts the pen.
+A sign's first two letters are its left and right edge, then each pair is a point, as letters before
+and after R; a space lifts the pen.
 """
 
-SIGNS = dict(zip(ascii_uppercase + digits, STROKES.replace("\n", "|").strip("|").split("|"), strict=True))
+SIGNS = dict(
+    zip(ascii_uppercase + digits, STROKES.replace("\n", "|").strip("|").split("|"), strict=True)
+)
 
 
 def hershey_size(text: str, scale: float) -> tuple[int, int]:
-    """(width, height) of a text without what hangs below its line, as OpenCV 4 measures it at thickness 1.
+    """(width, height) of a text without what hangs below its line, as OpenCV 4 measures it at
+    thickness 1.
 
     Raises ValueError for a sign other than A to Z and 0 to 9.
     """
@@ -183,7 +232,8 @@ def hershey_size(text: str, scale: float) -> tuple[int, int]:
 
 
 def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, color: RGB) -> None:
-    """Write on the picture itself, from `left` on the `line` that the letters stand on; what lies outside is cut."""
+    """Write on the picture itself, from `left` on the `line` that the letters stand on; what lies
+    outside is cut."""
     unit = round(scale * ONE)
     x, y = left << SHIFT, (line << SHIFT) - BASE * unit
     for each in text:
@@ -195,15 +245,22 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
         x += int(edges[0, 1] - edges[0, 0]) * unit
 
 
-def _draw_line(pixels: Pixels, first: NDArray[np.int64], last: NDArray[np.int64], color: RGB) -> None:
-    """A line a pixel wide between two points (x, y) in fractions of a pixel: one for each step along its longer side.
+def _draw_line(
+    pixels: Pixels, first: NDArray[np.int64], last: NDArray[np.int64], color: RGB
+) -> None:
+    """A line a pixel wide between two points (x, y) in fractions of a pixel: one for each step
+    along its longer side.
 
     OpenCV 5 takes other pixels for lines that begin inside a pixel, so this walks as OpenCV 4 did.
     """
     along = 0 if abs(last[0] - first[0]) > abs(last[1] - first[1]) else 1
     first, last = (first, last) if last[along] >= first[along] else (last, first)
     way = last - first
-    slope = abs(int(way[1 - along]) << SHIFT) // (int(way[along]) | 1) * (-1 if way[1 - along] < 0 else 1)
+    slope = (
+        abs(int(way[1 - along]) << SHIFT)
+        // (int(way[along]) | 1)
+        * (-1 if way[1 - along] < 0 else 1)
+    )
     step = np.array([ONE, slope] if along == 0 else [slope, ONE])
     count = (int(last[along] - first[along]) + ONE) >> SHIFT
     places = np.vstack([first + np.arange(count)[:, None] * step, last]) + ONE // 2 >> SHIFT
@@ -219,5 +276,8 @@ def _points(sign: str) -> list[NDArray[np.int64]]:
 
 def _sign(letter: str) -> str:
     if letter not in SIGNS:
-        raise ValueError(f"OpenCV 4's letters are kept for A to Z and 0 to 9, found {letter!r}; set letters: opencv5")
+        raise ValueError(
+            f"OpenCV 4's letters are kept for A to Z and 0 to 9, found {letter!r}; set letters:"
+            " opencv5"
+        )
     return SIGNS[letter]

@@ -25,16 +25,19 @@ Tick = tuple[str, float]  # what is written, and where: a pixel centre of the vi
 class Axes(GridStage):
     """Ticks with numbers along the upper and left side of every image in every view.
 
-    `frame` "pixels" counts pixels of the source image, also where the view is a crop, was resized or mirrored;
-    "0-1000" counts thousandths of the width and height of what is shown of the image, as several MLLMs are trained to
-    read. `place` "margin" lays the axes on a rim of the colour `ground` that the view grows by, and takes views of one
-    image each; "inside" draws them on the image. `step` is the distance of ticks in units of the frame; null takes the
-    smallest 1, 2 or 5 times a power of ten at which numbers have room. `tick` is the length of a tick and `lines` the
-    share, 0..1, of lines that go on from the ticks through the image. `color` is "contrast", a CSS name or "#rrggbb";
-    `font_size` and `halo` are those of prompting.grids.RuledGrid, and so is `layout`.
+    `frame` "pixels" counts pixels of the source image, also where the view is a crop, was resized
+    or mirrored; "0-1000" counts thousandths of the width and height of what is shown of the image,
+    as several MLLMs are trained to read. `place` "margin" lays the axes on a rim of the colour
+    `ground` that the view grows by, and takes views of one image each; "inside" draws them on the
+    image. `step` is the distance of ticks in units of the frame; null takes the smallest 1, 2 or 5
+    times a power of ten at which numbers have room. `tick` is the length of a tick and `lines` the
+    share, 0..1, of lines that go on from the ticks through the image. `color` is "contrast", a CSS
+    name or "#rrggbb"; `font_size` and `halo` are those of prompting.grids.RuledGrid, and so is
+    `layout`.
 
-    Raises ValueError that names the sample for an image that lies turned in its view (give `frame: 0-1000`), and for
-    one too small for its numbers. A view that shows no image of the sample is passed on as it is.
+    Raises ValueError that names the sample for an image that lies turned in its view (give
+    `frame: 0-1000`), and for one too small for its numbers. A view that shows no image of the
+    sample is passed on as it is.
     """
 
     frame: Literal["pixels", "0-1000"] = "pixels"
@@ -73,8 +76,8 @@ class Axes(GridStage):
             return view.with_pixels(pixels)
         if len(view.parts) != 1:
             raise ValueError(
-                f"axes in the margin are for views of one image, this one shows {len(view.parts)}; set place: inside, "
-                "or put this stage before the images are joined"
+                f"axes in the margin are for views of one image, this one shows {len(view.parts)};"
+                " set place: inside, or put this stage before the images are joined"
             )
         left, top = self._margins(view, size)
         grown = pad(view, left=left, top=top, color=rgb(self.ground))
@@ -87,34 +90,49 @@ class Axes(GridStage):
         return tuple(view for view in super().gridded_views(views) if view.parts)
 
     def at(self, view: View, x: float, y: float, part: int = 0) -> tuple[float, float]:
-        """Where in a view that this stage gave the numbers x and y of an axis meet, in pixel centres of the view."""
+        """Where in a view that this stage gave the numbers x and y of an axis meet, in pixel
+        centres of the view."""
         chosen = view.parts[part]
         across, down = self._scale(chosen)
         return across[0] * x + across[1], down[0] * y + down[1]
 
-    def source(self, view: View, x: float, y: float, part: int = 0) -> tuple[int, float, float] | None:
-        """The source image and the point in it of the numbers x and y; None where they are not on what is shown."""
+    def source(
+        self, view: View, x: float, y: float, part: int = 0
+    ) -> tuple[int, float, float] | None:
+        """The source image and the point in it of the numbers x and y; None where they are not on
+        what is shown."""
         place = self.at(view, x, y, part)
-        return view.to_source(*place) if contains(view.parts[part].clip, place[0] + 0.5, place[1] + 0.5) else None
+        return (
+            view.to_source(*place)
+            if contains(view.parts[part].clip, place[0] + 0.5, place[1] + 0.5)
+            else None
+        )
 
     def describe(self, count: int) -> str:
         """What the numbers mean, in words, where `count` images have axes."""
         over = "The image has" if count == 1 else f"Each of the {count} images has"
-        unit = "pixels of the image" if self.frame == "pixels" else "thousandths of the image's width and height"
+        unit = (
+            "pixels of the image"
+            if self.frame == "pixels"
+            else "thousandths of the image's width and height"
+        )
         return (
-            f"{over} axes along its upper and its left side. Places are given as (x, y) in {unit}: x is read off the "
-            "upper axis and grows to the right, y off the left axis and grows downwards."
+            f"{over} axes along its upper and its left side. Places are given as (x, y) in {unit}:"
+            " x is read off the upper axis and grows to the right, y off the left axis and grows"
+            " downwards."
         )
 
     def _scale(self, part: Part) -> tuple[tuple[float, float], tuple[float, float]]:
-        """(factor, offset) from a number on each axis to a pixel centre of the view. Raises ValueError."""
+        """(factor, offset) from a number on each axis to a pixel centre of the view. Raises
+        ValueError."""
         if self.frame == "0-1000":
             x0, y0, x1, y1 = bounds(part.clip)
             return ((x1 - x0) / 1000, x0 - 0.5), ((y1 - y0) / 1000, y0 - 0.5)
         affine = part.affine
         if max(abs(affine.b), abs(affine.d)) > 1e-9:
             raise ValueError(
-                f"image {part.source} lies turned in its view, so no axis runs along its pixels; set frame: 0-1000"
+                f"image {part.source} lies turned in its view, so no axis runs along its pixels;"
+                " set frame: 0-1000"
             )
         return (affine.a, affine.c), (affine.e, affine.f)
 
@@ -124,7 +142,9 @@ class Axes(GridStage):
         across, down = self._scale(part)
         largest = max(abs(_unit(edge, across)) for edge in (x0, x1))
         height, width = render_text(str(math.ceil(max(largest, 10))), size).shape
-        room = max((width + 3 * GAP + 2 * self.halo) / abs(across[0]), (height + 3 * GAP) / abs(down[0]))
+        room = max(
+            (width + 3 * GAP + 2 * self.halo) / abs(across[0]), (height + 3 * GAP) / abs(down[0])
+        )
         step = _round_step(room) if self.step is None else self.step
         return list(_ticks_between(across, x0, x1, step)), list(_ticks_between(down, y0, y1, step))
 
@@ -133,7 +153,9 @@ class Axes(GridStage):
         columns, rows = self._ticks(view.parts[0], size)
         widest = max((render_text(text, size).shape[1] for text, _ in rows), default=0)
         highest = max((render_text(text, size).shape[0] for text, _ in columns), default=0)
-        first = math.ceil(max((render_text(text, size).shape[1] / 2 - at for text, at in columns), default=0))
+        first = math.ceil(
+            max((render_text(text, size).shape[1] / 2 - at for text, at in columns), default=0)
+        )
         return max(widest + self.tick + 2 * GAP, first), highest + self.tick + 2 * GAP
 
     def _draw_axes(self, pixels: Pixels, part: Part, size: float) -> None:
@@ -142,7 +164,8 @@ class Axes(GridStage):
         columns, rows = self._ticks(part, size)
         if self.place == "inside" and min(x1 - x0, y1 - y0) < 4 * size:
             raise ValueError(
-                f"an image of {x1 - x0} x {y1 - y0} pixels in its view has no room for axes inside; set place: margin"
+                f"an image of {x1 - x0} x {y1 - y0} pixels in its view has no room for axes inside;"
+                " set place: margin"
             )
         free = 0 if self.place == "margin" else self.halo
         end = -math.inf
@@ -154,7 +177,9 @@ class Axes(GridStage):
             if x > end:  # at the far rim a number may have been pushed back towards the one before
                 self._write(pixels, text, x, self._number_start(y0, height), size)
                 end = x + width + GAP
-        end = -math.inf if self.place == "margin" else y0 + self.tick + GAP + size  # the corner is the upper axis's
+        end = (
+            -math.inf if self.place == "margin" else y0 + self.tick + GAP + size
+        )  # the corner is the upper axis's
         for text, at in sorted(rows, key=lambda tick: tick[1]):
             self._stroke(pixels, _pixel(at, y0, y1), slice(x0, x1), self.lines)
             self._stroke(pixels, _pixel(at, y0, y1), self._tick_pixels(x0))
@@ -166,7 +191,9 @@ class Axes(GridStage):
 
     def _tick_pixels(self, rim: int) -> slice:
         """The pixels of a tick that begins at the image's rim."""
-        return slice(rim - self.tick, rim) if self.place == "margin" else slice(rim, rim + self.tick)
+        return (
+            slice(rim - self.tick, rim) if self.place == "margin" else slice(rim, rim + self.tick)
+        )
 
     def _number_start(self, rim: int, length: int) -> int:
         """Where a number of this length begins beside its tick."""
@@ -187,8 +214,11 @@ def _unit(edge: float, scale: tuple[float, float]) -> float:
     return (edge - 0.5 - scale[1]) / scale[0]
 
 
-def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> Iterator[Tick]:
-    """The multiples of a step that lie between two edges of the view, with their pixel centres there."""
+def _ticks_between(
+    scale: tuple[float, float], low: float, high: float, step: float
+) -> Iterator[Tick]:
+    """The multiples of a step that lie between two edges of the view, with their pixel centres
+    there."""
     first, last = sorted((_unit(low, scale), _unit(high, scale)))
     for number in range(math.ceil(first / step), math.floor(last / step) + 1):
         yield f"{number * step:g}", scale[0] * number * step + scale[1]
@@ -197,11 +227,14 @@ def _ticks_between(scale: tuple[float, float], low: float, high: float, step: fl
 def _round_step(room: float) -> float:
     """The smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`."""
     power = 10.0 ** max(0, math.floor(math.log10(max(room, 1))))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= room or factor == 10)
+    return next(
+        factor * power for factor in (1, 2, 5, 10) if factor * power >= room or factor == 10
+    )
 
 
 def _pixel(at: float, low: int, high: int) -> slice:
-    """The pixel row or column of a tick, kept on the image: the number 1000 stands on its far edge."""
+    """The pixel row or column of a tick, kept on the image: the number 1000 stands on its far
+    edge."""
     number = _clamp(at, low, high - 1)
     return slice(number, number + 1)
 

@@ -1,4 +1,5 @@
-"""Grids over the views, with names that model and reader share: a matrix of dots, and ruled cells."""
+"""Grids over the views, with names that model and reader share: a matrix of dots, and ruled
+cells."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ _COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
     """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
-    found = (tuple(int(number) for number in named.split(",")) for named in _COORDINATES.findall(reply))
+    found = (
+        tuple(int(number) for number in named.split(",")) for named in _COORDINATES.findall(reply)
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -49,14 +52,18 @@ def column_letters(number: int) -> str:
 def source_box(view: View, box: Box) -> Box | None:
     """What a box of a view shows of a source image, as a box there; None where it shows none.
 
-    Of several images it is the one that has the most of the box (of equals the topmost), and what reaches over its
-    rim is cut. The label is kept.
+    Of several images it is the one that has the most of the box (of equals the topmost), and what
+    reaches over its rim is cut. The label is kept.
     """
     best, most = None, 0.0
     for part in view.parts:
         back = part.affine.inverse
         seen = box.transform(back, back.polygon(part.clip))
-        area = (seen.x1 - seen.x0) * (seen.y1 - seen.y0) * part.affine.scale**2 if seen is not None else 0.0
+        area = (
+            (seen.x1 - seen.x0) * (seen.y1 - seen.y0) * part.affine.scale**2
+            if seen is not None
+            else 0.0
+        )
         if seen is not None and area >= most:
             best, most = Box(box.label, *seen.xyxy, part.source), area
     return best
@@ -68,7 +75,9 @@ def check_grid(rows: int, columns: int, color: str, font_size: float | None) -> 
     if rows < 1 or columns < 1:
         raise ValueError(f"a grid has 1 or more rows and columns, found {rows} and {columns}")
     if font_size is not None and not font_size > 0:
-        raise ValueError(f"font_size is in pixels and more than 0, or null for width // 40, found {font_size}")
+        raise ValueError(
+            f"font_size is in pixels and more than 0, or null for width // 40, found {font_size}"
+        )
 
 
 def font_for(size: Size, font_size: float | None) -> float:
@@ -79,15 +88,16 @@ def font_for(size: Size, font_size: float | None) -> float:
 class GridStage(WithoutModel):
     """A stage that draws a grid; a subclass gives `draw`.
 
-    `layout` "original_plus_overlay" shows each view twice, untouched and then with the grid. `color` is "contrast"
-    (black or white, by what lies under it), a CSS name or "#rrggbb".
+    `layout` "original_plus_overlay" shows each view twice, untouched and then with the grid.
+    `color` is "contrast" (black or white, by what lies under it), a CSS name or "#rrggbb".
     """
 
     color: str
     layout: Layout
 
     def __call__(self, state: State, model: Model) -> State:
-        """Every view with its grid. Raises ValueError that names the sample where the grid does not fit."""
+        """Every view with its grid. Raises ValueError that names the sample where the grid does not
+        fit."""
         return draw_grid(state, self.layout, lambda view, number: self.draw(view))
 
     def draw(self, view: View) -> View:
@@ -95,7 +105,8 @@ class GridStage(WithoutModel):
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Those of the views that this stage gave that have the grid, in the order of their numbers."""
+        """Those of the views that this stage gave that have the grid, in the order of their
+        numbers."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def ink(self, ground: Pixels) -> RGB:
@@ -138,19 +149,22 @@ OFFSET = 3  # pixels from a dot to its label
 
 @dataclass(frozen=True)
 class DotGrid(GridStage):
-    """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of VLM2-Bench.
+    """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of
+    VLM2-Bench.
 
-    The defaults are those of Scaffold's released code: 6 `rows` and 6 `columns` of dots at whole pixels, spaced by the
-    width over columns plus one and the height over rows plus one; dots of a radius of width // 240 pixels and letters
-    of width // 40 (here at least 6); labels 3 pixels right of the dot, level with it; black where R + G + B is
-    `threshold` or more in the pixel under the dot, else white. `radius` and `font_size` set them in pixels of the view,
-    `color` is "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around the
-    letters.
+    The defaults are those of Scaffold's released code: 6 `rows` and 6 `columns` of dots at whole
+    pixels, spaced by the width over columns plus one and the height over rows plus one; dots of a
+    radius of width // 240 pixels and letters of width // 40 (here at least 6); labels 3 pixels
+    right of the dot, level with it; black where R + G + B is `threshold` or more in the pixel under
+    the dot, else white. `radius` and `font_size` set them in pixels of the view, `color` is
+    "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around
+    the letters.
 
-    `coordinates`: "row-column" writes (row,column), "image-row-column" also the number of the image among those with
-    dots, "auto" only where there are several; all count from 1, rows down and columns to the right. `layout`
-    "original_plus_overlay" shows each view twice, untouched and then with the dots. Labels that would touch the next
-    dot or leave the view raise ValueError, unless `crowded` is "draw"; with `labels` False there are none.
+    `coordinates`: "row-column" writes (row,column), "image-row-column" also the number of the image
+    among those with dots, "auto" only where there are several; all count from 1, rows down and
+    columns to the right. `layout` "original_plus_overlay" shows each view twice, untouched and then
+    with the dots. Labels that would touch the next dot or leave the view raise ValueError, unless
+    `crowded` is "draw"; with `labels` False there are none.
     """
 
     rows: int = 6
@@ -170,14 +184,23 @@ class DotGrid(GridStage):
     def __post_init__(self) -> None:
         check_grid(self.rows, self.columns, self.color, self.font_size)
         if self.radius is not None and not self.radius >= 0:
-            raise ValueError(f"radius is 0 or more pixels, or null for width // 240, found {self.radius}")
+            raise ValueError(
+                f"radius is 0 or more pixels, or null for width // 240, found {self.radius}"
+            )
         if not 0 <= self.threshold <= 766:
             raise ValueError(f"threshold is a sum of R + G + B in 0..766, found {self.threshold}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Every view with its dots. Raises ValueError that names the sample where the grid does not fit."""
-        several = len(state.views) > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
-        return draw_grid(state, self.layout, lambda view, number: self.draw(view, number if several else None))
+        """Every view with its dots. Raises ValueError that names the sample where the grid does not
+        fit."""
+        several = (
+            len(state.views) > 1
+            if self.coordinates == "auto"
+            else self.coordinates == "image-row-column"
+        )
+        return draw_grid(
+            state, self.layout, lambda view, number: self.draw(view, number if several else None)
+        )
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its dots; `number` is written before row and column. Raises ValueError."""
@@ -188,7 +211,11 @@ class DotGrid(GridStage):
         for row in range(1, self.rows + 1):
             for column in range(1, self.columns + 1):
                 x, y = self.dot(view.size, row, column)
-                color = black_or_white(ground[y, x], self.threshold) if self.color == "contrast" else rgb(self.color)
+                color = (
+                    black_or_white(ground[y, x], self.threshold)
+                    if self.color == "contrast"
+                    else rgb(self.color)
+                )
                 fill_disc(pixels, x, y, radius, color)
                 if self.labels:
                     text = format_coordinates(_prepend(number, row, column))
@@ -196,23 +223,35 @@ class DotGrid(GridStage):
         return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
-        """The pixel (x, y) of a dot in a view of this size (width, height). Raises ValueError beyond the grid."""
+        """The pixel (x, y) of a dot in a view of this size (width, height). Raises ValueError
+        beyond the grid."""
         if not (1 <= row <= self.rows and 1 <= column <= self.columns):
-            raise ValueError(f"there is no dot ({row},{column}) in {self.rows} rows and {self.columns} columns")
+            raise ValueError(
+                f"there is no dot ({row},{column}) in {self.rows} rows and {self.columns} columns"
+            )
         return int(size[0] * column / (self.columns + 1)), int(size[1] * row / (self.rows + 1))
 
     def around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
-        """The box of so many spacings to each side of a dot, cut at the view's rim: Scaffold's active perception."""
+        """The box of so many spacings to each side of a dot, cut at the view's rim: Scaffold's
+        active perception."""
         x, y = self.dot(size, row, column)
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
-        return Box(f"({row},{column})", left, top, min(size[0], x + 0.5 + across), min(size[1], y + 0.5 + down))
+        return Box(
+            f"({row},{column})",
+            left,
+            top,
+            min(size[0], x + 0.5 + across),
+            min(size[1], y + 0.5 + down),
+        )
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
-        """The coordinates that a reply names, as points of the source images, labelled as they were written.
+        """The coordinates that a reply names, as points of the source images, labelled as they were
+        written.
 
-        `views` are all views as this stage gave them; they may have been resized since. Coordinates without an
-        image's number mean the first. What lies beyond the grid or on no source image is left out.
+        `views` are all views as this stage gave them; they may have been resized since. Coordinates
+        without an image's number mean the first. What lies beyond the grid or on no source image is
+        left out.
         """
         shown, found = self.gridded_views(views), []
         for named in read_coordinates(reply):
@@ -226,30 +265,36 @@ class DotGrid(GridStage):
 
     def describe(self, count: int) -> str:
         """What the dots mean, in words, where `count` images have them."""
-        several = count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
+        several = (
+            count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
+        )
         over = "the image" if count == 1 else f"each of the {count} images"
         first = "the image's number in the order shown, " if several else ""
         named = "(image, row, column)" if several else "(row, column)"
         return (
-            f"Dots in {self.rows} rows and {self.columns} columns lie over {over}. Beside each dot stand its "
-            f"coordinates {named}: {first}the row counted from the top down, and the column counted from left to "
-            "right, all from 1."
+            f"Dots in {self.rows} rows and {self.columns} columns lie over {over}. Beside each dot"
+            f" stand its coordinates {named}: {first}the row counted from the top down, and the"
+            " column counted from left to right, all from 1."
         )
 
     def _check_room(self, size: Size, radius: float, font: float, number: int | None) -> None:
         across, down = size[0] / (self.columns + 1), size[1] / (self.rows + 1)
         if min(across, down) < 2 * radius + 2:
             raise ValueError(
-                f"{self.rows} rows and {self.columns} columns of dots are too fine for a view of {size[0]} x {size[1]} "
-                f"pixels: they would stand {min(across, down):.1f} pixels apart; give fewer or a smaller radius"
+                f"{self.rows} rows and {self.columns} columns of dots are too fine for a view of"
+                f" {size[0]} x {size[1]} pixels: they would stand {min(across, down):.1f} pixels"
+                " apart; give fewer or a smaller radius"
             )
         if not self.labels or self.crowded == "draw":
             return
-        height, width = render_text(format_coordinates(_prepend(number, self.rows, self.columns)), font).shape
+        height, width = render_text(
+            format_coordinates(_prepend(number, self.rows, self.columns)), font
+        ).shape
         if OFFSET + width > across - radius or height > down:
             raise ValueError(
-                f"labels of {width} x {height} pixels have no room between dots {across:.1f} x {down:.1f} pixels "
-                f"apart in a view of {size[0]} x {size[1]}; give fewer dots, less font_size, or crowded: draw"
+                f"labels of {width} x {height} pixels have no room between dots {across:.1f} x"
+                f" {down:.1f} pixels apart in a view of {size[0]} x {size[1]}; give fewer dots,"
+                " less font_size, or crowded: draw"
             )
 
 
@@ -257,12 +302,13 @@ class DotGrid(GridStage):
 class RuledGrid(GridStage):
     """Lines that divide the view into `rows` x `columns` cells of a size, each with its name.
 
-    `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows, "row-column" writes
-    (row,column), all from the top left and from 1; "none" leaves the cells unnamed. Names stand in the `at` corner
-    or centre of the cell. `thickness` and `font_size` are in pixels of the view; `font_size` null is width // 40, at
-    least 6. `color` is "contrast" (black or white for each piece of line and each name, by what is under it), a CSS
-    name or "#rrggbb"; `alpha` is the lines' share, and `halo` the pixels of a black or white rim around the
-    letters. `layout` and `crowded` are those of DotGrid.
+    `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows,
+    "row-column" writes (row,column), all from the top left and from 1; "none" leaves the cells
+    unnamed. Names stand in the `at` corner or centre of the cell. `thickness` and `font_size` are
+    in pixels of the view; `font_size` null is width // 40, at least 6. `color` is "contrast" (black
+    or white for each piece of line and each name, by what is under it), a CSS name or "#rrggbb";
+    `alpha` is the lines' share, and `halo` the pixels of a black or white rim around the letters.
+    `layout` and `crowded` are those of DotGrid.
     """
 
     rows: int = 4
@@ -283,7 +329,8 @@ class RuledGrid(GridStage):
         check_grid(self.rows, self.columns, self.color, self.font_size)
         if self.thickness < 1 or not 0 <= self.alpha <= 1:
             raise ValueError(
-                f"thickness is 1 or more pixels and alpha lies in 0..1, found {self.thickness} and {self.alpha}"
+                f"thickness is 1 or more pixels and alpha lies in 0..1, found {self.thickness} and"
+                f" {self.alpha}"
             )
 
     def draw(self, view: View) -> View:
@@ -302,19 +349,26 @@ class RuledGrid(GridStage):
         """The name of a cell; row and column count from 0 here."""
         if self.names == "number":
             return str(row * self.columns + column + 1)
-        return f"({row + 1},{column + 1})" if self.names == "row-column" else f"{column_letters(column)}{row + 1}"
+        return (
+            f"({row + 1},{column + 1})"
+            if self.names == "row-column"
+            else f"{column_letters(column)}{row + 1}"
+        )
 
     def cell(self, size: Size, row: int, column: int) -> Box:
-        """A cell of a view of this size (width, height), labelled with its name; row and column count from 0."""
+        """A cell of a view of this size (width, height), labelled with its name; row and column
+        count from 0."""
         x0, x1 = (grid_edge(size[0], edge, self.columns) for edge in (column, column + 1))
         y0, y1 = (grid_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
-        """The cells that a reply names, as boxes of the source image, labelled with their names, in order.
+        """The cells that a reply names, as boxes of the source image, labelled with their names, in
+        order.
 
-        `views` are all views as this stage gave them; `number` says which of those with lines is meant, from 1. A
-        name counts where it stands alone ("B2", not "B23"). Cells that show no source image are left out.
+        `views` are all views as this stage gave them; `number` says which of those with lines is
+        meant, from 1. A name counts where it stands alone ("B2", not "B23"). Cells that show no
+        source image are left out.
         """
         shown = self.gridded_views(views)
         if self.names == "none" or not 1 <= number <= len(shown):
@@ -322,27 +376,40 @@ class RuledGrid(GridStage):
         view, places = shown[number - 1], {}
         for row, column in np.ndindex(self.rows, self.columns):
             places[self.name(row, column)] = row, column
-        named = (self.cell(view.size, *places[name]) for name in self._read_names(reply) if name in places)
+        named = (
+            self.cell(view.size, *places[name])
+            for name in self._read_names(reply)
+            if name in places
+        )
         return tuple(box for cell in named if (box := source_box(view, cell)) is not None)
 
     def describe(self, count: int) -> str:
         """What the cells are called, in words, where `count` images have them."""
         over = "the image" if count == 1 else f"each of the {count} images"
         said = {
-            "A1": "Each cell has a name: a letter for its column from left to right, and a number for its row from "
-            "the top down.",
+            "A1": (
+                "Each cell has a name: a letter for its column from left to right, and a number for"
+                " its row from the top down."
+            ),
             "number": "The cells are numbered from 1, row by row from the top left.",
-            "row-column": "Each cell is named (row, column), rows from the top down and columns from left to right, "
-            "both from 1.",
+            "row-column": (
+                "Each cell is named (row, column), rows from the top down and columns from left to"
+                " right, both from 1."
+            ),
             "none": "",
         }
-        lines = f"Lines divide {over} into cells, {self.rows} rows and {self.columns} columns of the same size."
+        lines = (
+            f"Lines divide {over} into cells, {self.rows} rows and {self.columns} columns of the"
+            " same size."
+        )
         return f"{lines} {said[self.names]}".strip()
 
     def _read_names(self, reply: str) -> tuple[str, ...]:
         if self.names == "row-column":
             return tuple(format_coordinates(named) for named in read_coordinates(reply))
-        pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b" if self.names == "A1" else r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
+        pattern = (
+            r"\b[A-Z]{1,3}[1-9]\d{0,3}\b" if self.names == "A1" else r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
+        )
         return tuple(dict.fromkeys(re.findall(pattern, reply)))
 
     def _rule(self, pixels: Pixels, view: View, row: int, column: int) -> None:
@@ -353,7 +420,9 @@ class RuledGrid(GridStage):
         upper = (slice(y0 - half, y0 - half + self.thickness), slice(x0, x1))
         for piece in ([left] if column else []) + ([upper] if row else []):
             ground = view.pixels[piece]
-            pixels[piece] = np.rint(ground * (1 - self.alpha) + np.asarray(self.ink(ground)) * self.alpha)
+            pixels[piece] = np.rint(
+                ground * (1 - self.alpha) + np.asarray(self.ink(ground)) * self.alpha
+            )
 
     def _write(self, pixels: Pixels, view: View, row: int, column: int, size: float) -> None:
         box = self.cell(view.size, row, column)
@@ -369,18 +438,22 @@ class RuledGrid(GridStage):
         across, down = size[0] / self.columns, size[1] / self.rows
         if min(across, down) < self.thickness + 2:
             raise ValueError(
-                f"{self.rows} rows and {self.columns} columns are too fine for a view of {size[0]} x {size[1]} pixels: "
-                f"cells would be {across:.1f} x {down:.1f} pixels; give fewer"
+                f"{self.rows} rows and {self.columns} columns are too fine for a view of {size[0]}"
+                f" x {size[1]} pixels: cells would be {across:.1f} x {down:.1f} pixels; give fewer"
             )
         if self.names == "none" or self.crowded == "draw":
             return
-        shapes = [render_text(self.name(*place), font).shape for place in np.ndindex(self.rows, self.columns)]
+        shapes = [
+            render_text(self.name(*place), font).shape
+            for place in np.ndindex(self.rows, self.columns)
+        ]
         height, width = (max(sides) for sides in zip(*shapes, strict=True))
         inset = 2 * (self.thickness + self.halo + 1)
         if width + inset > across or height + inset > down:
             raise ValueError(
-                f"names of {width} x {height} pixels have no room in cells of {across:.1f} x {down:.1f} pixels; give "
-                "fewer cells, less font_size, names: none, or crowded: draw"
+                f"names of {width} x {height} pixels have no room in cells of {across:.1f} x"
+                f" {down:.1f} pixels; give fewer cells, less font_size, names: none, or crowded:"
+                " draw"
             )
 
 

@@ -16,7 +16,10 @@ GUIDES = {
     "steps": (
         "Work in four steps and write down each of them.",
         "1. Understand: say what the question wants to know and what form its answer has.",
-        "2. Perceive: for every thing that the question or its choices speak of, give {where}, in every image.",
+        (
+            "2. Perceive: for every thing that the question or its choices speak of, give {where},"
+            " in every image."
+        ),
         "3. Connect: {connect}",
         "4. Conclude: decide by what you found in the steps before.",
     ),
@@ -30,17 +33,24 @@ GUIDES = {
 }
 FINALS = {
     "none": "",
-    "steps": 'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing but the answer.',
+    "steps": (
+        'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing but the'
+        " answer."
+    ),
     "guidelines": "End with your answer in double square brackets, as in [[ANSWER]].",
 }
 CONNECT = {
     False: "relate these places to one another, and say what follows for the question.",
-    True: "compare what lies at the same places in the images: what is the same, what changed, moved or is gone.",
+    True: (
+        "compare what lies at the same places in the images: what is the same, what changed, moved"
+        " or is gone."
+    ),
 }
 
 
 class Grid(Protocol):
-    """A stage that draws a grid and can say what it means; `where` is what it gives of a thing, in words."""
+    """A stage that draws a grid and can say what it means; `where` is what it gives of a thing, in
+    words."""
 
     where: ClassVar[str]
 
@@ -55,14 +65,17 @@ class Grid(Protocol):
 
 @dataclass(frozen=True)
 class GridWords(Wording):
-    """Says below the question what the grid on the views means, and how to use it. Stands behind the grid's stage.
+    """Says below the question what the grid on the views means, and how to use it. Stands behind
+    the grid's stage.
 
-    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; where it is null, as in
-    a sweep without the grid, nothing is said. `guide` "steps" adds the four steps of VLM2-Bench's VP-grid (understand,
-    perceive, connect, conclude), "guidelines" the four rules of Scaffold (Lei et al. 2024), in our words. `header` is a
-    line before these. `final` is the last line, which says how the answer is to be given; null takes the guide's own (a
-    line "MY_ANSWER: ..." and "[[...]]"), "" none. `text` replaces all of them by your own words, `{file: NAME}` by
-    those of a file; `{rows}`, `{columns}` and `{images}` in it become the grid's numbers, and that of the images.
+    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`;
+    where it is null, as in a sweep without the grid, nothing is said. `guide` "steps" adds the four
+    steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), "guidelines" the four
+    rules of Scaffold (Lei et al. 2024), in our words. `header` is a line before these. `final` is
+    the last line, which says how the answer is to be given; null takes the guide's own (a line
+    "MY_ANSWER: ..." and "[[...]]"), "" none. `text` replaces all of them by your own words,
+    `{file: NAME}` by those of a file; `{rows}`, `{columns}` and `{images}` in it become the grid's
+    numbers, and that of the images.
     """
 
     grid: Grid | None = None
@@ -77,7 +90,11 @@ class GridWords(Wording):
         if self.grid is None or not count:
             return state
         if self.text:
-            sizes = {name: str(getattr(self.grid, name)) for name in ("rows", "columns") if hasattr(self.grid, name)}
+            sizes = {
+                name: str(getattr(self.grid, name))
+                for name in ("rows", "columns")
+                if hasattr(self.grid, name)
+            }
             return add_lines(state, fill_in(self.text, images=str(count), **sizes))
         filled = {"where": self.grid.where, "connect": CONNECT[count > 1]}
         guide = [line.format(**filled) for line in GUIDES[self.guide]]
@@ -87,4 +104,8 @@ class GridWords(Wording):
 
     def _twice(self) -> str:
         twice = getattr(self.grid, "layout", "overlay") == "original_plus_overlay"
-        return "Every image is shown twice, first as it is and then with the grid; both count as one." if twice else ""
+        return (
+            "Every image is shown twice, first as it is and then with the grid; both count as one."
+            if twice
+            else ""
+        )

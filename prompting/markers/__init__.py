@@ -1,4 +1,5 @@
-"""What is drawn on marks and regions: circles, boxes, contours, set-of-mark, overlays of depth and matches.
+"""What is drawn on marks and regions: circles, boxes, contours, set-of-mark, overlays of depth and
+matches.
 
 Not here: grids (`grids`), the shapes and text they are drawn with (`drawing`)."""
 

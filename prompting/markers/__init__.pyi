@@ -7,7 +7,13 @@ from .overlays import (
     ScalarOverlay as ScalarOverlay,
     SegmentTint as SegmentTint,
 )
-from .points import Arrows as Arrows, Circles as Circles, Crosshairs as Crosshairs, Dots as Dots, Polygons as Polygons
+from .points import (
+    Arrows as Arrows,
+    Circles as Circles,
+    Crosshairs as Crosshairs,
+    Dots as Dots,
+    Polygons as Polygons,
+)
 from .presets import (
     BlinkPaperStyle as BlinkPaperStyle,
     BlinkReleasedStyle as BlinkReleasedStyle,

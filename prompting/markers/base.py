@@ -1,4 +1,5 @@
-"""What all markers share: which marks they draw, in which units, on every part of every view, and their labels."""
+"""What all markers share: which marks they draw, in which units, on every part of every view, and
+their labels."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 
 @dataclass(frozen=True)
 class Halo:
-    """A rim of `width` pixels around a drawing, in `color`; "contrast" is black or white, against the drawing's."""
+    """A rim of `width` pixels around a drawing, in `color`; "contrast" is black or white, against
+    the drawing's."""
 
     width: float = 0
     color: str = "contrast"
@@ -41,7 +43,8 @@ class Halo:
 
 @dataclass(frozen=True)
 class Spot:
-    """A mark as one part of a view shows it: `place` in pixels of the view, `part_rect` the part's area.
+    """A mark as one part of a view shows it: `place` in pixels of the view, `part_rect` the part's
+    area.
 
     `number` counts the sample's marks from 0.
     """
@@ -55,12 +58,13 @@ class Spot:
 class Marking(WithoutModel):
     """A stage that draws marks; a subclass gives `accepts` and `paint`.
 
-    `label` says how marks are labelled; null draws no labels. Lengths are in pixels of the view. With
-    `reference_height` they are meant for a view of that height and scale with the real one; with `relative_to` they are
-    thousandths of that side of the view.
-    `only` picks marks by label; empty means all. Raises ValueError that names the sample: for a mark outside its own
-    image, for a label that has no room without hiding a point or another label, and if the sample has marks but `only`
-    names none of them. Where no view shows a mark of its kind all stays as it is, and a note says so.
+    `label` says how marks are labelled; null draws no labels. Lengths are in pixels of the view.
+    With `reference_height` they are meant for a view of that height and scale with the real one;
+    with `relative_to` they are thousandths of that side of the view.
+    `only` picks marks by label; empty means all. Raises ValueError that names the sample: for a
+    mark outside its own image, for a label that has no room without hiding a point or another
+    label, and if the sample has marks but `only` names none of them. Where no view shows a mark of
+    its kind all stays as it is, and a note says so.
     """
 
     label: Label | None = field(default_factory=Label)
@@ -70,15 +74,22 @@ class Marking(WithoutModel):
 
     def __post_init__(self) -> None:
         if self.reference_height is not None and self.reference_height < 1:
-            raise ValueError(f"reference_height is 1 or more pixels, or null, found {self.reference_height}")
+            raise ValueError(
+                f"reference_height is 1 or more pixels, or null, found {self.reference_height}"
+            )
         if self.reference_height is not None and self.relative_to is not None:
-            raise ValueError("reference_height and relative_to both say what lengths mean; keep one of the two")
+            raise ValueError(
+                "reference_height and relative_to both say what lengths mean; keep one of the two"
+            )
         scaled = self.reference_height is not None or self.relative_to is not None
         if self.lettering.font == "blink" and scaled:
-            raise ValueError('label.font "blink" does not scale, but reference_height or relative_to does')
+            raise ValueError(
+                'label.font "blink" does not scale, but reference_height or relative_to does'
+            )
 
     def __call__(self, state: State, model: Model) -> State:
-        """Draw on every view; a view that shows none of the marks is returned unchanged, with its own bytes."""
+        """Draw on every view; a view that shows none of the marks is returned unchanged, with its
+        own bytes."""
         check_marks(state.sample)
         self._check_only(state.sample)
         try:
@@ -103,7 +114,9 @@ class Marking(WithoutModel):
         anchors = self.paint(pixels, spots, scale)
         if self.lettering.placement != "none":
             others = [mark for mark in marks if isinstance(mark, Point) and not self.selects(mark)]
-            draw_labels(pixels, [*anchors, *_unlabelled_anchors(view, others)], self.lettering, scale)
+            draw_labels(
+                pixels, [*anchors, *_unlabelled_anchors(view, others)], self.lettering, scale
+            )
         pixels.flags.writeable = False  # so that the picture takes this array and not a copy
         return view.with_pixels(pixels)
 
@@ -134,14 +147,19 @@ class Marking(WithoutModel):
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
         """The texts that are written beside those of a sample's marks that it draws."""
-        texts = (self.lettering.label_text(mark.label, n) for n, mark in enumerate(marks) if self.selects(mark))
+        texts = (
+            self.lettering.label_text(mark.label, n)
+            for n, mark in enumerate(marks)
+            if self.selects(mark)
+        )
         return list(texts) if self.lettering.placement != "none" else []
 
     def _check_only(self, sample: Sample) -> None:
         labels = [mark.label for mark in sample.marks]
         if self.only and labels and not set(self.only) & set(labels):
             raise ValueError(
-                f"sample {sample.id}: only {', '.join(self.only)} was to be drawn, but there are {', '.join(labels)}"
+                f"sample {sample.id}: only {', '.join(self.only)} was to be drawn, but there are"
+                f" {', '.join(labels)}"
             )
 
 
@@ -149,8 +167,9 @@ class Marking(WithoutModel):
 class ColoredMarking(Marking):
     """Draws marks in a colour.
 
-    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the pixels below),
-    "black-or-white" (in the same way) or "distinct" (another colour for each mark). `alpha` is its opacity, 0..1.
+    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from
+    the pixels below), "black-or-white" (in the same way) or "distinct" (another colour for each
+    mark). `alpha` is its opacity, 0..1.
     """
 
     color: str = "red"
@@ -176,8 +195,11 @@ def check_filling(thing: Any) -> None:
     check_opacity(thing, "fill_alpha")
 
 
-def length_scale(size: tuple[int, int], reference_height: int | None = None, relative_to: Side | None = None) -> float:
-    """How many pixels of a view of (width, height) a unit of length is; thousandths of the side `relative_to`."""
+def length_scale(
+    size: tuple[int, int], reference_height: int | None = None, relative_to: Side | None = None
+) -> float:
+    """How many pixels of a view of (width, height) a unit of length is; thousandths of the side
+    `relative_to`."""
     width, height = size
     if reference_height is not None:
         return height / reference_height
@@ -188,7 +210,8 @@ def length_scale(size: tuple[int, int], reference_height: int | None = None, rel
 
 
 def part_rect_of(view: View, place: Mark) -> PixelRect:
-    """The part of the view that shows a place: no drawing or label may reach into the image beside it."""
+    """The part of the view that shows a place: no drawing or label may reach into the image beside
+    it."""
     parts = view.parts
     if len(parts) > 1:
         x, y = place.center
@@ -202,7 +225,9 @@ def check_lengths(thing: Any, *names: str, allow_zero: bool = False, prefix: str
         value = getattr(thing, name)
         if not ((allow_zero and value == 0) or 0 < value < MAX_LENGTH):
             bound = "0 or more" if allow_zero else "more than 0"
-            raise ValueError(f"{prefix}{name} is in pixels and {bound} (at most {MAX_LENGTH}), found {value}")
+            raise ValueError(
+                f"{prefix}{name} is in pixels and {bound} (at most {MAX_LENGTH}), found {value}"
+            )
 
 
 @lru_cache(maxsize=256)

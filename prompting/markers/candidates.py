@@ -1,4 +1,5 @@
-"""The regions that set-of-mark may number: from a segmenter, a detector or the sample, filtered and made disjoint."""
+"""The regions that set-of-mark may number: from a segmenter, a detector or the sample, filtered and
+made disjoint."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Cand
     if len(masks) and masks.masks.shape[:0:-1] != size:
         found = masks.masks.shape[:0:-1]
         raise ValueError(
-            f"the masks of image {image} are {found[0]} x {found[1]} pixels, the image {size[0]} x {size[1]}; a "
-            "segmenter gives them at the size of the image"
+            f"the masks of image {image} are {found[0]} x {found[1]} pixels, the image {size[0]} x"
+            f" {size[1]}; a segmenter gives them at the size of the image"
         )
     for pixels, score, label in zip(masks.masks, masks.scores, masks.labels, strict=True):
         if pixels.any():
@@ -51,7 +52,8 @@ def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Cand
 
 
 def from_boxes(boxes: Boxes, size: tuple[int, int], image: int) -> Iterator[Candidate]:
-    """What a detector found in a picture of this (width, height), cut at its rim; what is empty then is dropped."""
+    """What a detector found in a picture of this (width, height), cut at its rim; what is empty
+    then is dropped."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
         x0, y0, x1, y1 = (float(edge) for edge in xyxy)
         if seen := common_rect((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
@@ -59,23 +61,33 @@ def from_boxes(boxes: Boxes, size: tuple[int, int], image: int) -> Iterator[Cand
 
 
 def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
-    """The sample's own boxes and masks on one of its pictures. Raises ValueError for a mask of another size."""
+    """The sample's own boxes and masks on one of its pictures. Raises ValueError for a mask of
+    another size."""
     size = sample.images[image].size
     for mark in sample.on(image):
         if isinstance(mark, Mask):
-            yield from from_masks(Masks(mark.pixels[None], np.ones(1), np.array([mark.label])), size, image)
+            yield from from_masks(
+                Masks(mark.pixels[None], np.ones(1), np.array([mark.label])), size, image
+            )
         elif isinstance(mark, Box):
-            yield from from_boxes(Boxes(np.array([mark.xyxy]), np.ones(1), np.array([mark.label])), size, image)
+            yield from from_boxes(
+                Boxes(np.array([mark.xyxy]), np.ones(1), np.array([mark.label])), size, image
+            )
 
 
 def resolve_overlaps(found: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
-    """The candidates with each pixel in one mask alone, that of the smaller, the larger or the higher score.
+    """The candidates with each pixel in one mask alone, that of the smaller, the larger or the
+    higher score.
 
     What has no pixel left is dropped. Boxes are left whole; "keep" leaves all as it is.
     """
     if overlap == "keep":
         return list(found)
-    order = {"smaller": lambda one: one.area, "larger": lambda one: -one.area, "score": lambda one: -one.score}[overlap]
+    order = {
+        "smaller": lambda one: one.area,
+        "larger": lambda one: -one.area,
+        "score": lambda one: -one.score,
+    }[overlap]
     claimed: NDArray[np.bool_] | None = None
     kept: list[Candidate] = []
     for one in sorted(found, key=order):
@@ -91,9 +103,12 @@ def resolve_overlaps(found: Sequence[Candidate], overlap: Overlap) -> list[Candi
 
 
 def sort_candidates(found: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
-    """The candidates in the order of their numbers; `height` is the picture's, for rows of a tenth of it."""
+    """The candidates in the order of their numbers; `height` is the picture's, for rows of a tenth
+    of it."""
     if order == "area":
         return sorted(found, key=lambda one: -one.area)
     if order == "score":
         return sorted(found, key=lambda one: (-one.score, -one.area))
-    return sorted(found, key=lambda one: (int(10 * (one.mark.center[1] + 0.5) / height), one.mark.center[0]))
+    return sorted(
+        found, key=lambda one: (int(10 * (one.mark.center[1] + 0.5) / height), one.mark.center[0])
+    )

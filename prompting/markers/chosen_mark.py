@@ -20,22 +20,28 @@ from looktwice.prompting.drawing.masks import inner_center
 LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP = re.compile(r"[*_`$#]+|\\boxed|\\text")
 _NOUN = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
-_DECLARED = r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should be|:|=)\s*:?\s*"
+_DECLARED = (
+    r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should"
+    r" be|:|=)\s*:?\s*"
+)
 _NEGATED = re.compile(r"\b(?:not|neither|nor|never|except|rather than|instead of)\b|n[’']t\b", re.I)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
 @dataclass(frozen=True)
 class ChosenMark(WithoutModel):
-    """Answers with the region that the last reply names by its number, as prompting.markers.SetOfMark drew them.
+    """Answers with the region that the last reply names by its number, as
+    prompting.markers.SetOfMark drew them.
 
-    `gives`: "label" answers the number itself; "letter" the letter of the choice whose own mark is that region: a
-    lettered point that lies in it, or a lettered box or mask that it overlaps most, by at least `overlap`
-    (intersection over union); "point" the pixel "x, y" that lies deepest in it; "box" the box around it,
-    "x0, y0, x1, y1"; both in pixels of the source image. `text` is SetOfMark's. Where a reply names no region, or
-    several without declaring one, or the region is that of no letter or of two, there is no answer (reason "unread").
+    `gives`: "label" answers the number itself; "letter" the letter of the choice whose own mark is
+    that region: a lettered point that lies in it, or a lettered box or mask that it overlaps most,
+    by at least `overlap` (intersection over union); "point" the pixel "x, y" that lies deepest in
+    it; "box" the box around it, "x0, y0, x1, y1"; both in pixels of the source image. `text` is
+    SetOfMark's. Where a reply names no region, or several without declaring one, or the region is
+    that of no letter or of two, there is no answer (reason "unread").
 
-    Stands behind SetOfMark and the call in the pipeline: it needs the marks that SetOfMark leaves. It never asks.
+    Stands behind SetOfMark and the call in the pipeline: it needs the marks that SetOfMark leaves.
+    It never asks.
     """
 
     gives: Literal["label", "letter", "point", "box"] = "label"
@@ -44,10 +50,14 @@ class ChosenMark(WithoutModel):
 
     def __post_init__(self) -> None:
         if not 0 < self.overlap <= 1:
-            raise ValueError(f"overlap is an intersection over union, above 0 and at most 1, found {self.overlap}")
+            raise ValueError(
+                "overlap is an intersection over union, above 0 and at most 1, found"
+                f" {self.overlap}"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none. Raises ValueError where no mark is numbered."""
+        """The state with its answer, or the reason why there is none. Raises ValueError where no
+        mark is numbered."""
         marks = {mark.label: mark for mark in numbered_regions(state.sample, self.text)}
         if not marks:
             raise ValueError(
@@ -56,7 +66,11 @@ class ChosenMark(WithoutModel):
             )
         label = read_choice(state.reply, list(marks))
         found = self._given(state.sample, marks[label]) if label is not None else None
-        why = "no region, or several" if label is None else f"region {label}, which is that of no letter or of several"
+        why = (
+            "no region, or several"
+            if label is None
+            else f"region {label}, which is that of no letter or of several"
+        )
         return state.replace(answer=found, reason="" if found else f"unread: the reply names {why}")
 
     def _given(self, sample: Sample, mark: Box | Mask) -> str | None:
@@ -85,9 +99,10 @@ def numbered_regions(sample: Sample, text: str = "numbers") -> list[Box | Mask]:
 def read_choice(reply: str, labels: Sequence[str]) -> str | None:
     """The one label that a reply gives as its answer, or None.
 
-    In this order: a reply that is a label and nothing more; the last declaration ("the answer is 7", "Answer:
-    region 7"); the only label that is called a region, mark, object ...; the only number of the reply, or of its
-    last line. Sentences that negate are not looked at, and a declaration of two is none.
+    In this order: a reply that is a label and nothing more; the last declaration ("the answer is
+    7", "Answer: region 7"); the only label that is called a region, mark, object ...; the only
+    number of the reply, or of its last line. Sentences that negate are not looked at, and a
+    declaration of two is none.
     """
     plain = _MARKUP.sub("", reply).strip()
     token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
@@ -95,18 +110,25 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
     bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
     if bare:
         return bare["label"]
-    spoken = "\n".join(sentence for sentence in _SENTENCE.split(plain) if not _NEGATED.search(sentence))
-    declared = list(re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", spoken))
+    spoken = "\n".join(
+        sentence for sentence in _SENTENCE.split(plain) if not _NEGATED.search(sentence)
+    )
+    declared = list(
+        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", spoken)
+    )
     if declared:
         several = re.match(
-            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b", spoken[declared[-1].end() :]
+            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b",
+            spoken[declared[-1].end() :],
         )
         return None if several else declared[-1]["label"]
     return _only_label(spoken, alone)
 
 
 def _only_label(spoken: str, alone: str) -> str | None:
-    nouned: set[str] = {match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", spoken)}
+    nouned: set[str] = {
+        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", spoken)
+    }
     if len(nouned) == 1:
         return nouned.pop()
     lines = [line for line in spoken.splitlines() if line.strip()]
@@ -121,12 +143,19 @@ def _only_label(spoken: str, alone: str) -> str | None:
 
 
 def _match(mark: Mark, region: Box | Mask) -> float:
-    """How well a mark of the sample is this region: whether a point lies in it, else intersection over union."""
+    """How well a mark of the sample is this region: whether a point lies in it, else intersection
+    over union."""
     if isinstance(mark, Point):
         return float(_contains(region, mark))
     if isinstance(mark, Box) and isinstance(region, Box):
         return iou(mark.xyxy, region.xyxy)
-    shape = mark.pixels.shape if isinstance(mark, Mask) else region.pixels.shape if isinstance(region, Mask) else (1, 1)
+    shape = (
+        mark.pixels.shape
+        if isinstance(mark, Mask)
+        else region.pixels.shape
+        if isinstance(region, Mask)
+        else (1, 1)
+    )
     one, two = _as_pixels(mark, shape), _as_pixels(region, shape)
     return float(np.count_nonzero(one & two)) / max(1.0, float(np.count_nonzero(one | two)))
 

@@ -1,8 +1,9 @@
-"""Results of specialists shown to the model: maps of numbers in colour, segments as tints, matches as lines.
+"""Results of specialists shown to the model: maps of numbers in colour, segments as tints, matches
+as lines.
 
-Every specialist is given the sample's whole source pictures, and its results are mapped into each view. A crop is
-therefore coloured as the whole picture is, and a view that was resized, rotated or joined to another needs no second
-call.
+Every specialist is given the sample's whole source pictures, and its results are mapped into each
+view. A crop is therefore coloured as the whole picture is, and a view that was resized, rotated or
+joined to another needs no second call.
 """
 
 from __future__ import annotations
@@ -27,25 +28,34 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, golden_hue, rgb
 from looktwice.prompting.drawing.masks import raster
 from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
-from looktwice.specialists.protocols import DepthEstimator, Matcher, NoEvidence, ScalarMap, Segmenter
+from looktwice.specialists.protocols import (
+    DepthEstimator,
+    Matcher,
+    NoEvidence,
+    ScalarMap,
+    Segmenter,
+)
 from looktwice.specialists.results import Masks, Matches
 from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
 Layout = Literal["blend", "beside", "extra", "only"]
-Colormap = Literal["gray", "inferno", "magma", "plasma", "viridis", "cividis", "turbo", "jet", "hot", "bone"]
+Colormap = Literal[
+    "gray", "inferno", "magma", "plasma", "viridis", "cividis", "turbo", "jet", "hot", "bone"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Map(WithoutModel):
     """A map of numbers as colours.
 
-    Numbers are spread over the `colormap` between the percentiles `low` and `high` of the whole picture, with `invert`
-    the other way round. `layout`: "blend" mixes the map into the view by the share `alpha`; "beside" lays the map right
-    of the view in one picture, `margin` pixels apart; "extra" gives it as a view of its own behind the view; "only"
-    shows nothing else. What is unknown keeps the view's pixels in a blend and has the colour `unknown` elsewhere.
-    `images` are the numbers of the source pictures that are mapped, from 0, null all that are shown. `missing` says
-    what is done for a picture without a map. `words` is a sentence for the prompt.
+    Numbers are spread over the `colormap` between the percentiles `low` and `high` of the whole
+    picture, with `invert` the other way round. `layout`: "blend" mixes the map into the view by the
+    share `alpha`; "beside" lays the map right of the view in one picture, `margin` pixels apart;
+    "extra" gives it as a view of its own behind the view; "only" shows nothing else. What is
+    unknown keeps the view's pixels in a blend and has the colour `unknown` elsewhere. `images` are
+    the numbers of the source pictures that are mapped, from 0, null all that are shown. `missing`
+    says what is done for a picture without a map. `words` is a sentence for the prompt.
     """
 
     layout: Layout = "beside"
@@ -65,7 +75,10 @@ class _Map(WithoutModel):
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha is the map's share in 0..1, found {self.alpha}")
         if not 0 <= self.low < self.high <= 100:
-            raise ValueError(f"low and high are percentiles, 0 <= low < high <= 100, found {self.low} and {self.high}")
+            raise ValueError(
+                f"low and high are percentiles, 0 <= low < high <= 100, found {self.low} and"
+                f" {self.high}"
+            )
         if self.margin < 0:
             raise ValueError(f"margin is 0 or more pixels, found {self.margin}")
 
@@ -74,18 +87,22 @@ class _Map(WithoutModel):
         raise NotImplementedError
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their maps; a view that shows no mapped picture is returned unchanged, with its own bytes.
+        """The views with their maps; a view that shows no mapped picture is returned unchanged,
+        with its own bytes.
 
         Raises ValueError that names the sample where there is no map and `missing` is "fail".
         """
-        maps, lacking = collect(state, self.images, lambda number: self.shares(state.sample, number))
+        maps, lacking = collect(
+            state, self.images, lambda number: self.shares(state.sample, number)
+        )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
         views = tuple(new for view in state.views for new in self.show_map(view, maps))
         return with_views(state, views, self.words, lacking)
 
     def shares(self, sample: Sample, number: int) -> Floats:
-        """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises NoEvidence."""
+        """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises
+        NoEvidence."""
         values = np.array(self.values(sample, number), np.float64)
         width, height = sample.images[number].size
         if values.shape != (height, width):
@@ -101,16 +118,21 @@ class _Map(WithoutModel):
         return 1 - shares if self.invert else shares
 
     def show_map(self, view: View, maps: Mapping[int, Floats]) -> tuple[View, ...]:
-        """One view with its map, in the layout asked for: one view, or two where the map is a view of its own."""
+        """One view with its map, in the layout asked for: one view, or two where the map is a view
+        of its own."""
         if not any(part.source in maps for part in view.parts):
             return (view,)
         field = project(view, maps)
         known = ~np.isnan(field)
-        colored = _color_table(self.colormap)[np.rint(np.where(known, field, 0) * 255).astype(np.uint8)]
+        colored = _color_table(self.colormap)[
+            np.rint(np.where(known, field, 0) * 255).astype(np.uint8)
+        ]
         if self.layout == "blend":
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
             return (view.with_pixels(np.where(known[..., None], mixed, view.pixels)),)
-        shown = view.with_pixels(np.where(known[..., None], colored, np.asarray(rgb(self.unknown), np.uint8)))
+        shown = view.with_pixels(
+            np.where(known[..., None], colored, np.asarray(rgb(self.unknown), np.uint8))
+        )
         if self.layout == "beside":
             return (beside([view, shown], self.margin),)
         return (shown,) if self.layout == "only" else (view, shown)
@@ -120,21 +142,24 @@ class _Map(WithoutModel):
 class DepthOverlay(_Map):
     """Depth as colours, the nearer the brighter; with `invert` the farther.
 
-    `depth` is given a source picture and, for stereo methods, the ones after it. These have no depth for the last
-    picture: give `images: [0]`. The other settings are those of every map.
+    `depth` is given a source picture and, for stereo methods, the ones after it. These have no
+    depth for the last picture: give `images: [0]`. The other settings are those of every map.
     """
 
     depth: DepthEstimator
 
     def values(self, sample: Sample, number: int) -> Floats:
         """Nearness of one source picture. Raises NoEvidence."""
-        found: Floats = look_once(self.depth, *(image.pixels for image in sample.images[number:])).nearness
+        found: Floats = look_once(
+            self.depth, *(image.pixels for image in sample.images[number:])
+        ).nearness
         return found
 
 
 @dataclass(frozen=True)
 class ScalarOverlay(_Map):
-    """Any map of numbers as colours, the larger the brighter: a saliency, an edge strength, an uncertainty.
+    """Any map of numbers as colours, the larger the brighter: a saliency, an edge strength, an
+    uncertainty.
 
     `scalar` is given one source picture. The other settings are those of every map.
     """
@@ -148,11 +173,13 @@ class ScalarOverlay(_Map):
 
 @dataclass(frozen=True)
 class SegmentTint(WithoutModel):
-    """Every segment of a picture in a colour of its own, without numbers; with numbers it is SetOfMark.
+    """Every segment of a picture in a colour of its own, without numbers; with numbers it is
+    SetOfMark.
 
-    `alpha` is the colour's share, `contour` the width of the rim in pixels of the view, 0 for none. `color` is
-    "each" for one colour per segment, or a CSS name or "#rrggbb" for all. Where segments overlap the later one is
-    on top. `images`, `missing` and `words` are those of DepthOverlay; a picture without any segment is missing.
+    `alpha` is the colour's share, `contour` the width of the rim in pixels of the view, 0 for none.
+    `color` is "each" for one colour per segment, or a CSS name or "#rrggbb" for all. Where segments
+    overlap the later one is on top. `images`, `missing` and `words` are those of DepthOverlay; a
+    picture without any segment is missing.
     """
 
     segmenter: Segmenter
@@ -168,15 +195,21 @@ class SegmentTint(WithoutModel):
             rgb(self.color)
         if not 0 <= self.alpha <= 1 or not self.contour >= 0:
             raise ValueError(
-                f"alpha lies in 0..1 and contour is 0 or more pixels, found {self.alpha} and {self.contour}"
+                f"alpha lies in 0..1 and contour is 0 or more pixels, found {self.alpha} and"
+                f" {self.contour}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their segments; a view that shows none is returned unchanged, with its own bytes."""
-        found, lacking = collect(state, self.images, lambda number: self._segments(state.sample, number))
+        """The views with their segments; a view that shows none is returned unchanged, with its own
+        bytes."""
+        found, lacking = collect(
+            state, self.images, lambda number: self._segments(state.sample, number)
+        )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        return with_views(state, [self.tint_segments(view, found) for view in state.views], self.words, lacking)
+        return with_views(
+            state, [self.tint_segments(view, found) for view in state.views], self.words, lacking
+        )
 
     def tint_segments(self, view: View, found: Mapping[int, Masks]) -> View:
         """One view with the segments of the source pictures that it shows."""
@@ -219,13 +252,14 @@ SHIFT = 4  # OpenCV draws at sixteenths of a pixel
 class MatchOverlay(WithoutModel):
     """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
 
-    `images` are the numbers of the two source pictures. A view that shows both is drawn on; where there is none,
-    the first views of each are laid beside one another, `margin` pixels apart, in place of the first of them. Of
-    more than `most` matches those are taken that spread over the first picture, and among neighbours the most
-    certain; below `min_confidence` none. Lines run between the dots, both in `color`: "position" gives each
-    height in the first picture a hue, "confidence" runs from red (0) to green (1), anything else is a CSS name or
-    "#rrggbb". `thickness` and `radius` are in pixels of the view. A pair of fewer than `min_matches` is missing:
-    `missing` says what is done. `words` is a sentence for the prompt.
+    `images` are the numbers of the two source pictures. A view that shows both is drawn on; where
+    there is none, the first views of each are laid beside one another, `margin` pixels apart, in
+    place of the first of them. Of more than `most` matches those are taken that spread over the
+    first picture, and among neighbours the most certain; below `min_confidence` none. Lines run
+    between the dots, both in `color`: "position" gives each height in the first picture a hue,
+    "confidence" runs from red (0) to green (1), anything else is a CSS name or "#rrggbb".
+    `thickness` and `radius` are in pixels of the view. A pair of fewer than `min_matches` is
+    missing: `missing` says what is done. `words` is a sentence for the prompt.
     """
 
     matcher: Matcher
@@ -245,17 +279,28 @@ class MatchOverlay(WithoutModel):
             rgb(self.color)
         if self.images[0] == self.images[1]:
             raise ValueError(f"images names two different pictures, found {self.images}")
-        if self.most < 1 or self.min_matches < 1 or self.thickness < 1 or not self.radius > 0 or self.margin < 0:
+        if (
+            self.most < 1
+            or self.min_matches < 1
+            or self.thickness < 1
+            or not self.radius > 0
+            or self.margin < 0
+        ):
             raise ValueError(
-                "most, min_matches and thickness are 1 or more, radius more than 0 and margin 0 or more, found "
-                f"{self.most}, {self.min_matches}, {self.thickness}, {self.radius} and {self.margin}"
+                "most, min_matches and thickness are 1 or more, radius more than 0 and margin 0 or"
+                f" more, found {self.most}, {self.min_matches}, {self.thickness}, {self.radius} and"
+                f" {self.margin}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with the lines; other views are returned unchanged. Raises ValueError that names the sample."""
+        """The views with the lines; other views are returned unchanged. Raises ValueError that
+        names the sample."""
         sample, count = state.sample, len(state.sample.images)
         if not all(0 <= number < count for number in self.images):
-            raise ValueError(f"sample {sample.id}: images names {self.images}, but there are {count}, counted from 0")
+            raise ValueError(
+                f"sample {sample.id}: images names {self.images}, but there are {count}, counted"
+                " from 0"
+            )
         views = join_views(state.views, self.images, self.margin)
         try:
             if views is None:
@@ -263,7 +308,9 @@ class MatchOverlay(WithoutModel):
             matches = self.find_matches(sample)
         except NoEvidence as exc:
             return handle_missing(state, self.missing, [str(exc)])
-        return with_views(state, [self.draw_matches(view, matches, sample) for view in views], self.words)
+        return with_views(
+            state, [self.draw_matches(view, matches, sample) for view in views], self.words
+        )
 
     def find_matches(self, sample: Sample) -> Matches:
         """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
@@ -294,23 +341,30 @@ class MatchOverlay(WithoutModel):
 
 
 def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> list[View] | None:
-    """The views with one that shows both source pictures; None where a picture is not shown at all."""
+    """The views with one that shows both source pictures; None where a picture is not shown at
+    all."""
     sources = [{part.source for part in view.parts} for view in views]
     if any(set(images) <= shown for shown in sources):
         return list(views)
-    places = [next((i for i, shown in enumerate(sources) if image in shown), None) for image in images]
+    places = [
+        next((i for i, shown in enumerate(sources) if image in shown), None) for image in images
+    ]
     first, second = places
     if first is None or second is None:
         return None
     pair = beside([views[first], views[second]], margin)
     rest = [(i, view) for i, view in enumerate(views) if i not in (first, second)]
-    return [view for _, view in sorted([*rest, (min(first, second), pair)], key=lambda entry: entry[0])]
+    return [
+        view for _, view in sorted([*rest, (min(first, second), pair)], key=lambda entry: entry[0])
+    ]
 
 
 def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matches:
-    """At most `most` of the matches: the most certain of each cell of the first picture, then the next of each.
+    """At most `most` of the matches: the most certain of each cell of the first picture, then the
+    next of each.
 
-    There are about as many square cells as matches are wanted; `size` is the first picture's (width, height).
+    There are about as many square cells as matches are wanted; `size` is the first picture's
+    (width, height).
     """
     side = max(1.0, (size[0] * size[1] / most) ** 0.5)
     cells = np.floor((matches.xy0 + 0.5) / side).astype(int)
@@ -324,9 +378,11 @@ def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matche
 
 
 def line_ends(view: View, xy0: Floats, xy1: Floats, images: tuple[int, int]) -> list[Floats]:
-    """The two ends (2, 2) of each line between a place (2,) of one and one of another source picture in a view."""
+    """The two ends (2, 2) of each line between a place (2,) of one and one of another source
+    picture in a view."""
     here, there = (
-        view.to_view(Point("", float(xy[0]), float(xy[1]), image)) for xy, image in zip((xy0, xy1), images, strict=True)
+        view.to_view(Point("", float(xy[0]), float(xy[1]), image))
+        for xy, image in zip((xy0, xy1), images, strict=True)
     )
     return [np.array([one.center, two.center]) for one in here for two in there]
 
@@ -340,6 +396,7 @@ def draw_link(pixels: Pixels, line: Floats, color: RGB, thickness: int, radius: 
 
 
 def hue_between(share: float, low: float, high: float) -> RGB:
-    """The colour at `share` 0..1 between two hues, themselves shares of the circle, fully bright."""
+    """The colour at `share` 0..1 between two hues, themselves shares of the circle, fully
+    bright."""
     red, green, blue = colorsys.hsv_to_rgb(low + (high - low) * share, 1.0, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)

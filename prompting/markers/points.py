@@ -1,8 +1,9 @@
 """Marks on points, where the model can see them: circles, dots, crosshairs and arrows.
 
-A marker is two small classes, see `Disc` and `Dots`: a shape, which says how far a pixel is from its outline, and the
-stage, whose fields are the settings and whose `shape` gives the shape at a scale. Colour, halo, scaling and labels
-come with `PointMarking`. To add a marker, write both here and name the stage in `__init__.pyi`.
+A marker is two small classes, see `Disc` and `Dots`: a shape, which says how far a pixel is from
+its outline, and the stage, whose fields are the settings and whose `shape` gives the shape at a
+scale. Colour, halo, scaling and labels come with `PointMarking`. To add a marker, write both here
+and name the stage in `__init__.pyi`.
 """
 
 from __future__ import annotations
@@ -20,18 +21,29 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
-from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot, check_filling, check_lengths
+from looktwice.prompting.markers.base import (
+    ColoredMarking,
+    Halo,
+    Spot,
+    check_filling,
+    check_lengths,
+)
 
 Kind = Literal["points", "boxes", "masks", "all"]
-KINDS: dict[str, type | tuple[type, ...]] = {"points": Point, "boxes": Box, "masks": Mask, "all": (Point, Box, Mask)}
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "points": Point,
+    "boxes": Box,
+    "masks": Mask,
+    "all": (Point, Box, Mask),
+}
 
 
 @dataclass(frozen=True)
 class PointMarking(ColoredMarking):
     """Draws a shape around points; a subclass gives its `shape`.
 
-    `marks` says which are drawn: points, or the middles of boxes and masks. The other settings are those of all
-    markers.
+    `marks` says which are drawn: points, or the middles of boxes and masks. The other settings are
+    those of all markers.
     """
 
     halo: Halo = field(default_factory=Halo)
@@ -40,7 +52,10 @@ class PointMarking(ColoredMarking):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.lettering.placement == "inside" and self.open:
-            raise ValueError("label.placement: inside would hide the point; use Dots, or place the label beside it")
+            raise ValueError(
+                "label.placement: inside would hide the point; use Dots, or place the label"
+                " beside it"
+            )
 
     @property
     def open(self) -> bool:
@@ -61,14 +76,18 @@ class PointMarking(ColoredMarking):
         grow = self.halo.width * scale
         shapes = [self.shape(scale, spot) for spot in spots]
         colors = [
-            resolve_color(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
+            resolve_color(
+                self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number
+            )
             for spot, shape in zip(spots, shapes, strict=True)
         ]
         for spot, shape, color in zip(spots, shapes, colors, strict=True):
             x, y = spot.place.center
             self.below(pixels, spot, scale, color)
             if grow:
-                rim = readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+                rim = (
+                    readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+                )
                 paint_shape(pixels, spot.part_rect, shape, x, y, rim, self.alpha, grow)
             paint_shape(pixels, spot.part_rect, shape, x, y, color, self.alpha)
             anchors += self.anchors(spot, shape, color, grow)
@@ -77,7 +96,12 @@ class PointMarking(ColoredMarking):
     def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
         """What a spot's label belongs to: the shape with its halo of `grow` pixels."""
         (x, y), (left, top, right, bottom) = spot.place.center, shape.box
-        box = x + 0.5 + left - grow, y + 0.5 + top - grow, x + 0.5 + right + grow, y + 0.5 + bottom + grow
+        box = (
+            x + 0.5 + left - grow,
+            y + 0.5 + top - grow,
+            x + 0.5 + right + grow,
+            y + 0.5 + bottom + grow,
+        )
         return [Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, self.open)]
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
@@ -86,7 +110,8 @@ class PointMarking(ColoredMarking):
 
 @dataclass(frozen=True)
 class Ring:
-    """A circle line; `radius` runs to the middle of the stroke. `gap` pixels are left open at the four sides."""
+    """A circle line; `radius` runs to the middle of the stroke. `gap` pixels are left open at the
+    four sides."""
 
     radius: float
     thickness: float
@@ -107,14 +132,16 @@ class Ring:
 class Circles(PointMarking):
     """A ring around every point mark, on every view and every part of a view that shows it.
 
-    `radius` runs to the middle of the stroke, whose width is `thickness`; `gap` pixels of the stroke are left open at
-    the top, the bottom and both sides. `fill` is a colour for the inside, or "mark" for the ring's own, at the opacity
-    `fill_alpha`. Lengths are in pixels of the view, or as `reference_height` and `relative_to` say (BLINK, section 4:
-    10 px at a height of 1024). The pixel under the point keeps its colour, unless it is filled. The label stands in
-    white on a black plate above the ring; where it would leave the image or lie on another mark it goes below or aside.
+    `radius` runs to the middle of the stroke, whose width is `thickness`; `gap` pixels of the
+    stroke are left open at the top, the bottom and both sides. `fill` is a colour for the inside,
+    or "mark" for the ring's own, at the opacity `fill_alpha`. Lengths are in pixels of the view, or
+    as `reference_height` and `relative_to` say (BLINK, section 4: 10 px at a height of 1024). The
+    pixel under the point keeps its colour, unless it is filled. The label stands in white on a
+    black plate above the ring; where it would leave the image or lie on another mark it goes below
+    or aside.
 
-    Calling raises ValueError for a mark outside its own image, and where the view is too small for a label that
-    hides no point and no other label.
+    Calling raises ValueError for a mark outside its own image, and where the view is too small for
+    a label that hides no point and no other label.
     """
 
     radius: float = 10
@@ -129,12 +156,14 @@ class Circles(PointMarking):
         super().__post_init__()
         if self.radius - self.thickness / 2 - self.halo.width < 1:
             raise ValueError(
-                f"a ring of radius {self.radius}, thickness {self.thickness} and halo {self.halo.width} hides the "
-                "point in its middle; give a radius of at least half the thickness plus the halo plus 1"
+                f"a ring of radius {self.radius}, thickness {self.thickness} and halo"
+                f" {self.halo.width} hides the point in its middle; give a radius of at least half"
+                " the thickness plus the halo plus 1"
             )
         if self.gap >= self.radius * math.sqrt(2):
             raise ValueError(
-                f"a gap of {self.gap} leaves nothing of a ring of radius {self.radius}; give a smaller one"
+                f"a gap of {self.gap} leaves nothing of a ring of radius {self.radius}; give a"
+                " smaller one"
             )
         check_filling(self)
 
@@ -170,7 +199,8 @@ class Disc:
 
 @dataclass(frozen=True)
 class Dots(PointMarking):
-    """A filled dot of `radius` on every point mark; it hides what lies under it, and may hold the label inside."""
+    """A filled dot of `radius` on every point mark; it hides what lies under it, and may hold the
+    label inside."""
 
     radius: float = 5
 
@@ -211,7 +241,8 @@ class Cross:
 
 @dataclass(frozen=True)
 class Crosshairs(PointMarking):
-    """Four bars, `thickness` wide, towards every point mark: from `radius` pixels off it to `gap` pixels before it."""
+    """Four bars, `thickness` wide, towards every point mark: from `radius` pixels off it to `gap`
+    pixels before it."""
 
     radius: float = 14
     thickness: float = 3
@@ -222,11 +253,13 @@ class Crosshairs(PointMarking):
         super().__post_init__()
         if self.gap - self.halo.width < 1:
             raise ValueError(
-                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point in the middle; give a gap of "
-                "at least the halo plus 1"
+                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point in the"
+                " middle; give a gap of at least the halo plus 1"
             )
         if self.gap >= self.radius:
-            raise ValueError(f"bars from {self.gap} to {self.radius} pixels have no length; give a smaller gap")
+            raise ValueError(
+                f"bars from {self.gap} to {self.radius} pixels have no length; give a smaller gap"
+            )
 
     def shape(self, scale: float, spot: Spot) -> Cross:
         """A cross of bars at least a pixel thick, around at least a pixel."""
@@ -236,7 +269,8 @@ class Crosshairs(PointMarking):
 
 @dataclass(frozen=True)
 class Arrow:
-    """An arrow whose tip stops `gap` pixels before the middle; it comes from `angle` degrees, 0 right, 90 above.
+    """An arrow whose tip stops `gap` pixels before the middle; it comes from `angle` degrees, 0
+    right, 90 above.
 
     `length` runs from tip to tail, `head` is the head's length and width.
     """
@@ -252,7 +286,13 @@ class Arrow:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
         shoulder, wing = self.gap + self.head, self.head / 2
-        outline = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
+        outline = [
+            (self.gap, 0.0),
+            (shoulder, wing),
+            (shoulder, -wing),
+            (tail, half),
+            (tail, -half),
+        ]
         xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in outline), strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
@@ -260,7 +300,9 @@ class Arrow:
         """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
         dx, dy = self._way
         along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
-        shaft = np.maximum(aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length))
+        shaft = np.maximum(
+            aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length)
+        )
         steep = math.hypot(0.5, 1)
         before = along + aside / 2 < 0  # where the tip is what lies nearest
         sides = np.where(before, np.hypot(along, aside), (aside - along / 2) / steep)
@@ -281,8 +323,9 @@ class Arrow:
 class Arrows(PointMarking):
     """An arrow that points at every point mark, its tip `gap` pixels before it.
 
-    It comes from `angle` degrees, 0 right, 90 above; where its tail would leave the image it is turned by quarters.
-    `length` runs from tip to tail, `thickness` is the stroke's, `head` the head's length and width.
+    It comes from `angle` degrees, 0 right, 90 above; where its tail would leave the image it is
+    turned by quarters. `length` runs from tip to tail, `thickness` is the stroke's, `head` the
+    head's length and width.
     """
 
     length: float = 36
@@ -296,34 +339,53 @@ class Arrows(PointMarking):
         super().__post_init__()
         if self.gap - self.halo.width < 1:
             raise ValueError(
-                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point; give a gap of at least the "
-                "halo plus 1"
+                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point; give a gap"
+                " of at least the halo plus 1"
             )
         if not (math.isfinite(self.angle) and self.thickness <= self.head <= self.length):
             raise ValueError(
-                f"an arrow has a finite angle, and thickness <= head <= length, found angle {self.angle}, thickness "
-                f"{self.thickness}, head {self.head}, length {self.length}"
+                "an arrow has a finite angle, and thickness <= head <= length, found angle"
+                f" {self.angle}, thickness {self.thickness}, head {self.head}, length {self.length}"
             )
 
     def shape(self, scale: float, spot: Spot) -> Arrow:
-        """An arrow that fits into the spot's frame if one of four directions does, else in the direction asked for."""
-        gap, thickness = max(self.gap * scale, self.halo.width * scale + 1), max(1.0, self.thickness * scale)
+        """An arrow that fits into the spot's frame if one of four directions does, else in the
+        direction asked for."""
+        gap, thickness = (
+            max(self.gap * scale, self.halo.width * scale + 1),
+            max(1.0, self.thickness * scale),
+        )
         lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap
         turned = [Arrow(*lengths, (self.angle + turn) % 360) for turn in (0, 90, 270, 180)]
         (x, y), (left, top, right, bottom) = spot.place.center, spot.part_rect
         for arrow in turned:
             x0, y0, x1, y1 = arrow.box
-            if left <= x + x0 + 0.5 and top <= y + y0 + 0.5 and x + x1 + 0.5 <= right and y + y1 + 0.5 <= bottom:
+            if (
+                left <= x + x0 + 0.5
+                and top <= y + y0 + 0.5
+                and x + x1 + 0.5 <= right
+                and y + y1 + 0.5 <= bottom
+            ):
                 return arrow
         return turned[0]
 
     def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """The label belongs to the arrow's tail; it may hide neither the point nor, if it can, the arrow."""
+        """The label belongs to the arrow's tail; it may hide neither the point nor, if it can, the
+        arrow."""
         whole = super().anchors(spot, shape, color, grow)[0]
         if not isinstance(shape, Arrow):
             return [whole]
-        x, y, half = spot.place.center[0] + shape.tail[0], spot.place.center[1] + shape.tail[1], shape.thickness / 2
-        box = x + 0.5 - half - grow, y + 0.5 - half - grow, x + 0.5 + half + grow, y + 0.5 + half + grow
+        x, y, half = (
+            spot.place.center[0] + shape.tail[0],
+            spot.place.center[1] + shape.tail[1],
+            shape.thickness / 2,
+        )
+        box = (
+            x + 0.5 - half - grow,
+            y + 0.5 - half - grow,
+            x + 0.5 + half + grow,
+            y + 0.5 + half + grow,
+        )
         return [replace(whole, x=x, y=y, box=box, open=False), replace(whole, text="")]
 
 
@@ -334,7 +396,8 @@ NEAREST = {"square": 1.0, "triangle": 1 / math.sqrt(5), "diamond": 1 / math.sqrt
 
 @dataclass(frozen=True)
 class Outline:
-    """The outline of a polygon; `radius` goes from the point to the sides of the square that just holds it."""
+    """The outline of a polygon; `radius` goes from the point to the sides of the square that just
+    holds it."""
 
     name: PolygonName
     radius: float
@@ -361,9 +424,10 @@ class Outline:
 class Polygons(PointMarking):
     """A `shape_name` outline around every point mark: square, triangle (its tip above) or diamond.
 
-    `radius` goes from the point to the sides of the upright square that just holds the shape, to the middle of the
-    stroke, whose width is `thickness`. Everything else is as with Circles; the pixel under the point keeps its colour.
-    VPBench's own pixels of these shapes are in VPBenchStyle.
+    `radius` goes from the point to the sides of the upright square that just holds the shape, to
+    the middle of the stroke, whose width is `thickness`. Everything else is as with Circles; the
+    pixel under the point keeps its colour. VPBench's own pixels of these shapes are in
+    VPBenchStyle.
     """
 
     shape_name: PolygonName = "square"
@@ -377,8 +441,8 @@ class Polygons(PointMarking):
         super().__post_init__()
         if self.radius * NEAREST[self.shape_name] - self.thickness / 2 - self.halo.width < 1:
             raise ValueError(
-                f"a {self.shape_name} of radius {self.radius}, thickness {self.thickness} and halo {self.halo.width} "
-                "hides the point in its middle; give a larger radius"
+                f"a {self.shape_name} of radius {self.radius}, thickness {self.thickness} and halo"
+                f" {self.halo.width} hides the point in its middle; give a larger radius"
             )
 
     def shape(self, scale: float, spot: Spot) -> Outline:

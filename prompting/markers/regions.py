@@ -36,8 +36,8 @@ from looktwice.prompting.markers.labels import UNLABELLED, Label
 class RegionMarking(ColoredMarking):
     """Colour on boxes and masks.
 
-    Points are left alone. A label stands `inside` at the middle of the largest circle that the region holds. The
-    other settings are those of all markers.
+    Points are left alone. A label stands `inside` at the middle of the largest circle that the
+    region holds. The other settings are those of all markers.
     """
 
     def accepts(self, mark: Mark) -> bool:
@@ -55,7 +55,9 @@ class RegionMarking(ColoredMarking):
             x0, y0, x1, y1 = region_edges(spot.place)
             x, y = _label_point(spot, self.lettering)
             box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
-            anchors.append(Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, open=False))
+            anchors.append(
+                Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, open=False)
+            )
         return anchors
 
     def region(self, place: Mark) -> Mark:
@@ -73,14 +75,18 @@ class RegionMarking(ColoredMarking):
     def _color(self, pixels: Pixels, spot: Spot) -> RGB:
         x0, y0, x1, y1 = region_edges(spot.place)
         reach = max(x1 - x0, y1 - y0) / 2
-        return resolve_color(self.color, pixels, (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, reach, spot.number)
+        return resolve_color(
+            self.color, pixels, (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, reach, spot.number
+        )
 
 
 @dataclass(frozen=True)
 class Contours(RegionMarking):
-    """A line along the rim of every box and mask, half inside and half outside, and a filling if asked for.
+    """A line along the rim of every box and mask, half inside and half outside, and a filling if
+    asked for.
 
-    `thickness` is the line's; `fill` is a colour for the inside, or "mark" for the line's own, at `fill_alpha`.
+    `thickness` is the line's; `fill` is a colour for the inside, or "mark" for the line's own, at
+    `fill_alpha`.
     """
 
     halo: Halo = field(default_factory=Halo)
@@ -102,7 +108,9 @@ class Contours(RegionMarking):
         if self.fill is not None:
             _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
-            around = readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+            around = (
+                readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+            )
             _draw_outline(pixels, spot, around, self.reach(scale), self.alpha)
         _draw_outline(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
 
@@ -144,7 +152,8 @@ class Tint(RegionMarking):
 
 @dataclass(frozen=True)
 class Cover(RegionMarking):
-    """One colour over every box and mask, so that nothing of it is seen: BLINK's black mask on the missing quadrant.
+    """One colour over every box and mask, so that nothing of it is seen: BLINK's black mask on the
+    missing quadrant.
 
     Without a label, unless it is asked for.
     """
@@ -155,11 +164,13 @@ class Cover(RegionMarking):
 
 @dataclass(frozen=True)
 class Spotlight(Marking):
-    """Boxes, masks and circles around points stay as they are; all else is dimmed, blurred or turned grey.
+    """Boxes, masks and circles around points stay as they are; all else is dimmed, blurred or
+    turned grey.
 
-    `dim` is how much of `color` is mixed in, 0..1; `blur` is the blur's standard deviation; `grey` takes the colours
-    away. `radius` is the circle's around a point, `padding` widens every region, and the edge is `feather` pixels
-    soft. A part of a view that shows no mark, such as the other image beside it, is left alone.
+    `dim` is how much of `color` is mixed in, 0..1; `blur` is the blur's standard deviation; `grey`
+    takes the colours away. `radius` is the circle's around a point, `padding` widens every region,
+    and the edge is `feather` pixels soft. A part of a view that shows no mark, such as the other
+    image beside it, is left alone.
     """
 
     label: Label | None = UNLABELLED
@@ -179,14 +190,17 @@ class Spotlight(Marking):
         if not 0 <= self.dim <= 1:
             raise ValueError(f"dim lies in 0..1, found {self.dim}")
         if not (self.dim or self.blur or self.grey):
-            raise ValueError("a spotlight without dim, blur and grey changes nothing; set at least one")
+            raise ValueError(
+                "a spotlight without dim, blur and grey changes nothing; set at least one"
+            )
 
     def accepts(self, mark: Mark) -> bool:
         """Every kind of mark."""
         return True
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Darken each part of the view that shows a mark, and give its marks their own pixels back."""
+        """Darken each part of the view that shows a mark, and give its marks their own pixels
+        back."""
         for part_rect in dict.fromkeys(spot.part_rect for spot in spots):
             left, top, right, bottom = part_rect
             bright = pixels[top:bottom, left:right].copy()
@@ -196,10 +210,13 @@ class Spotlight(Marking):
         return [self._anchor(spot, scale) for spot in spots]
 
     def _restore(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
-        """The region's own pixels; the soft edge lies outside, so that all of the region stays as it is."""
+        """The region's own pixels; the soft edge lies outside, so that all of the region stays as
+        it is."""
         grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
         area = pixel_area(region_edges(spot.place), grow + soft, spot.part_rect)
-        lit = np.clip(1 - (rim_distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(np.float32)
+        lit = np.clip(1 - (rim_distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(
+            np.float32
+        )
         left, top, right, bottom = area
         x, y = spot.part_rect[:2]
         own = bright[top - y : bottom - y, left - x : right - x]
@@ -211,12 +228,16 @@ class Spotlight(Marking):
     def _dim(self, patch: Pixels, scale: float) -> Pixels:
         dark = patch
         if self.grey:
-            dark = np.asarray(cv2.cvtColor(cv2.cvtColor(dark, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), np.uint8)
+            dark = np.asarray(
+                cv2.cvtColor(cv2.cvtColor(dark, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), np.uint8
+            )
         if self.blur:
             dark = np.asarray(cv2.GaussianBlur(dark, (0, 0), max(0.3, self.blur * scale)), np.uint8)
         if self.dim:
             values = np.arange(256)[:, None]
-            table = np.rint(values + self.dim * (np.array(rgb(self.color)) - values)).astype(np.uint8)
+            table = np.rint(values + self.dim * (np.array(rgb(self.color)) - values)).astype(
+                np.uint8
+            )
             dark = np.asarray(cv2.LUT(dark, table[:, None]), np.uint8)
         return dark
 
@@ -225,18 +246,33 @@ class Spotlight(Marking):
         grow = self._grow(spot, scale)
         x, y = _label_point(spot, self.lettering)
         box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
-        return Anchor(self.label_text(spot), x, y, box, spot.part_rect, rgb(self.color), isinstance(spot.place, Point))
+        return Anchor(
+            self.label_text(spot),
+            x,
+            y,
+            box,
+            spot.part_rect,
+            rgb(self.color),
+            isinstance(spot.place, Point),
+        )
 
 
 def _label_point(spot: Spot, label: Label) -> tuple[float, float]:
-    """What a label is centred on: the middle of the region's box, or for one inside that of its largest circle."""
+    """What a label is centred on: the middle of the region's box, or for one inside that of its
+    largest circle."""
     x0, y0, x1, y1 = region_edges(spot.place)
-    return inner_center(spot.place) if label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+    return (
+        inner_center(spot.place)
+        if label.placement == "inside"
+        else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+    )
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
     area = pixel_area(region_edges(spot.place), 1, spot.part_rect)
-    paint_coverage(pixels, spot.part_rect, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha)
+    paint_coverage(
+        pixels, spot.part_rect, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha
+    )
 
 
 def _draw_outline(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:

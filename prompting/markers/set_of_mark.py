@@ -1,4 +1,5 @@
-"""Set-of-mark: the regions of a view get numbers that a question and a reply can name (Yang et al. 2023)."""
+"""Set-of-mark: the regions of a view get numbers that a question and a reply can name (Yang et al.
+2023)."""
 
 from __future__ import annotations
 
@@ -38,29 +39,34 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class SetOfMark(WithoutModel):
-    """Numbers the regions that a segmenter or detector finds, or the sample's own boxes and masks, and draws them.
+    """Numbers the regions that a segmenter or detector finds, or the sample's own boxes and masks,
+    and draws them.
 
-    Regions come from `segmenter`, from `detector` (which looks for `words`), or, without either, from the sample's
-    marks that are no points. They are found once in each source picture, in its own pixels, and drawn in every view
-    that shows them. `min_area` and `max_area` are shares of the picture; of more than `most` regions those of the
-    highest score are kept, then the largest. `overlap` says which mask keeps pixels that several have: the smaller,
-    the larger, that of the higher score, or all of them ("keep"); boxes stay whole.
+    Regions come from `segmenter`, from `detector` (which looks for `words`), or, without either,
+    from the sample's marks that are no points. They are found once in each source picture, in its
+    own pixels, and drawn in every view that shows them. `min_area` and `max_area` are shares of the
+    picture; of more than `most` regions those of the highest score are kept, then the largest.
+    `overlap` says which mask keeps pixels that several have: the smaller, the larger, that of the
+    higher score, or all of them ("keep"); boxes stay whole.
 
-    `order` numbers by area (largest first, as in the paper), by place ("reading": rows of a tenth of the height from
-    the top, then from the left) or by score, through all images; `text` "letters" has A, B ... instead of 1, 2 ...
-    The numbered regions become marks of the sample under these labels, beside those that it has: `ChosenMark`
-    finds the region of a reply again, other stages can zoom on it, and the record keeps them; `keep` "boxes" keeps
-    the boxes around them (forty masks take about 60 kB of a record, boxes 4).
+    `order` numbers by area (largest first, as in the paper), by place ("reading": rows of a tenth
+    of the height from the top, then from the left) or by score, through all images; `text`
+    "letters" has A, B ... instead of 1, 2 ... The numbered regions become marks of the sample under
+    these labels, beside those that it has: `ChosenMark` finds the region of a reply again, other
+    stages can zoom on it, and the record keeps them; `keep` "boxes" keeps the boxes around them
+    (forty masks take about 60 kB of a record, boxes 4).
 
-    Drawn are a tint of share `alpha`, a contour of `contour` pixels inwards, and the number on a plate: where it has
-    room deepest in the region, at the largest inscribed circle if that is wide enough, else beside it, with a line.
-    `color` is "each" for one per region, or a CSS name or "#rrggbb". `plate_color` may be "region" for the region's
-    own colour, `padding` pixels wider than the number, which is black or white, what reads better. `font_size` is in
-    pixels of the view, or, with `reference_height`, of a view of that height. `images` are the numbers of the source
-    pictures that are searched, from 0, null all that are shown. `say` is a sentence for the prompt.
+    Drawn are a tint of share `alpha`, a contour of `contour` pixels inwards, and the number on a
+    plate: where it has room deepest in the region, at the largest inscribed circle if that is wide
+    enough, else beside it, with a line. `color` is "each" for one per region, or a CSS name or
+    "#rrggbb". `plate_color` may be "region" for the region's own colour, `padding` pixels wider
+    than the number, which is black or white, what reads better. `font_size` is in pixels of the
+    view, or, with `reference_height`, of a view of that height. `images` are the numbers of the
+    source pictures that are searched, from 0, null all that are shown. `say` is a sentence for the
+    prompt.
 
-    Raises ValueError that names the sample: for a number that has no room, for a region whose label is taken, and
-    where nothing is found and `missing` is "fail".
+    Raises ValueError that names the sample: for a number that has no room, for a region whose label
+    is taken, and where nothing is found and `missing` is "fail".
     """
 
     segmenter: Segmenter | None = None
@@ -88,37 +94,52 @@ class SetOfMark(WithoutModel):
         check_color(self.color, "each", name="color")
         check_color(self.plate_color, "region", name="plate_color")
         if self.segmenter is not None and self.detector is not None:
-            raise ValueError("give a segmenter or a detector, not both; with neither the sample's marks are numbered")
+            raise ValueError(
+                "give a segmenter or a detector, not both; with neither the sample's marks are"
+                " numbered"
+            )
         if self.words and self.detector is None:
-            raise ValueError("words are for a detector; name one under `detector:`, or leave words out")
+            raise ValueError(
+                "words are for a detector; name one under `detector:`, or leave words out"
+            )
         if not 0 <= self.min_area < self.max_area <= 1:
             raise ValueError(
                 "min_area and max_area are shares of the picture, 0 <= min_area < max_area <= 1, "
                 f"found {self.min_area} and {self.max_area}"
             )
-        if not 0 <= self.alpha <= 1 or not self.contour >= 0 or not self.font_size > 0 or self.padding < 0:
+        if (
+            not 0 <= self.alpha <= 1
+            or not self.contour >= 0
+            or not self.font_size > 0
+            or self.padding < 0
+        ):
             raise ValueError(
-                "alpha lies in 0..1, contour and padding are 0 or more pixels and font_size more than 0, found "
-                f"{self.alpha}, {self.contour}, {self.padding} and {self.font_size}"
+                "alpha lies in 0..1, contour and padding are 0 or more pixels and font_size more"
+                f" than 0, found {self.alpha}, {self.contour}, {self.padding} and {self.font_size}"
             )
         if self.most < 1 or (self.reference_height is not None and self.reference_height < 1):
             raise ValueError(
-                f"most is 1 or more, and reference_height too or null, found {self.most} and {self.reference_height}"
+                f"most is 1 or more, and reference_height too or null, found {self.most} and"
+                f" {self.reference_height}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with numbered regions, and the sample with them as marks."""
-        found, lacking = collect(state, self.images, lambda number: self.regions(state.sample, number))
+        found, lacking = collect(
+            state, self.images, lambda number: self.regions(state.sample, number)
+        )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
         regions = [region for regions in found.values() for region in regions]
-        names = [str(n + 1) if self.text == "numbers" else column_letters(n) for n in range(len(regions))]
+        names = [
+            str(n + 1) if self.text == "numbers" else column_letters(n) for n in range(len(regions))
+        ]
         marks = [replace(region, label=name) for region, name in zip(regions, names, strict=True)]
         taken = {mark.label for mark in state.sample.marks} & {mark.label for mark in marks}
         if taken:
             raise ValueError(
-                f"sample {state.sample.id}: it has marks with the labels {', '.join(sorted(taken))} already; set "
-                f"text: {'letters' if self.text == 'numbers' else 'numbers'}"
+                f"sample {state.sample.id}: it has marks with the labels {', '.join(sorted(taken))}"
+                f" already; set text: {'letters' if self.text == 'numbers' else 'numbers'}"
             )
         try:
             views = [self.draw(view, marks) for view in state.views]
@@ -129,25 +150,35 @@ class SetOfMark(WithoutModel):
         return with_views(state, views, self.say, lacking).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
-        """The regions of one source picture, in its pixels, in the order of their numbers. Raises NoEvidence."""
+        """The regions of one source picture, in its pixels, in the order of their numbers. Raises
+        NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
         found = [one for one in self._candidates(sample, number) if low <= one.area <= high]
         best = sorted(found, key=lambda one: (-one.score, -one.area))[: self.most]
         clear = [one for one in resolve_overlaps(best, self.overlap) if one.area >= max(1, low)]
         if not clear:
-            raise NoEvidence(f"no region of {low:.0f} to {high:.0f} pixels was found in image {number}")
+            raise NoEvidence(
+                f"no region of {low:.0f} to {high:.0f} pixels was found in image {number}"
+            )
         return [one.mark for one in sort_candidates(clear, self.order, height)]
 
     def draw(self, view: View, marks: Sequence[Box | Mask]) -> View:
-        """One view with the numbered regions that it shows. Raises ValueError where a number has no room."""
-        places = [(mark.label, seen) for mark in marks for seen in view.to_view(mark) if not isinstance(seen, Point)]
+        """One view with the numbered regions that it shows. Raises ValueError where a number has no
+        room."""
+        places = [
+            (mark.label, seen)
+            for mark in marks
+            for seen in view.to_view(mark)
+            if not isinstance(seen, Point)
+        ]
         rasters = [(label, raster(seen, view.size)) for label, seen in places]
         regions = [(label, region) for label, region in rasters if region is not None]
         if not regions:
             return view
         colors = {
-            mark.label: golden_hue(i) if self.color == "each" else rgb(self.color) for i, mark in enumerate(marks)
+            mark.label: golden_hue(i) if self.color == "each" else rgb(self.color)
+            for i, mark in enumerate(marks)
         }
         pixels = np.array(view.pixels)
         for label, region in sorted(regions, key=lambda entry: -entry[1].area):
@@ -158,11 +189,17 @@ class SetOfMark(WithoutModel):
         return view.with_pixels(pixels)
 
     def _draw_numbers(
-        self, pixels: Pixels, view: View, regions: Sequence[tuple[str, Region]], colors: Mapping[str, RGB]
+        self,
+        pixels: Pixels,
+        view: View,
+        regions: Sequence[tuple[str, Region]],
+        colors: Mapping[str, RGB],
     ) -> None:
         plates = {label: self._plate(label, colors[label], view.size[1]) for label, _ in regions}
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
-        placed = place_numbers(regions, sizes, [clip_pixels(part.clip, view.size) for part in view.parts])
+        placed = place_numbers(
+            regions, sizes, [clip_pixels(part.clip, view.size) for part in view.parts]
+        )
         for number in placed:
             if not number.inside:
                 _draw_leader(pixels, number, colors[number.label])
@@ -173,14 +210,22 @@ class SetOfMark(WithoutModel):
     def _plate(self, label: str, color: RGB, height: int) -> Pixels:
         scale = height / self.reference_height if self.reference_height else 1.0
         ground = color if self.plate_color == "region" else rgb(self.plate_color)
-        return plate(label, max(LEAST_FONT, self.font_size * scale), readable_color(ground), ground, self.padding)
+        return plate(
+            label,
+            max(LEAST_FONT, self.font_size * scale),
+            readable_color(ground),
+            ground,
+            self.padding,
+        )
 
     def _candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
         if self.segmenter is not None:
             return from_masks(look_once(self.segmenter, picture.pixels), picture.size, number)
         if self.detector is not None:
-            return from_boxes(look_once(self.detector, picture.pixels, self.words or None), picture.size, number)
+            return from_boxes(
+                look_once(self.detector, picture.pixels, self.words or None), picture.size, number
+            )
         return from_marks(sample, number)
 
 

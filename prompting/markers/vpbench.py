@@ -1,4 +1,5 @@
-"""VPBench's seventeen marker styles, pixel for pixel, and the words of its questions, which name how marks look."""
+"""VPBench's seventeen marker styles, pixel for pixel, and the words of its questions, which name
+how marks look."""
 
 from __future__ import annotations
 
@@ -22,17 +23,41 @@ from looktwice.prompting.markers.base import NO_MARK, part_rect_of
 from looktwice.prompting.wording.text_file import Text, Wording, fill_in
 
 VPBenchName = Literal[
-    "default", "color blue", "color green", "color yellow", "font scale 0.2", "font scale 1.0", "marker type diamond",
-    "marker type square", "marker type triangle", "radius 1", "radius 3", "radius 10", "radius 15", "text label",
-    "text offset below", "text offset left", "text offset right",
-]  # fmt: skip
+    "default",
+    "color blue",
+    "color green",
+    "color yellow",
+    "font scale 0.2",
+    "font scale 1.0",
+    "marker type diamond",
+    "marker type square",
+    "marker type triangle",
+    "radius 1",
+    "radius 3",
+    "radius 10",
+    "radius 15",
+    "text label",
+    "text offset below",
+    "text offset left",
+    "text offset right",
+]
 NoMarkerName = Literal[
     "no marker", "no marker text size 0.2", "no marker text size 1.0", "no marker text label"
-]  # fmt: skip
+]
 """Only in VPBench's code, never in its paper."""
-COLORS: dict[str, RGB] = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0)}
-STROKE, MARGIN, BELOW = 2, 2, 5  # pixels: of the outline, of a plate, and between a shape and a label moved below it
-REFERENCE = "REF"  # the label of the point in the first image; its plate is wider and stands further off
+COLORS: dict[str, RGB] = {
+    "red": (255, 0, 0),
+    "green": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "yellow": (255, 255, 0),
+}
+STROKE, MARGIN, BELOW = (
+    2,
+    2,
+    5,
+)  # pixels: of the outline, of a plate, and between a shape and a label moved below it
+# the label of the point in the first image; its plate is wider and stands further off
+REFERENCE = "REF"
 
 
 @dataclass(frozen=True)
@@ -87,19 +112,21 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class VPBenchStyle(WithoutModel):
-    """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its code), or by their
-    labels alone, in four more styles of its code.
+    """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its
+    code), or by their labels alone, in four more styles of its code.
 
-    The pixels are the authors', which OpenCV drew: shapes a whole number of pixels large, without smooth edges, a white
-    label on a black plate, each mark over the one before. `letters` are those of "opencv4", which the published numbers
-    have, or "opencv5", which are smooth and of other widths; `labels: false` leaves the plates out. "text label"
-    numbers the labels from 1, but not REF. Lengths are pixels of the view; labels may hide marks and leave the image,
-    as they do there. `colors` are those of the marks in turn, such as [red, blue] without labels, in place of the
-    style's. `only` picks marks by label; empty means all. The record says which letters were drawn by which OpenCV. The
-    authors' prompts also name shape, colour and labels: `VPBenchPrompt`; this draws, and changes no words.
+    The pixels are the authors', which OpenCV drew: shapes a whole number of pixels large, without
+    smooth edges, a white label on a black plate, each mark over the one before. `letters` are those
+    of "opencv4", which the published numbers have, or "opencv5", which are smooth and of other
+    widths; `labels: false` leaves the plates out. "text label" numbers the labels from 1, but not
+    REF. Lengths are pixels of the view; labels may hide marks and leave the image, as they do
+    there. `colors` are those of the marks in turn, such as [red, blue] without labels, in place of
+    the style's. `only` picks marks by label; empty means all. The record says which letters were
+    drawn by which OpenCV. The authors' prompts also name shape, colour and labels: `VPBenchPrompt`;
+    this draws, and changes no words.
 
-    Calling raises ValueError for a mark outside its own image, and for a label with signs other than A to Z and 0 to 9
-    in the letters of OpenCV 4.
+    Calling raises ValueError for a mark outside its own image, and for a label with signs other
+    than A to Z and 0 to 9 in the letters of OpenCV 4.
     """
 
     style: VPBenchName | NoMarkerName = "default"
@@ -114,7 +141,9 @@ class VPBenchStyle(WithoutModel):
         if self.letters not in ("opencv4", "opencv5"):
             raise ValueError(f"letters is opencv4 or opencv5, found {self.letters!r}")
         if not self.labels and not DRAWINGS[self.style].shape:
-            raise ValueError(f"style {self.style!r} has labels alone, and without labels nothing would be drawn")
+            raise ValueError(
+                f"style {self.style!r} has labels alone, and without labels nothing would be drawn"
+            )
         if unknown := set(self.colors) - COLORS.keys():
             raise ValueError(f"colors are some of {', '.join(COLORS)}; found {min(unknown)!r}")
 
@@ -153,7 +182,11 @@ class VPBenchStyle(WithoutModel):
         """The texts that are written beside those of a sample's marks that it draws."""
         points = [mark.label for mark in marks if isinstance(mark, Point)]
         looks = zip(points, self.looks(points), strict=True)
-        return [look.text for label, look in looks if self.labels and (not self.only or label in self.only)]
+        return [
+            look.text
+            for label, look in looks
+            if self.labels and (not self.only or label in self.only)
+        ]
 
     def looks(self, labels: Sequence[str]) -> list[Look]:
         """What is written beside the marks with these labels, and the name of each one's colour."""
@@ -165,7 +198,11 @@ class VPBenchStyle(WithoutModel):
 
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
         old, face = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX
-        width, height = hershey_size(text, drawing.scale) if old else cv2.getTextSize(text, face, drawing.scale, 1)[0]
+        width, height = (
+            hershey_size(text, drawing.scale)
+            if old
+            else cv2.getTextSize(text, face, drawing.scale, 1)[0]
+        )
         aside = drawing.far if drawing.far and text == REFERENCE else drawing.offset[0]
         left, top = x - width // 2 + aside, y + drawing.offset[1]
         if top < 0:
@@ -183,21 +220,27 @@ def _draw_shape(pixels: Pixels, x: int, y: int, drawing: _Drawing, color: RGB) -
         cv2.circle(pixels, (x, y), drawing.radius, color, STROKE)
     if drawing.shape not in CORNERS:
         return
-    corners = [(x + across * drawing.radius, y + down * drawing.radius) for across, down in CORNERS[drawing.shape]]
+    corners = [
+        (x + across * drawing.radius, y + down * drawing.radius)
+        for across, down in CORNERS[drawing.shape]
+    ]
     cv2.polylines(pixels, [np.array(corners, np.int32)], True, color, STROKE)
 
 
 @dataclass(frozen=True)
 class VPBenchPrompt(Wording):
-    """Words a question as VPBench does: one sentence on how the points are marked, the question, and its choices.
+    """Words a question as VPBench does: one sentence on how the points are marked, the question,
+    and its choices.
 
-    `marks` is the stage that draws them, best by reference, so that both always agree: `marks: ${stages.mark}`. With
-    its style the words change too: they name shape, colour and labels; where it draws no labels they tell the points
-    apart by its `colors`, and where it draws labels alone they name only these. Choices name the points as they are
-    drawn, "Point 2" for "Point B"; a line break ends those of a correspondence (a mark REF). The sentences are ours
-    with the structure of the authors'; `text` replaces all by your own words, `{file: NAME}` by those of a file, in
-    which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}` are filled in. Raises ValueError for a sample
-    without choices or points, and for points that nothing tells apart.
+    `marks` is the stage that draws them, best by reference, so that both always agree:
+    `marks: ${stages.mark}`. With its style the words change too: they name shape, colour and
+    labels; where it draws no labels they tell the points apart by its `colors`, and where it draws
+    labels alone they name only these. Choices name the points as they are drawn, "Point 2" for
+    "Point B"; a line break ends those of a correspondence (a mark REF). The sentences are ours with
+    the structure of the authors'; `text` replaces all by your own words, `{file: NAME}` by those of
+    a file, in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}` are filled in.
+    Raises ValueError for a sample without choices or points, and for points that nothing tells
+    apart.
     """
 
     marks: VPBenchStyle = field(default_factory=VPBenchStyle)
@@ -208,11 +251,15 @@ class VPBenchPrompt(Wording):
         sample = state.sample
         points = [mark for mark in sample.marks if isinstance(mark, Point)]
         if not sample.choices or not points:
-            raise ValueError(f"sample {sample.id} has no {'points' if sample.choices else 'choices'} to word")
+            raise ValueError(
+                f"sample {sample.id} has no {'points' if sample.choices else 'choices'} to word"
+            )
         labels = [point.label for point in points]
         looks = self.marks.looks(labels)
         if not self.marks.labels and len({look.color for look in looks}) < len(looks):
-            raise ValueError(f"sample {sample.id}: without labels its points need `colors` of their own")
+            raise ValueError(
+                f"sample {sample.id}: without labels its points need `colors` of their own"
+            )
         names = [look.text if self.marks.labels else f"the {look.color} point" for look in looks]
         named = dict(zip(labels, names, strict=True))
         choices = "\n".join(
@@ -227,7 +274,11 @@ class VPBenchPrompt(Wording):
             "choices": choices,
         }
         last = "\n" if REFERENCE in labels else ""
-        words = self.text or f"{self._sentence()}\n{{question}}\nSelect from the following choices.\n{{choices}}{last}"
+        words = (
+            self.text
+            or f"{self._sentence()}\n{{question}}\nSelect from the following \
+choices.\n{{choices}}{last}"
+        )
         return state.replace(prompt=fill_in(words, **parts))
 
     def _sentence(self) -> str:
@@ -239,11 +290,14 @@ class VPBenchPrompt(Wording):
 
 
 def _renamed(choice: str, names: dict[str, str]) -> str:
-    """The choice with each point as it is drawn; a label that stays is not touched, "Point A" may become a colour."""
+    """The choice with each point as it is drawn; a label that stays is not touched, "Point A" may
+    become a colour."""
     changed = {label: name for label, name in names.items() if label != name}
     if not changed:
         return choice
-    found = re.compile(rf"(?:(?P<point>[Pp]oint) )?\b(?P<label>{'|'.join(map(re.escape, changed))})\b")
+    found = re.compile(
+        rf"(?:(?P<point>[Pp]oint) )?\b(?P<label>{'|'.join(map(re.escape, changed))})\b"
+    )
 
     def rename(match: re.Match[str]) -> str:
         name = changed[match["label"]]

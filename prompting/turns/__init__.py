@@ -1,4 +1,5 @@
-"""How the model is asked: once, with a majority vote, from a description, with re-perception, with few-shot examples.
+"""How the model is asked: once, with a majority vote, from a description, with re-perception, with
+few-shot examples.
 
 Not here: the words of a prompt (`wording`), tools (`agent`)."""
 

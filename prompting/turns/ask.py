@@ -1,4 +1,5 @@
-"""One call of the model: which images and texts it is sent, in what order, and what of earlier turns is sent again."""
+"""One call of the model: which images and texts it is sent, in what order, and what of earlier
+turns is sent again."""
 
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ NO_REPLY = "[no reply]"
 
 @dataclass(frozen=True)
 class History:
-    """What of the earlier turns is sent with a new one. The state and the record keep the turns unchanged.
+    """What of the earlier turns is sent with a new one. The state and the record keep the turns
+    unchanged.
 
-    `images` "all" sends every image again, "latest" those of the newest turn that has any (the new one included),
-    "none" only those of the new turn; a short text replaces the others, also in few-shot examples. `thoughts` are the
-    parts of a reply in <think> and similar tags: "drop" leaves them out, as reasoning models expect; reasoning that
-    the server returned separately is never sent. Replies are cut after `longest` characters, in case one repeats
-    itself without end.
+    `images` "all" sends every image again, "latest" those of the newest turn that has any (the new
+    one included), "none" only those of the new turn; a short text replaces the others, also in
+    few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags: "drop"
+    leaves them out, as reasoning models expect; reasoning that the server returned separately is
+    never sent. Replies are cut after `longest` characters, in case one repeats itself without end.
     """
 
     images: Literal["all", "latest", "none"] = "all"
@@ -46,10 +48,17 @@ class History:
         """
         said = [message for message in messages if message.role == "assistant"]
         notes = [note for message in said for note in self._cut(self._words(message))[1]]
-        turns = list(accumulate((message.role == "assistant" for message in messages), initial=0))[:-1]
+        turns = list(accumulate((message.role == "assistant" for message in messages), initial=0))[
+            :-1
+        ]
         seen = {turns[-1]} if messages else set()
         if self.images == "latest":
-            seen = {max((turn for turn, message in zip(turns, messages, strict=True) if message.views), default=0)}
+            seen = {
+                max(
+                    (turn for turn, message in zip(turns, messages, strict=True) if message.views),
+                    default=0,
+                )
+            }
         sent = [
             message if self.images == "all" or turn in seen else _without_images(message)
             for turn, message in zip(turns, messages, strict=True)
@@ -70,14 +79,19 @@ class History:
     def _cut(self, text: str) -> tuple[str, list[str]]:
         if len(text) <= self.longest:
             return text, []
-        note = f"of an earlier reply of {len(text)} characters the first {self.longest} were sent on"
+        note = (
+            f"of an earlier reply of {len(text)} characters the first {self.longest} were sent on"
+        )
         return text[: self.longest] + " [...]", [note]
 
 
 def _without_images(message: Message) -> Message:
     if not message.views:
         return message
-    return replace(message, parts=tuple(IMAGE_OMITTED if isinstance(part, View) else part for part in message.parts))
+    return replace(
+        message,
+        parts=tuple(IMAGE_OMITTED if isinstance(part, View) else part for part in message.parts),
+    )
 
 
 Parts = tuple[str | View, ...]
@@ -87,17 +101,21 @@ NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
 
 @dataclass(frozen=True)
 class Ask:
-    """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one call.
+    """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one
+    call.
 
-    `images` places the views before or after the words, nowhere, or `inline`: each where the prompt has `<image 1>`,
-    `<image 2>` and so on, and those that it does not name before the words. `attach` selects all views, only those
-    that are "new" to the conversation, or none. `tags` is a text before each image, such as "Image {n}:"; `{n}` is the
-    number of the view, `{source}` that of the sample's image which it shows, both from 1. `options` are passed to the
-    model, such as `{effort: high}` for a reasoning model. `system` is the system text of the conversation. `history`
-    says what of earlier turns is sent again, and `output` names the stage whose JSON schema the reply must follow.
+    `images` places the views before or after the words, nowhere, or `inline`: each where the prompt
+    has `<image 1>`, `<image 2>` and so on, and those that it does not name before the words.
+    `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
+    text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` that
+    of the sample's image which it shows, both from 1. `options` are passed to the model, such as
+    `{effort: high}` for a reasoning model. `system` is the system text of the conversation.
+    `history` says what of earlier turns is sent again, and `output` names the stage whose JSON
+    schema the reply must follow.
 
-    A note in the record warns if the server counted fewer tokens than the words and images must have. Raises
-    ModelError, and ValueError if there is nothing to send or `<image 3>` names no view.
+    A note in the record warns if the server counted fewer tokens than the words and images must
+    have. Raises ModelError, and ValueError if there is nothing to send or `<image 3>` names no
+    view.
     """
 
     images: Literal["before", "after", "inline", "none"] = "before"
@@ -116,11 +134,15 @@ class Ask:
         """The state with the turn and its reply; `state.draw` is the number of the draw."""
         parts = self.parts(state)
         if not parts:
-            raise ValueError(f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image")
+            raise ValueError(
+                f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
+            )
         messages = (*self._opened(state), Message("user", parts))
         sent, notes = self.history(messages)
         options = (
-            self.options if self.output is None else replace(self.options, schema=self.output.schema(state.sample))
+            self.options
+            if self.output is None
+            else replace(self.options, schema=self.output.schema(state.sample))
         )
         reply = model(sent, draw=state.draw, options=options)
         return state.replace(messages=(*messages, reply.as_message())).with_notes(
@@ -131,7 +153,9 @@ class Ask:
         """The texts and views that are sent, in their order."""
         already_sent = self._already_sent(state) if self.attach == "new" else set()
         shown = {
-            n: view for n, view in enumerate(state.views, 1) if not already_sent or view.picture.sha not in already_sent
+            n: view
+            for n, view in enumerate(state.views, 1)
+            if not already_sent or view.picture.sha not in already_sent
         }
         if self.images == "none" or self.attach == "none":
             shown = {}
@@ -146,18 +170,29 @@ class Ask:
         named = [int(number) for number in pieces[1::2]]
         if missing := [number for number in named if not 1 <= number <= len(state.views)]:
             raise ValueError(
-                f"sample {state.sample.id}: the prompt says <image {missing[0]}>, there are {len(state.views)} views"
+                f"sample {state.sample.id}: the prompt says <image {missing[0]}>, there are"
+                f" {len(state.views)} views"
             )
-        parts = [*self._tagged(state, {n: view for n, view in shown.items() if n not in named}), pieces[0]]
+        parts = [
+            *self._tagged(state, {n: view for n, view in shown.items() if n not in named}),
+            pieces[0],
+        ]
         for number, words in zip(named, pieces[2::2], strict=True):
-            parts += [*self._tagged(state, {number: shown[number]} if number in shown else {}), words]
+            parts += [
+                *self._tagged(state, {number: shown[number]} if number in shown else {}),
+                words,
+            ]
         stripped = (part.strip() if isinstance(part, str) else part for part in parts)
         return tuple(part for part in stripped if part != "")
 
     def _tagged(self, state: State, views: dict[int, View]) -> Parts:
         if not self.tags:
             return tuple(views.values())
-        return tuple(p for n, view in views.items() for p in (write_tag(self.tags, n, view, state.sample.id), view))
+        return tuple(
+            p
+            for n, view in views.items()
+            for p in (write_tag(self.tags, n, view, state.sample.id), view)
+        )
 
     def _already_sent(self, state: State) -> set[str]:
         """The hashes of the pictures that earlier turns send again."""
@@ -167,7 +202,11 @@ class Ask:
     def _opened(self, state: State) -> tuple[Message, ...]:
         opened = any(message.role == "system" for message in state.messages)
         system = text_of(self.system)
-        return state.messages if opened or not system else (Message("system", (system,)), *state.messages)
+        return (
+            state.messages
+            if opened or not system
+            else (Message("system", (system,)), *state.messages)
+        )
 
 
 def ask_separately(state: State, parts: Parts, model: Model, options: CallOptions) -> Reply:
@@ -180,13 +219,15 @@ def ask_separately(state: State, parts: Parts, model: Model, options: CallOption
 
 
 def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
-    """What a reader finds in the last turn of a conversation: the answer, or None and the reason."""
+    """What a reader finds in the last turn of a conversation: the answer, or None and the
+    reason."""
     after = read(state.replace(answer=None, reason=""), NO_MODEL)
     return after.answer, after.reason
 
 
 def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
-    """The state with the call that ended each turn and, where answers were read, these and how often they changed.
+    """The state with the call that ended each turn and, where answers were read, these and how
+    often they changed.
 
     A note says the same in words: "answers: A, B, ?; 1 change".
     """
@@ -195,13 +236,20 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
         return state
     known = [answer for answer in answers if answer is not None]
     flips = sum(a != b for a, b in pairwise(known))
-    shown = ", ".join("?" if answer is None else " ".join(answer.split())[:40] for answer in answers)
+    shown = ", ".join(
+        "?" if answer is None else " ".join(answer.split())[:40] for answer in answers
+    )
     note = f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
-    return state.with_notes(note).measured("turn_answer", tuple(answers)).measured("answer_changes", flips)
+    return (
+        state.with_notes(note)
+        .measured("turn_answer", tuple(answers))
+        .measured("answer_changes", flips)
+    )
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
-    """A note if the server counted too few tokens: it may have dropped the images, or not have counted them."""
+    """A note if the server counted too few tokens: it may have dropped the images, or not have
+    counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
     if not images or not 0 < counted < words + MIN_TOKENS * images:

@@ -19,10 +19,14 @@ from looktwice.prompting.turns.svg import SvgError, find_svg, render_svg, simila
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 
 CAPTION_PROMPT = """\
-Describe this image so completely that somebody who cannot see it could answer any question about it.
-Go through it from corner to corner: every thing and person, how many of each, shape, colour, material, size, what \
-lies beside, above, in front of and behind what, light and shade, text, and the style of the picture.
-Where marks are drawn on it, such as circles, boxes, points or letters, say of each what it is called and what exactly \
+Describe this image so completely that somebody who cannot see it could answer any question about \
+it.
+Go through it from corner to corner: every thing and person, how many of each, shape, colour, \
+material, size, what \
+lies beside, above, in front of and behind what, light and shade, text, and the style of the \
+picture.
+Where marks are drawn on it, such as circles, boxes, points or letters, say of each what it is \
+called and what exactly \
 lies under it.
 Only describe; do not guess what might be asked."""
 ANSWER_FROM_CAPTION_PROMPT = """\
@@ -36,16 +40,18 @@ The question below belongs to images that you cannot see. This is how they were 
 
 @dataclass(frozen=True)
 class CaptionThenAnswer:
-    """Asks for a description of each view, then for the answer from the descriptions alone: BLINK's Caption + LLM.
+    """Asks for a description of each view, then for the answer from the descriptions alone: BLINK's
+    Caption + LLM.
 
-    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark needs no more than captioning.
-    `caption` asks for a dense description and does not hold the question; with `each: false` for one of all views
-    together. `options` limits its length, and only its first `longest` characters are used. `frame` is the prompt of
-    the answering turn, in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without
-    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
+    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark needs no more
+    than captioning. `caption` asks for a dense description and does not hold the question; with
+    `each: false` for one of all views together. `options` limits its length, and only its first
+    `longest` characters are used. `frame` is the prompt of the answering turn, in which
+    `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
+    `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
 
-    The answer is asked in a new conversation, which keeps only the system text. If a description is empty, `missing`
-    decides: "abstain", "fail" the sample, or "keep" it and ask all the same.
+    The answer is asked in a new conversation, which keeps only the system text. If a description is
+    empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask all the same.
     """
 
     caption: Text = CAPTION_PROMPT
@@ -64,24 +70,36 @@ class CaptionThenAnswer:
             raise ValueError("frame has no {descriptions}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
+        """The state with the blind conversation. Raises ModelError, and ValueError where there is
+        no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be described")
         captions, notes = self._captions(state, self.captioner or model)
-        empty = [f"the description of {name} is empty" for name, text in captions.items() if not text]
+        empty = [
+            f"the description of {name} is empty" for name, text in captions.items() if not text
+        ]
         state = state.with_notes(*notes)
         if empty:
             state = handle_missing(state, self.missing, empty)
             if state.ended:
                 return state
-        described = [f"{name[0].upper()}{name[1:]}: {text or '(no description)'}" for name, text in captions.items()]
+        described = [
+            f"{name[0].upper()}{name[1:]}: {text or '(no description)'}"
+            for name, text in captions.items()
+        ]
         words = fill_in(self.frame, descriptions="\n\n".join(described), prompt=state.prompt)
         return answer_blind(state, words, self.ask, self.answerer or model)
 
     def _captions(self, state: State, model: Model) -> tuple[Mapping[str, str], list[str]]:
         """The description of each image by its name, empty where none came, and notes."""
-        groups: list[Sequence[View]] = [(view,) for view in state.views] if self.each else [state.views]
-        names = [f"image {number}" for number in range(1, len(state.views) + 1)] if self.each else ["the images"]
+        groups: list[Sequence[View]] = (
+            [(view,) for view in state.views] if self.each else [state.views]
+        )
+        names = (
+            [f"image {number}" for number in range(1, len(state.views) + 1)]
+            if self.each
+            else ["the images"]
+        )
         captions, notes = {}, list[str]()
         for name, views in zip(names, groups, strict=True):
             reply = ask_separately(state, (*views, text_of(self.caption)), model, self.options)
@@ -98,7 +116,8 @@ def answer_blind(state: State, words: str, ask: Ask, model: Model) -> State:
 
 
 def limit_reply(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
-    """The text of a reply without <think> parts, cut to `longest` characters, and notes on what was cut off."""
+    """The text of a reply without <think> parts, cut to `longest` characters, and notes on what was
+    cut off."""
     text, notes = strip_thoughts(reply.text).strip(), []
     if reply.finish == "length":
         notes.append(f"{what} was cut off by the bound on its tokens")
@@ -108,8 +127,10 @@ def limit_reply(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
 
 
 REDRAW_PROMPT = """\
-Redraw this image as one complete SVG document, as true to it as you can: same size and proportions, and \
-every shape with its place, size, rotation, colour and outline, and all text. Give the SVG code and nothing else."""
+Redraw this image as one complete SVG document, as true to it as you can: same size and \
+proportions, and \
+every shape with its place, size, rotation, colour and outline, and all text. Give the SVG code \
+and nothing else."""
 ANSWER_FROM_SVG_PROMPT = """Answer the question from the following SVG code alone.
 
 {code}
@@ -119,20 +140,21 @@ ANSWER_FROM_SVG_PROMPT = """Answer the question from the following SVG code alon
 
 @dataclass(frozen=True)
 class RedrawThenAnswer:
-    """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App. M.
+    """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App.
+    M.
 
-    `redraw` asks for the code and does not hold the question; `options` limits its length, and only its first
-    `longest` characters are used. `frame` is the prompt of
-    the answering turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
-    `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer is asked in a new
-    conversation, which keeps only the system text.
+    `redraw` asks for the code and does not hold the question; `options` limits its length, and only
+    its first `longest` characters are used. `frame` is the prompt of
+    the answering turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` says,
+    without images. `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's
+    own. The answer is asked in a new conversation, which keeps only the system text.
 
-    With `compare` each SVG is rendered (see `prompting.turns.svg`), and the record measures its structural similarity
-    to the view (`ssim`), and that of a blank page, which is high as well for drawings (`ssim_blank`); the renderings
-    stand in the trace, where `looktwice show` finds them. An SVG that is not rendered (broken, with a script or
-    external references, or without resvg-py) is noted with the reason, and its code is used all the same. If a
-    reply holds no finished SVG, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply
-    itself.
+    With `compare` each SVG is rendered (see `prompting.turns.svg`), and the record measures its
+    structural similarity to the view (`ssim`), and that of a blank page, which is high as well for
+    drawings (`ssim_blank`); the renderings stand in the trace, where `looktwice show` finds them.
+    An SVG that is not rendered (broken, with a script or external references, or without resvg-py)
+    is noted with the reason, and its code is used all the same. If a reply holds no finished SVG,
+    `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
     """
 
     redraw: Text = REDRAW_PROMPT
@@ -151,10 +173,16 @@ class RedrawThenAnswer:
             raise ValueError("frame has no {code}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
+        """The state with the blind conversation. Raises ModelError, and ValueError where there is
+        no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
-        codes, drawn, lacking, alike = list[str](), list[View](), list[str](), list[tuple[float, float]]()
+        codes, drawn, lacking, alike = (
+            list[str](),
+            list[View](),
+            list[str](),
+            list[tuple[float, float]](),
+        )
         for number, view in enumerate(state.views, 1):
             code, text, notes = self._redrawn(state, view, number, model)
             codes.append(code or text)
@@ -168,24 +196,37 @@ class RedrawThenAnswer:
         for name, values in zip(("ssim", "ssim_blank"), zip(*alike, strict=True), strict=False):
             state = state.measured(name, fmean(values))
         if drawn:
-            state = state.replace(trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt)))
+            state = state.replace(
+                trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt))
+            )
         if lacking:
             state = handle_missing(state, self.missing, lacking)
             if state.ended:
                 return state
-        described = "\n\n".join(f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1))
+        described = "\n\n".join(
+            f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1)
+        )
         return answer_blind(
-            state, fill_in(self.frame, code=described, prompt=state.prompt), self.ask, self.answerer or model
+            state,
+            fill_in(self.frame, code=described, prompt=state.prompt),
+            self.ask,
+            self.answerer or model,
         )
 
-    def _redrawn(self, state: State, view: View, number: int, model: Model) -> tuple[str | None, str, list[str]]:
+    def _redrawn(
+        self, state: State, view: View, number: int, model: Model
+    ) -> tuple[str | None, str, list[str]]:
         """The SVG of a view, or None; all that the reply says; notes."""
-        reply = ask_separately(state, (view, text_of(self.redraw)), self.drawer or model, self.options)
+        reply = ask_separately(
+            state, (view, text_of(self.redraw)), self.drawer or model, self.options
+        )
         text, notes = limit_reply(reply, self.longest, f"the redrawing of image {number}")
         return find_svg(text), text, notes
 
 
-def compare_drawing(code: str, view: View) -> tuple[Picture | None, str, *tuple[tuple[float, float], ...]]:
+def compare_drawing(
+    code: str, view: View
+) -> tuple[Picture | None, str, *tuple[tuple[float, float], ...]]:
     """The rendered SVG at the size of a view, or None, and a note on how similar it is.
 
     Where it can be compared, also its structural similarity and that of a blank page.

@@ -20,7 +20,9 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.turns.ask import Ask
 
-NO_MODEL = NoModel("examples are worded and drawn on without asking; name stages that never call the model")
+NO_MODEL = NoModel(
+    "examples are worded and drawn on without asking; name stages that never call the model"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +35,17 @@ class Example:
 
 @dataclass(frozen=True)
 class FewShot(WithoutModel):
-    """Puts few-shot examples from a JSONL file before the question: a user turn with images and a reply for each.
+    """Puts few-shot examples from a JSONL file before the question: a user turn with images and a
+    reply for each.
 
-    `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too), and may have `image`
-    or `images` (paths relative to the file), `choices`, `marks` (as in records) and `prompt`. Each example goes through
-    `stages`, best given by reference, so that it is drawn on and worded like the question:
-    `stages: ["${stages.mark}", "${stages.choose}"]`; `ask` says where its images stand. The first `n` are shown, or
-    with `order: shuffled` n random ones, others for each sample. An example with the sample's own question and images
-    is left out. `sha` is the hash of the file and its images: filled in when the stage is built, it is part of the
-    arm's identity, and a run whose files have changed since is refused. Raises ValueError.
+    `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too),
+    and may have `image` or `images` (paths relative to the file), `choices`, `marks` (as in
+    records) and `prompt`. Each example goes through `stages`, best given by reference, so that it
+    is drawn on and worded like the question: `stages: ["${stages.mark}", "${stages.choose}"]`;
+    `ask` says where its images stand. The first `n` are shown, or with `order: shuffled` n random
+    ones, others for each sample. An example with the sample's own question and images is left out.
+    `sha` is the hash of the file and its images: filled in when the stage is built, it is part of
+    the arm's identity, and a run whose files have changed since is refused. Raises ValueError.
     """
 
     path: Path
@@ -57,7 +61,10 @@ class FewShot(WithoutModel):
         content = [[example.sample.sha, example.reply] for example in self.examples]
         found = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
         if self.sha and self.sha != found:
-            raise ValueError(f"{self.path} or its images have changed: sha is {found}, and {self.sha} was expected")
+            raise ValueError(
+                f"{self.path} or its images have changed: sha is {found}, and {self.sha} was"
+                " expected"
+            )
         object.__setattr__(self, "sha", found)
 
     @cached_property
@@ -67,7 +74,9 @@ class FewShot(WithoutModel):
         try:
             lines = read_file(path).decode("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as exc:
-            raise ValueError(f"{path} cannot be read ({exc}); expected one JSON object a line") from exc
+            raise ValueError(
+                f"{path} cannot be read ({exc}); expected one JSON object a line"
+            ) from exc
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
@@ -79,14 +88,19 @@ class FewShot(WithoutModel):
         return tuple(found)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the examples as its first turns. Raises ValueError where a turn was taken already."""
+        """The state with the examples as its first turns. Raises ValueError where a turn was taken
+        already."""
         if any(message.role != "system" for message in state.messages):
-            raise ValueError(f"sample {state.sample.id}: examples come before the first turn; move this stage up")
+            raise ValueError(
+                f"sample {state.sample.id}: examples come before the first turn; move this stage up"
+            )
         turns = [turn for example in self._chosen(state) for turn in self._turns(example, state)]
         return state.replace(messages=(*state.messages, *turns))
 
     def _chosen(self, state: State) -> Sequence[Example]:
-        examples = [example for example in self.examples if not _same_question(example.sample, state.sample)]
+        examples = [
+            example for example in self.examples if not _same_question(example.sample, state.sample)
+        ]
         if self.order == "shuffled":
             examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
         return examples[: self.n]
@@ -109,7 +123,9 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
     marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
     choices = tuple(str(choice) for choice in row.get("choices") or ())
     images = tuple(_open_image(path.parent, str(name)) for name in names)
-    return Example(Sample(f"example {number}", row["question"], images, choices, marks, meta), str(reply))
+    return Example(
+        Sample(f"example {number}", row["question"], images, choices, marks, meta), str(reply)
+    )
 
 
 def _open_image(folder: Path, name: str) -> Picture:

@@ -1,4 +1,5 @@
-"""Re-perception: the model answers, then looks again, told to doubt or shown zooms on its evidence."""
+"""Re-perception: the model answers, then looks again, told to doubt or shown zooms on its
+evidence."""
 
 from __future__ import annotations
 
@@ -22,29 +23,36 @@ from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
 
 LOOK_PROMPT = """{prompt}
 
-Look at the image first. Say what it shows, thing by thing, and what seems to be the answer at first sight."""
+Look at the image first. Say what it shows, thing by thing, and what seems to be the answer at \
+first sight."""
 DOUBT_PROMPT = """\
-Now doubt it: at first sight this image may mislead. Look at it again as if you had not seen it yet. Search \
-for what you passed over or took for granted: edges, overlaps, shadows, sizes, what lies in front and what behind. Say \
+Now doubt it: at first sight this image may mislead. Look at it again as if you had not seen it \
+yet. Search \
+for what you passed over or took for granted: edges, overlaps, shadows, sizes, what lies in front \
+and what behind. Say \
 what you see now, where it contradicts what you said before, and what the answer seems to be."""
 CONCLUDE_PROMPT = """\
-Look at the image one last time and weigh your observations. Then give your final answer to the question.
+Look at the image one last time and weigh your observations. Then give your final answer to the \
+question.
 
 {prompt}"""
 
 
 @dataclass(frozen=True)
 class Reperceive:
-    """Active re-perception in `turns` calls: describe the image, doubt the description, and conclude.
+    """Active re-perception in `turns` calls: describe the image, doubt the description, and
+    conclude.
 
-    After BLINK-Twice (supplement, B.3), which does not publish its prompts and number of turns; these are ours. The
-    first turn sends `look` with the views, the last one `conclude`, those between `doubt`; `{prompt}` in them is
-    replaced by the question as worded so far. One turn is the question alone, so that `turns` can be swept from 1.
-    `attach` "all" shows the views again in every turn, "none" only in the first; `history` of `ask`
-    says what is sent of earlier turns: its `images: latest` sends only the latest images.
+    After BLINK-Twice (supplement, B.3), which does not publish its prompts and number of turns;
+    these are ours. The first turn sends `look` with the views, the last one `conclude`, those
+    between `doubt`; `{prompt}` in them is replaced by the question as worded so far. One turn is
+    the question alone, so that `turns` can be swept from 1. `attach` "all" shows the views again in
+    every turn, "none" only in the first; `history` of `ask` says what is sent of earlier turns: its
+    `images: latest` sends only the latest images.
 
-    The answer is read from the last reply, and when the run is scored from that of every turn. With a reader in `read`
-    (`read: ${read}`) the record also notes the answer after each turn and measures how often it changed.
+    The answer is read from the last reply, and when the run is scored from that of every turn. With
+    a reader in `read` (`read: ${read}`) the record also notes the answer after each turn and
+    measures how often it changed.
     """
 
     turns: int = 3
@@ -61,7 +69,8 @@ class Reperceive:
             raise ValueError(f"turns is a number of calls from 1 to 100, found {self.turns}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns. Raises ModelError, and ValueError where there is nothing to ask."""
+        """The state with all turns. Raises ModelError, and ValueError where there is nothing to
+        ask."""
         original, answers, calls = state, list[str | None](), list[int]()
         for number in range(self.turns):
             ask = self.ask if number == 0 else replace(self.ask, attach=self.attach)
@@ -75,22 +84,27 @@ class Reperceive:
         if self.turns == 1:
             return prompt
         last = number == self.turns - 1
-        return fill_in(self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt)
+        return fill_in(
+            self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt
+        )
 
 
 MAX_BOXES = 50
 COORDINATE = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
 BOX_OR_IMAGE = re.compile(
-    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]", re.I
+    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]",
+    re.I,
 )
 EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 EVIDENCE_PROMPT = """{prompt}
 
-Give your answer, and then say what it rests on: for each thing that decides it a line of its own, such as
+Give your answer, and then say what it rests on: for each thing that decides it a line of its own, \
+such as
 LOOK: image 1, [left, top, right, bottom]
 with the box around it in {unit}."""
 CHECK_PROMPT = """\
-Here is what you pointed at, larger. Check if it really shows what you said, then give your final answer.
+Here is what you pointed at, larger. Check if it really shows what you said, then give your final \
+answer.
 
 {prompt}"""
 
@@ -99,10 +113,10 @@ Here is what you pointed at, larger. Check if it really shows what you said, the
 class ZoomOnClaim(WithoutModel):
     """Zooms on the boxes [left, top, right, bottom] in the model's last reply; `crop` says how.
 
-    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which view a box is on,
-    else it is the first. `frame` is the unit that the prompt asked for: pixels of the view, or coordinates normalised
-    to 0-1 or 0-1000. A box outside its view, without an area or with swapped corners is skipped with a note; if none
-    is left, `missing` decides what is done.
+    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which
+    view a box is on, else it is the first. `frame` is the unit that the prompt asked for: pixels of
+    the view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area or
+    with swapped corners is skipped with a note; if none is left, `missing` decides what is done.
     """
 
     frame: Frame = "0-1000"
@@ -115,7 +129,9 @@ class ZoomOnClaim(WithoutModel):
         notes = []
         claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MAX_BOXES + 1))
         if len(claims) > MAX_BOXES:
-            notes.append(f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count")
+            notes.append(
+                f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
+            )
         for image, numbers in claims[:MAX_BOXES]:
             try:
                 region = self._region(state, image, numbers)
@@ -125,7 +141,9 @@ class ZoomOnClaim(WithoutModel):
             regions.setdefault(region.image, []).append(region)
         found = ZoomTargets("place that the reply names", regions)
         if not regions:
-            return zoom_views(state, found, self.crop, self.missing, shown_sources(state, None)).with_notes(*notes)
+            return zoom_views(
+                state, found, self.crop, self.missing, shown_sources(state, None)
+            ).with_notes(*notes)
         return zoom_views(state, found, self.crop, self.missing, sorted(regions)).with_notes(*notes)
 
     def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
@@ -157,14 +175,16 @@ def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
 
 @dataclass(frozen=True)
 class Verify:
-    """Asks for an answer and its evidence, then shows zooms on that evidence and asks again, `rounds` times.
+    """Asks for an answer and its evidence, then shows zooms on that evidence and asks again,
+    `rounds` times.
 
-    The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom` may be any stage
-    that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid that the views have, and as control
-    arms `prompting.controls.OracleCrop` and `RandomCrop`. Each zoom is cut from the original views; the new
-    views are sent with the next turn. Without a new one the question is asked again all the same, so that every
-    sample makes the same number of calls. With a reader in `read` the record notes the answers before and after, and
-    measures how often they changed.
+    The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom`
+    may be any stage that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid
+    that the views have, and as control arms `prompting.controls.OracleCrop` and `RandomCrop`. Each
+    zoom is cut from the original views; the new views are sent with the next turn. Without a new
+    one the question is asked again all the same, so that every sample makes the same number of
+    calls. With a reader in `read` the record notes the answers before and after, and measures how
+    often they changed.
     """
 
     where: Text = EVIDENCE_PROMPT
@@ -180,10 +200,13 @@ class Verify:
             raise ValueError(f"rounds is a number from 1 to 100, found {self.rounds}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns; its views are the original ones and every zoom that was shown."""
+        """The state with all turns; its views are the original ones and every zoom that was
+        shown."""
         first, original, answers, calls = state.views, state.prompt, list[str | None](), list[int]()
         unit = UNITS[getattr(self.zoom, "frame", "pixels")]
-        state = self.ask(state.replace(prompt=fill_in(self.where, prompt=original, unit=unit)), model)
+        state = self.ask(
+            state.replace(prompt=fill_in(self.where, prompt=original, unit=unit)), model
+        )
         answers += [read_answer(state, self.read)[0]] if self.read else []
         calls.append(calls_made(state, model) - 1)
         again = replace(self.ask, attach="new")

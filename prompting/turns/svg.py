@@ -1,8 +1,9 @@
-"""SVG that a model wrote: found in its reply, checked before anything draws it, drawn apart, and compared.
+"""SVG that a model wrote: found in its reply, checked before anything draws it, drawn apart, and
+compared.
 
-Nothing in it is ever run or fetched: only shapes, text, gradients and the like may stand in it, what refers to
-anything outside itself is refused, and the drawing is done by resvg, which knows neither scripts nor the network, in
-a process of its own with bounds on time and memory.
+Nothing in it is ever run or fetched: only shapes, text, gradients and the like may stand in it,
+what refers to anything outside itself is refused, and the drawing is done by resvg, which knows
+neither scripts nor the network, in a process of its own with bounds on time and memory.
 """
 
 from __future__ import annotations
@@ -22,11 +23,44 @@ from looktwice.specialists.networks.image_size import shrink
 
 SPACE = "http://www.w3.org/2000/svg"
 ELEMENTS = {
-    "svg", "g", "defs", "symbol", "use", "title", "desc", "metadata", "style", "switch", "path", "rect", "circle",
-    "ellipse", "line", "polyline", "polygon", "text", "tspan", "textPath", "linearGradient", "radialGradient", "stop",
-    "pattern", "clipPath", "mask", "marker", "filter", "feBlend", "feColorMatrix", "feComposite", "feDropShadow",
-    "feFlood", "feGaussianBlur", "feMerge", "feMergeNode", "feOffset",
-}  # fmt: skip
+    "svg",
+    "g",
+    "defs",
+    "symbol",
+    "use",
+    "title",
+    "desc",
+    "metadata",
+    "style",
+    "switch",
+    "path",
+    "rect",
+    "circle",
+    "ellipse",
+    "line",
+    "polyline",
+    "polygon",
+    "text",
+    "tspan",
+    "textPath",
+    "linearGradient",
+    "radialGradient",
+    "stop",
+    "pattern",
+    "clipPath",
+    "mask",
+    "marker",
+    "filter",
+    "feBlend",
+    "feColorMatrix",
+    "feComposite",
+    "feDropShadow",
+    "feFlood",
+    "feGaussianBlur",
+    "feMerge",
+    "feMergeNode",
+    "feOffset",
+}
 LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; elements inside one another; elements
 LARGEST = 2048  # pixels of the longer side of a drawing
 SECONDS = 20.0
@@ -42,8 +76,11 @@ class SvgError(Exception):
 
 
 def find_svg(reply: str) -> str | None:
-    """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was finished."""
-    end = max((match.end() for match in _END.finditer(reply)), default=0)  # beyond it none is finished
+    """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was
+    finished."""
+    end = max(
+        (match.end() for match in _END.finditer(reply)), default=0
+    )  # beyond it none is finished
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 
@@ -67,7 +104,9 @@ def sanitize_svg(code: str) -> str:
             _check_element(element)
         level = [child for element in level for child in element]
     if level or count > MOST:
-        raise SvgError(f"it has more than {MOST} elements, or more than {DEEPEST} inside one another")
+        raise SvgError(
+            f"it has more than {MOST} elements, or more than {DEEPEST} inside one another"
+        )
     ET.register_namespace("", SPACE)
     return ET.tostring(root, encoding="unicode")
 
@@ -90,7 +129,8 @@ def _check_element(element: ET.Element) -> None:
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
-    """HxWx3 RGB of the drawing on white, stretched to this size. Raises SvgError; nothing worse can happen.
+    """HxWx3 RGB of the drawing on white, stretched to this size. Raises SvgError; nothing worse can
+    happen.
 
     Text is drawn in the fonts of this machine.
     """
@@ -100,22 +140,33 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     size = [str(max(1, round(side * scale))) for side in (width, height)]
     try:
         command = [sys.executable, "-P", str(CHILD), *size]
-        done = subprocess.run(command, input=svg.encode(), capture_output=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command, input=svg.encode(), capture_output=True, timeout=SECONDS, check=False
+        )
     except subprocess.TimeoutExpired as exc:
         raise SvgError(f"it was not drawn within {SECONDS:g} seconds") from exc
-    drawn = cv2.imdecode(np.frombuffer(done.stdout, np.uint8), cv2.IMREAD_COLOR_RGB) if done.stdout else None
+    drawn = (
+        cv2.imdecode(np.frombuffer(done.stdout, np.uint8), cv2.IMREAD_COLOR_RGB)
+        if done.stdout
+        else None
+    )
     if done.returncode or drawn is None:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
+            f"exit code {done.returncode}"
+        ]
         raise SvgError(f"resvg does not draw it ({said[-1][:200]})")
-    pixels: Pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA).astype(np.uint8)
+    pixels: Pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA).astype(
+        np.uint8
+    )
     return pixels
 
 
 def similarity(first: Pixels, second: Pixels, longest: int = 1024) -> float:
-    """The structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN below 7 pixels.
+    """The structural similarity of two pictures of one size, -1 to 1 (1: the same); NaN below 7
+    pixels.
 
-    SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, the mean of the three channels, as scikit-image has it;
-    pictures with a side of more than `longest` pixels are made smaller first.
+    SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, the mean of the three channels, as
+    scikit-image has it; pictures with a side of more than `longest` pixels are made smaller first.
     """
     from skimage.metrics import structural_similarity
 

@@ -1,4 +1,5 @@
-"""Draws one SVG from standard input as a PNG on standard output, within bounds; run as a process of its own."""
+"""Draws one SVG from standard input as a PNG on standard output, within bounds; run as a process of
+its own."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     width, height = (int(side) for side in sys.argv[1:3])
     svg = sys.stdin.buffer.read().decode()
-    sys.stdout.buffer.write(renderer.svg_to_bytes(svg_string=svg, width=width, height=height, background="white"))
+    sys.stdout.buffer.write(
+        renderer.svg_to_bytes(svg_string=svg, width=width, height=height, background="white")
+    )
 
 
 if __name__ == "__main__":

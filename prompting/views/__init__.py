@@ -1,4 +1,5 @@
-"""Which part of an image is shown, at what size, in what order and in which bytes: crops, zooms, resizing, layout.
+"""Which part of an image is shown, at what size, in what order and in which bytes: crops, zooms,
+resizing, layout.
 
 Not here: anything drawn into the image (`markers`, `grids`)."""
 

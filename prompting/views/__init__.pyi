@@ -11,4 +11,8 @@ from .resize import (
     OpenAITiles as OpenAITiles,
     QwenPatches as QwenPatches,
 )
-from .zoom import ZoomOnCells as ZoomOnCells, ZoomOnDetections as ZoomOnDetections, ZoomOnMarks as ZoomOnMarks
+from .zoom import (
+    ZoomOnCells as ZoomOnCells,
+    ZoomOnDetections as ZoomOnDetections,
+    ZoomOnMarks as ZoomOnMarks,
+)

@@ -25,24 +25,26 @@ EPSILON = 1e-6
 class Crop:
     """The style of a zoom, a setting of every stage that zooms; it is no stage itself.
 
-    Area: a region grows on each side by `padding`, in the `unit`: a share of its own longer side ("box"), of the
-    view's longer side ("image"), or pixels of the view ("px"). Its width and height are then at least `min_px` pixels
-    and at least `min_share` times the view's shorter side, and it grows to `aspect` (width / height) if given. It stays
-    within the part of the view that shows the region: it is shifted into it, and cut only if larger than the part, so a
-    crop may miss its aspect but never a part of its region.
+    Area: a region grows on each side by `padding`, in the `unit`: a share of its own longer side
+    ("box"), of the view's longer side ("image"), or pixels of the view ("px"). Its width and height
+    are then at least `min_px` pixels and at least `min_share` times the view's shorter side, and it
+    grows to `aspect` (width / height) if given. It stays within the part of the view that shows the
+    region: it is shifted into it, and cut only if larger than the part, so a crop may miss its
+    aspect but never a part of its region.
 
-    Number: `merge` "each" cuts one area per region, "union" one around all regions of the same part of a view.
-    In each view only the first `most` regions are used; equal areas are cut once.
+    Number: `merge` "each" cuts one area per region, "union" one around all regions of the same part
+    of a view. In each view only the first `most` regions are used; equal areas are cut once.
 
-    Size: `upscale` enlarges a crop to this longer side in pixels; None keeps its size, or with show: beside fits it
-    to the size of the view. `filter` is the resampling.
+    Size: `upscale` enlarges a crop to this longer side in pixels; None keeps its size, or with
+    show: beside fits it to the size of the view. `filter` is the resampling.
 
-    Show: `show` "crop": the crops alone, in place of the view. "both": the view with the areas outlined, then the
-    crops, each a picture of its own. "beside": the same as one picture, left to right, `margin` black pixels between.
-    "inset": the crops lie in corners of the view, where they hide no mark, each at most the share `inset` of its width
-    and height, at any scale, with a rim in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast"
-    (what stands out there) or "distinct" (another colour for each area, which tells several insets apart); `thickness`
-    is its stroke in pixels, outside the area; 0 draws none.
+    Show: `show` "crop": the crops alone, in place of the view. "both": the view with the areas
+    outlined, then the crops, each a picture of its own. "beside": the same as one picture, left to
+    right, `margin` black pixels between. "inset": the crops lie in corners of the view, where they
+    hide no mark, each at most the share `inset` of its width and height, at any scale, with a rim
+    in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast" (what stands out
+    there) or "distinct" (another colour for each area, which tells several insets apart);
+    `thickness` is its stroke in pixels, outside the area; 0 draws none.
     """
 
     padding: float = 0.25
@@ -69,15 +71,20 @@ class Crop:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} is 1 or more, found {getattr(self, name)}")
         if self.aspect is not None and not 0 < self.aspect < math.inf:
-            raise ValueError(f"aspect is a width divided by a height, as 1 or 1.5, found {self.aspect}")
+            raise ValueError(
+                f"aspect is a width divided by a height, as 1 or 1.5, found {self.aspect}"
+            )
         if not 0 < self.inset < 1 or self.min_share > 1:
             raise ValueError(
-                f"inset and min_share are shares of the view, found {self.inset} and {self.min_share}; "
-                "inset lies between 0 and 1, min_share in 0..1"
+                f"inset and min_share are shares of the view, found {self.inset} and"
+                f" {self.min_share}; inset lies between 0 and 1, min_share in 0..1"
             )
 
-    def __call__(self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()) -> tuple[list[View], list[str]]:
-        """The views that replace `view`, and notes; `places` are one or more regions in its coordinates.
+    def __call__(
+        self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()
+    ) -> tuple[list[View], list[str]]:
+        """The views that replace `view`, and notes; `places` are one or more regions in its
+        coordinates.
 
         `marks`, in its coordinates too, are what an inset must not hide.
         """
@@ -90,22 +97,32 @@ class Crop:
         if self.show == "both":
             return [whole, *map(self._enlarged, pieces)], notes
         if self.show == "beside":
-            fitted = [self._enlarged(p) if self.upscale else self._fitted(p, view.size) for p in pieces]
+            fitted = [
+                self._enlarged(p) if self.upscale else self._fitted(p, view.size) for p in pieces
+            ]
             return [transforms.beside([whole, *fitted], self.margin)], notes
         colors = [self._color(view, area, number) for number, area in enumerate(areas)]
         shown, more = self._insets(whole, pieces, areas, marks, colors)
         return [shown], notes + more
 
     def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
-        """The areas that are cut out, in whole pixels, and a note if there are more than `most` places."""
+        """The areas that are cut out, in whole pixels, and a note if there are more than `most`
+        places."""
         kept = list(places[: self.most])
-        notes = [f"of {len(places)} regions the first {self.most} count"] if len(places) > self.most else []
+        notes = (
+            [f"of {len(places)} regions the first {self.most} count"]
+            if len(places) > self.most
+            else []
+        )
         boxes: dict[PixelRect, list[Rect]] = {}
         located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
         for part_rect, box in located:
             boxes.setdefault(part_rect, []).append(box)
         if self.merge == "union":
-            areas = [self._area(_union(inside), part_rect, view.size) for part_rect, inside in boxes.items()]
+            areas = [
+                self._area(_union(inside), part_rect, view.size)
+                for part_rect, inside in boxes.items()
+            ]
         else:
             areas = [self._area(box, part_rect, view.size) for part_rect, box in located]
         return list(dict.fromkeys(areas)), notes
@@ -122,7 +139,8 @@ class Crop:
         return left, top, right, bottom
 
     def outlined(self, view: View, areas: Iterable[PixelRect]) -> View:
-        """The view with an outline around each area, outside it; at the edge of the view it moves inwards."""
+        """The view with an outline around each area, outside it; at the edge of the view it moves
+        inwards."""
         width, height = view.size
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
         for number, (left, top, right, bottom) in enumerate(areas if stroke else ()):
@@ -147,18 +165,26 @@ class Crop:
         marks: Sequence[Mark],
         colors: Sequence[RGB],
     ) -> tuple[View, list[str]]:
-        """The view with every piece in a corner, and notes on what that hides. Raises ValueError without room."""
+        """The view with every piece in a corner, and notes on what that hides. Raises ValueError
+        without room."""
         width, height = whole.size
         rim = min(self.thickness, 1 + min(whole.size) // 16)
         room = (self.inset * width - 2 * rim, self.inset * height - 2 * rim)
-        keep, placed, taken, notes = [bounding_box(mark) for mark in marks], [], list[PixelRect](), list[str]()
+        keep, placed, taken, notes = (
+            [bounding_box(mark) for mark in marks],
+            [],
+            list[PixelRect](),
+            list[str](),
+        )
         for number, piece in enumerate(pieces):
             bordered = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
-            found = place_inset(whole.size, bordered, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken)
+            found = place_inset(
+                whole.size, bordered, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken
+            )
             if found is None or min(room) < 1:
                 raise ValueError(
-                    f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x {height} pixels; "
-                    "set a smaller `most` or `inset`, or show: beside"
+                    f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x"
+                    f" {height} pixels; set a smaller `most` or `inset`, or show: beside"
                 )
             area, hidden = found
             inside = (max(1, area[2] - area[0] - 2 * rim), max(1, area[3] - area[1] - 2 * rim))
@@ -167,13 +193,17 @@ class Crop:
             notes += [f"an inset lies over the mark {marks[k].label!r}" for k in hidden]
             notes += [f"an inset shows its crop at {scale:.2f} of its size"] if scale <= 1 else []
             taken.append(area)
-            placed.append((transforms.pad(small, rim, rim, rim, rim, colors[number]), area[0], area[1]))
+            placed.append(
+                (transforms.pad(small, rim, rim, rim, rim, colors[number]), area[0], area[1])
+            )
         return transforms.paste(whole, placed), notes
 
     def _color(self, view: View, area: PixelRect, number: int) -> RGB:
         left, top, right, bottom = area
         reach = max(right - left, bottom - top) / 2 + self.thickness
-        return resolve_color(self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number)
+        return resolve_color(
+            self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number
+        )
 
     def _fitted(self, view: View, room: tuple[int, int]) -> View:
         """The view at the largest size that fits into (width, height) pixels."""
@@ -186,13 +216,19 @@ class Crop:
         width, height = (max(1, round(side * scale)) for side in view.size)
         if width * height > MAX_MEGAPIXELS * 1e6:
             raise ValueError(
-                f"a crop would be made {width} x {height} pixels large; give less upscale or another aspect"
+                f"a crop would be made {width} x {height} pixels large; give less upscale or"
+                " another aspect"
             )
-        return view if (width, height) == view.size else transforms.resize(view, width, height, self.filter)
+        return (
+            view
+            if (width, height) == view.size
+            else transforms.resize(view, width, height, self.filter)
+        )
 
 
 def _part_rect(view: View, place: Mark) -> PixelRect:
-    """The bounding box of the topmost part of a view that shows a place; a crop must not leave it."""
+    """The bounding box of the topmost part of a view that shows a place; a crop must not leave
+    it."""
     x0, y0, x1, y1 = bounding_box(place)
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
     clips = [part.clip for part in view.parts if part.source == place.image and part.clip]
@@ -203,7 +239,12 @@ def _part_rect(view: View, place: Mark) -> PixelRect:
         (math.floor(left + EPSILON), math.floor(top + EPSILON)),
         (math.ceil(right - EPSILON), math.ceil(bottom - EPSILON)),
     )
-    return max(0, first[0]), max(0, first[1]), min(view.size[0], last[0]), min(view.size[1], last[1])
+    return (
+        max(0, first[0]),
+        max(0, first[1]),
+        min(view.size[0], last[0]),
+        min(view.size[1], last[1]),
+    )
 
 
 def _union(boxes: Sequence[Rect]) -> Rect:
@@ -212,7 +253,8 @@ def _union(boxes: Sequence[Rect]) -> Rect:
 
 
 def _fit_interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
-    """`length` whole pixels around first..last, shifted into low..high, and cut if that is shorter."""
+    """`length` whole pixels around first..last, shifted into low..high, and cut if that is
+    shorter."""
     # Sums of halves and shares miss whole numbers by a rounding error, which must not cost a pixel.
     start, stop = max(low, math.floor(first + EPSILON)), min(high, math.ceil(last - EPSILON))
     count = min(high - low, max(1, stop - start, math.ceil(length - EPSILON)))

@@ -25,15 +25,17 @@ MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' l
 
 @dataclass(frozen=True)
 class Encode(WithoutModel):
-    """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the decoded pixels.
+    """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the
+    decoded pixels.
 
-    `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a lossless PNG otherwise.
-    `png` is lossless at the fast level; a view that would be sent as a PNG anyway is passed on. `jpeg` has `quality`
-    1 to 100 and a `chroma` subsampling; 4:4:4 is the default because 4:2:0 smears thin coloured markers over 2 x 2
-    pixels. `webp` has `quality`, or with `lossless` none; lossy WebP is always 4:2:0, by its format.
+    `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a
+    lossless PNG otherwise. `png` is lossless at the fast level; a view that would be sent as a PNG
+    anyway is passed on. `jpeg` has `quality` 1 to 100 and a `chroma` subsampling; 4:4:4 is the
+    default because 4:2:0 smears thin coloured markers over 2 x 2 pixels. `webp` has `quality`, or
+    with `lossless` none; lossy WebP is always 4:2:0, by its format.
 
-    A JPEG source is encoded again, also at the same quality. The map to the sources is kept. Put it last before the
-    stage that asks.
+    A JPEG source is encoded again, also at the same quality. The map to the sources is kept. Put it
+    last before the stage that asks.
     """
 
     codec: Literal["keep", "png", "jpeg", "webp"] = "keep"
@@ -49,10 +51,13 @@ class Encode(WithoutModel):
         if not 1 <= self.quality <= 100:
             raise ValueError(f"quality is 1 to 100, found {self.quality}")
         if self.lossless and self.codec != "webp":
-            raise ValueError(f"lossless is a setting of webp, found it with {self.codec}; png is always lossless")
+            raise ValueError(
+                f"lossless is a setting of webp, found it with {self.codec}; png is always lossless"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views in their new bytes. Raises ValueError that names the sample where the codec cannot hold one."""
+        """The views in their new bytes. Raises ValueError that names the sample where the codec
+        cannot hold one."""
         try:
             return state.replace(views=tuple(self.encode(view) for view in state.views))
         except ValueError as exc:
@@ -64,22 +69,33 @@ class Encode(WithoutModel):
             return view
         if self.codec == "png":
             payload = view.picture.payload
-            return view if payload.media_type == "image/png" else replace(view, picture=Picture(view.pixels))
+            return (
+                view
+                if payload.media_type == "image/png"
+                else replace(view, picture=Picture(view.pixels))
+            )
         width, height = view.size
         if max(width, height) > MAX_SIDE[self.codec]:
             raise ValueError(
-                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has {width} x {height}; "
-                "make it smaller first (prompting.views.LongestSide)"
+                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has"
+                f" {width} x {height}; make it smaller first (prompting.views.LongestSide)"
             )
         data = self._jpeg(view.pixels) if self.codec == "jpeg" else self._webp(view.pixels)
         name = f"{self.codec} of {view.picture.name or 'a view'}"
         return replace(view, picture=Picture.encoded(data, name, known_to_decode=True))
 
     def _jpeg(self, pixels: Pixels) -> bytes:
-        settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
+        settings = [
+            cv2.IMWRITE_JPEG_QUALITY,
+            self.quality,
+            cv2.IMWRITE_JPEG_SAMPLING_FACTOR,
+            SAMPLING[self.chroma],
+        ]
         ok, data = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), settings)
         if not ok:
-            raise ValueError(f"OpenCV could not write a JPEG of {pixels.shape[1]} x {pixels.shape[0]} pixels")
+            raise ValueError(
+                f"OpenCV could not write a JPEG of {pixels.shape[1]} x {pixels.shape[0]} pixels"
+            )
         return data.tobytes()
 
     def _webp(self, pixels: Pixels) -> bytes:

@@ -31,12 +31,13 @@ _ORDINAL = re.compile(
 class Concatenate(WithoutModel):
     """Joins all views into one image: in a row, in a column, or in a grid, as `direction` says.
 
-    The defaults are BLINK's own concatenation for models that take one image: left to right, a `margin` of 10 pixels in
-    the `color` black between, `align`ed at their middles (official code, `concat_images_horizontally_with_margin`;
-    Table 4). `equal` first brings all views to the height (or width) of the highest (widest), so that nothing loses
-    detail; for a fixed height put `prompting.views.FixedHeight` before. In a grid every column is as wide as its widest
-    view and every row as high as its highest; `columns` None makes it nearly square. One view alone, or none, is passed
-    on.
+    The defaults are BLINK's own concatenation for models that take one image: left to right, a
+    `margin` of 10 pixels in the `color` black between, `align`ed at their middles (official code,
+    `concat_images_horizontally_with_margin`; Table 4). `equal` first brings all views to the height
+    (or width) of the highest (widest), so that nothing loses detail; for a fixed height put
+    `prompting.views.FixedHeight` before. In a grid every column is as wide as its widest view and
+    every row as high as its highest; `columns` None makes it nearly square. One view alone, or
+    none, is passed on.
     """
 
     direction: Literal["horizontal", "vertical", "grid"] = "horizontal"
@@ -51,7 +52,10 @@ class Concatenate(WithoutModel):
         if self.margin < 0:
             raise ValueError(f"margin is 0 or more pixels between the images, found {self.margin}")
         if self.columns is not None and (self.direction != "grid" or self.columns < 1):
-            raise ValueError(f"columns is 1 or more, and for direction: grid, found {self.columns} in {self.direction}")
+            raise ValueError(
+                f"columns is 1 or more, and for direction: grid, found {self.columns} in"
+                f" {self.direction}"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with one view, whose parts map back to every image."""
@@ -63,7 +67,8 @@ class Concatenate(WithoutModel):
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
     def join(self, views: Sequence[View]) -> View:
-        """The views as one. Raises ValueError where a view would be made larger than 100 megapixels."""
+        """The views as one. Raises ValueError where a view would be made larger than 100
+        megapixels."""
         views = self._equal(views)
         columns = {"horizontal": len(views), "vertical": 1}.get(self.direction) or self.columns
         columns = min(len(views), columns or math.ceil(math.sqrt(len(views))))
@@ -71,11 +76,17 @@ class Concatenate(WithoutModel):
         heights = [max(view.size[1] for view in row) for row in rows]
         widths = [max(view.size[0] for view in views[column::columns]) for column in range(columns)]
         placed = [
-            (view, self._start(widths, column, view.size[0]), self._start(heights, number, view.size[1]))
+            (
+                view,
+                self._start(widths, column, view.size[0]),
+                self._start(heights, number, view.size[1]),
+            )
             for number, row in enumerate(rows)
             for column, view in enumerate(row)
         ]
-        size = tuple(sum(lengths) + self.margin * (len(lengths) - 1) for lengths in (heights, widths))
+        size = tuple(
+            sum(lengths) + self.margin * (len(lengths) - 1) for lengths in (heights, widths)
+        )
         canvas = View(Picture(np.full((*size, 3), rgb(self.color), np.uint8)))
         return transforms.paste(canvas, placed)
 
@@ -94,15 +105,18 @@ class Concatenate(WithoutModel):
 
 @dataclass(frozen=True)
 class Reorder(WithoutModel):
-    """Changes the order of the views: shuffled, reversed, rotated by one, or as `order` lists them, counted from 1.
+    """Changes the order of the views: shuffled, reversed, rotated by one, or as `order` lists them,
+    counted from 1.
 
-    A shuffle is the same for every run of one seed, sample and draw; `seed` gives another one within a run, so that
-    `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their images.
+    A shuffle is the same for every run of one seed, sample and draw; `seed` gives another one
+    within a run, so that `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their
+    images.
 
-    The words of the prompt are not changed. If the prompt or a choice names an image by its position ("the second
-    image", "Image 2"), another order would make the key wrong, so such a sample fails, unless `words` is "keep". That
-    is right if every image carries the number that the words mean: with `tags: "Image {source}:"`
-    in `prompting.turns.Ask`, or `prompting.views.IndexTags`, both of which number the sample's images.
+    The words of the prompt are not changed. If the prompt or a choice names an image by its
+    position ("the second image", "Image 2"), another order would make the key wrong, so such a
+    sample fails, unless `words` is "keep". That is right if every image carries the number that the
+    words mean: with `tags: "Image {source}:"` in `prompting.turns.Ask`, or
+    `prompting.views.IndexTags`, both of which number the sample's images.
     """
 
     order: Literal["shuffled", "reversed", "rotated"] | tuple[int, ...] = "shuffled"
@@ -110,10 +124,12 @@ class Reorder(WithoutModel):
     words: Literal["fail", "keep"] = "fail"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.order, str) and sorted(self.order) != list(range(1, len(self.order) + 1)):
+        if not isinstance(self.order, str) and sorted(self.order) != list(
+            range(1, len(self.order) + 1)
+        ):
             raise ValueError(
-                f"order lists every image once, counted from 1, as [2, 1], or is shuffled, reversed or rotated; "
-                f"found {list(self.order)}"
+                "order lists every image once, counted from 1, as [2, 1], or is shuffled, reversed"
+                f" or rotated; found {list(self.order)}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -137,7 +153,9 @@ class Reorder(WithoutModel):
         if self.order == "rotated":
             return [*range(1, count), 0]
         if len(self.order) != count:
-            raise ValueError(f"sample {state.sample.id}: order lists {len(self.order)} images, there are {count}")
+            raise ValueError(
+                f"sample {state.sample.id}: order lists {len(self.order)} images, there are {count}"
+            )
         return [int(number) - 1 for number in self.order]
 
 
@@ -145,10 +163,11 @@ class Reorder(WithoutModel):
 class IndexTags(WithoutModel):
     """A line of text drawn on a strip above every view, which covers no pixel of it.
 
-    `{source}` in `text` becomes the number of the sample's image that the view shows, counted from 1; `{n}` the
-    number of the view in the order in which the views stand. Put it before `Concatenate` to tell the joined images
-    apart; for texts between the images of a message, see `tags` of `prompting.turns.Ask`. `font_size` is in pixels,
-    `color` the letters', `ground` the strip's.
+    `{source}` in `text` becomes the number of the sample's image that the view shows, counted from
+    1; `{n}` the number of the view in the order in which the views stand. Put it before
+    `Concatenate` to tell the joined images apart; for texts between the images of a message, see
+    `tags` of `prompting.turns.Ask`. `font_size` is in pixels, `color` the letters', `ground` the
+    strip's.
     """
 
     text: str = "Image {source}"
@@ -174,8 +193,8 @@ class IndexTags(WithoutModel):
         height, width = strip.shape[:2]
         if width > view.size[0]:
             raise ValueError(
-                f"sample {state.sample.id}: the tag {text!r} is {width} pixels wide, the view {view.size[0]}; "
-                "give a shorter text or a smaller font_size"
+                f"sample {state.sample.id}: the tag {text!r} is {width} pixels wide, the view"
+                f" {view.size[0]}; give a shorter text or a smaller font_size"
             )
         wider = transforms.pad(view, top=height, color=rgb(self.ground))
         pixels = np.array(wider.pixels)
@@ -184,14 +203,18 @@ class IndexTags(WithoutModel):
 
 
 def write_tag(text: str, number: int, view: View, sample: str) -> str:
-    """`text` for one view: `{n}` is `number`, `{source}` the number of its image in the sample, both from 1.
+    """`text` for one view: `{n}` is `number`, `{source}` the number of its image in the sample,
+    both from 1.
 
     Raises ValueError where `{source}` is asked for and the view shows no image of the sample.
     """
     if "{source}" in text:
         sources = sorted({part.source + 1 for part in view.parts})
         if not sources:
-            raise ValueError(f"sample {sample}: view {number} shows no image of the sample, so use {{n}} in {text!r}")
+            raise ValueError(
+                f"sample {sample}: view {number} shows no image of the sample, so use {{n}} in"
+                f" {text!r}"
+            )
         text = text.replace("{source}", " and ".join(map(str, sources)))
     return text.replace("{n}", str(number))
 
@@ -200,7 +223,9 @@ def check_tag(setting: str, text: str) -> None:
     """Raises ValueError where `text` holds other fields than {n} and {source}."""
     strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}"}
     if strange:
-        raise ValueError(f"{setting} holds {', '.join(sorted(strange))}; only {{n}} and {{source}} are filled in")
+        raise ValueError(
+            f"{setting} holds {', '.join(sorted(strange))}; only {{n}} and {{source}} are filled in"
+        )
 
 
 def _refuse_ordinals(state: State) -> None:
@@ -208,8 +233,9 @@ def _refuse_ordinals(state: State) -> None:
     named = next((match[0] for text in said if (match := _ORDINAL.search(text))), None)
     if named:
         raise ValueError(
-            f"sample {state.sample.id}: the words name an image by its place ({named!r}), so another order would make "
-            'the key wrong; number the images with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
+            f"sample {state.sample.id}: the words name an image by its place ({named!r}), so"
+            ' another order would make the key wrong; number the images with tags: "Image'
+            ' {source}:" in prompting.turns.Ask and say words: keep'
         )
 
 
@@ -219,8 +245,11 @@ def _size_with_side(size: tuple[int, int], side: int, length: int) -> tuple[int,
 
 
 @lru_cache(maxsize=256)
-def _draw_strip(text: str, size: float, color: tuple[int, int, int], ground: tuple[int, int, int]) -> Pixels:
-    """The text on its ground, in Pillow's own scalable font; of one height for all texts of a size."""
+def _draw_strip(
+    text: str, size: float, color: tuple[int, int, int], ground: tuple[int, int, int]
+) -> Pixels:
+    """The text on its ground, in Pillow's own scalable font; of one height for all texts of a
+    size."""
     font = ImageFont.load_default(size)
     margin = max(2, round(size / 4))
     width, height = math.ceil(font.getlength(text)) + 2 * margin, round(size * 1.25) + 2 * margin

@@ -1,7 +1,9 @@
-"""The sizes at which images are sent: fixed ones, and those to which a provider would resize them anyway.
+"""The sizes at which images are sent: fixed ones, and those to which a provider would resize them
+anyway.
 
-A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The map to the source images is
-kept (`pipelines.transforms.resize`), and a view that already has its size is passed on with its original bytes.
+A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The map to the
+source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
+passed on with its original bytes.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from looktwice.pipelines.view import View
 
 Size = tuple[int, int]
 """Width and height in pixels."""
-MOST_PIXELS = 100_000_000  # of a resized view; a larger one is a mistake that would exhaust the memory
-QWEN_RATIO = 200  # the reference refuses images that are longer than this many times their shorter side
+MOST_PIXELS = (
+    100_000_000  # of a resized view; a larger one is a mistake that would exhaust the memory
+)
+QWEN_RATIO = (
+    200  # the reference refuses images that are longer than this many times their shorter side
+)
 
 
 class SizeRule(WithoutModel, ABC):
@@ -42,17 +48,21 @@ class SizeRule(WithoutModel, ABC):
     def __call__(self, state: State, model: Model) -> State:
         """The views at their new sizes.
 
-        Raises ValueError that names the sample where one would exceed 100 megapixels, or where the rule refuses it.
+        Raises ValueError that names the sample where one would exceed 100 megapixels, or where the
+        rule refuses it.
         """
         try:
-            return state.replace(views=tuple(resize_view(view, self.size(*view.size)) for view in state.views))
+            return state.replace(
+                views=tuple(resize_view(view, self.size(*view.size)) for view in state.views)
+            )
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
 
 @dataclass(frozen=True)
 class FixedHeight(SizeRule):
-    """Every view `height` pixels high, its width in proportion (VLMEvalKit uses 512 when it joins images)."""
+    """Every view `height` pixels high, its width in proportion (VLMEvalKit uses 512 when it joins
+    images)."""
 
     height: int = 512
 
@@ -64,7 +74,8 @@ class FixedHeight(SizeRule):
 
 @dataclass(frozen=True)
 class LongestSide(SizeRule):
-    """The longer side of every view at most `pixels`; with `grow`, smaller views are enlarged to it."""
+    """The longer side of every view at most `pixels`; with `grow`, smaller views are enlarged to
+    it."""
 
     pixels: int = 1024
     grow: bool = False
@@ -78,7 +89,8 @@ class LongestSide(SizeRule):
 
 @dataclass(frozen=True)
 class MinimumSide(SizeRule):
-    """The shorter side of every view at least `pixels`: VLMEvalKit enlarges smaller images before it sends them."""
+    """The shorter side of every view at least `pixels`: VLMEvalKit enlarges smaller images before
+    it sends them."""
 
     pixels: int = 100
 
@@ -88,35 +100,44 @@ class MinimumSide(SizeRule):
         factor = self.pixels / min(width, height)
         if factor <= 1:
             return width, height
-        return int(width * factor), int(height * factor)  # fractions are cut off, as the toolkit does
+        return int(width * factor), int(
+            height * factor
+        )  # fractions are cut off, as the toolkit does
 
 
 @dataclass(frozen=True)
 class Megapixels(SizeRule):
-    """At most `most` million pixels in every view, and at least `least` million; proportions are kept."""
+    """At most `most` million pixels in every view, and at least `least` million; proportions are
+    kept."""
 
     most: float = 1.0
     least: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0 <= self.least <= self.most and self.most > 0):
-            raise ValueError(f"give 0 <= least <= most megapixels, found least {self.least} and most {self.most}")
+            raise ValueError(
+                f"give 0 <= least <= most megapixels, found least {self.least} and most {self.most}"
+            )
 
     def size(self, width: int, height: int) -> Size:
         now = width * height / 1e6
         wanted = min(max(now, self.least), self.most)
-        return _scale((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
+        return (
+            _scale((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
+        )
 
 
 @dataclass(frozen=True)
 class QwenPatches(SizeRule):
-    """Both sides multiples of `patch`, and `least` to `most` patches in all: what Qwen-VL processors do themselves.
+    """Both sides multiples of `patch`, and `least` to `most` patches in all: what Qwen-VL
+    processors do themselves.
 
-    28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of 16). 4 and 16384
-    patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published processor files; transformers'
-    class alone stops at 1280. An image sent at this size is not resampled again, so pixel coordinates of the view are
-    those that the model sees. Proportions change by up to half a patch. Views 200 times longer than wide raise
-    ValueError, as in the reference.
+    28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of 16). 4
+    and 16384 patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published
+    processor files; transformers' class alone stops at 1280. An image sent at this size is not
+    resampled again, so pixel coordinates of the view are those that the model sees. Proportions
+    change by up to half a patch. Views 200 times longer than wide raise ValueError, as in the
+    reference.
     """
 
     patch: int = 28
@@ -128,13 +149,15 @@ class QwenPatches(SizeRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.least > self.most:
-            raise ValueError(f"least is not more than most, found {self.least} and {self.most} patches")
+            raise ValueError(
+                f"least is not more than most, found {self.least} and {self.most} patches"
+            )
 
     def size(self, width: int, height: int) -> Size:
         if max(width, height) > QWEN_RATIO * min(width, height):
             raise ValueError(
-                f"a picture of {width} x {height} pixels is more than {QWEN_RATIO} times longer than wide, "
-                "which Qwen's processors refuse; crop it first"
+                f"a picture of {width} x {height} pixels is more than {QWEN_RATIO} times longer"
+                " than wide, which Qwen's processors refuse; crop it first"
             )
         area = self.patch**2
         across, down = (max(1, round(side / self.patch)) for side in (width, height))
@@ -149,11 +172,13 @@ class QwenPatches(SizeRule):
 
 @dataclass(frozen=True)
 class OpenAITiles(SizeRule):
-    """OpenAI's rule for `detail: high` with 512-pixel tiles (GPT-4o, GPT-4.1): inside 2048 x 2048, short side 768.
+    """OpenAI's rule for `detail: high` with 512-pixel tiles (GPT-4o, GPT-4.1): inside 2048 x 2048,
+    short side 768.
 
-    OpenAI, "Images and vision", section on image cost: the image is scaled to fit a square of 2048, then so that its
-    shortest side is 768 (4096 x 8192 becomes 768 x 1536). Users measure that smaller images are not enlarged; `grow`
-    takes the page at its word. For `detail: low` give `fit: 512` and `short: 512`.
+    OpenAI, "Images and vision", section on image cost: the image is scaled to fit a square of 2048,
+    then so that its shortest side is 768 (4096 x 8192 becomes 768 x 1536). Users measure that
+    smaller images are not enlarged; `grow` takes the page at its word. For `detail: low` give
+    `fit: 512` and `short: 512`.
     """
 
     fit: int = 2048
@@ -172,11 +197,12 @@ class OpenAITiles(SizeRule):
 
 @dataclass(frozen=True)
 class OpenAIPatches(SizeRule):
-    """OpenAI's rule for models that count patches (GPT-4.1-mini and -nano, o4-mini): `budget` of `patch` pixels.
+    """OpenAI's rule for models that count patches (GPT-4.1-mini and -nano, o4-mini): `budget` of
+    `patch` pixels.
 
-    OpenAI, "Images and vision", section on image cost: an image that takes more patches is shrunk by
-    sqrt(budget x 32^2 / (width x height)), and a little more, so that one side is a whole number of patches
-    (1800 x 2400 becomes 1056 x 1408, 33 x 44 patches). Others are left alone.
+    OpenAI, "Images and vision", section on image cost: an image that takes more patches is shrunk
+    by sqrt(budget x 32^2 / (width x height)), and a little more, so that one side is a whole number
+    of patches (1800 x 2400 becomes 1056 x 1408, 33 x 44 patches). Others are left alone.
     """
 
     patch: int = 32
@@ -188,18 +214,24 @@ class OpenAIPatches(SizeRule):
         if _count_patches((width, height), self.patch) <= self.budget:
             return width, height
         factor = math.sqrt(self.budget * self.patch**2 / (width * height))
-        whole = [side * factor / self.patch for side in (width, height) if side * factor >= self.patch]
-        return _scale((width, height), factor * min((math.floor(n) / n for n in whole), default=1.0))
+        whole = [
+            side * factor / self.patch for side in (width, height) if side * factor >= self.patch
+        ]
+        return _scale(
+            (width, height), factor * min((math.floor(n) / n for n in whole), default=1.0)
+        )
 
 
 @dataclass(frozen=True)
 class ClaudePatches(SizeRule):
-    """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches of `patch` pixels.
+    """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches
+    of `patch` pixels.
 
-    Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each patch of 28 x 28
-    pixels that it touches, and one that is too large is scaled to the largest size that keeps its proportions (1:1
-    gives 1092 x 1092, 1:2 gives 784 x 1568). 1568 and 1568 fit every size of that page's table; newer models read
-    more (up to 2576 pixels on the longer side), so set both for them. Padding to whole patches is left to the server.
+    Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each
+    patch of 28 x 28 pixels that it touches, and one that is too large is scaled to the largest size
+    that keeps its proportions (1:1 gives 1092 x 1092, 1:2 gives 784 x 1568). 1568 and 1568 fit
+    every size of that page's table; newer models read more (up to 2576 pixels on the longer side),
+    so set both for them. Padding to whole patches is left to the server.
     """
 
     edge: int = 1568
@@ -214,19 +246,23 @@ class ClaudePatches(SizeRule):
         whole = {n * self.patch / side for n in steps for side in (width, height)}
         factors = sorted((f for f in whole | {most} if f <= most), reverse=True)
         fitting = (
-            size for f in factors if _count_patches(size := _scale((width, height), f), self.patch) <= self.budget
+            size
+            for f in factors
+            if _count_patches(size := _scale((width, height), f), self.patch) <= self.budget
         )
         return next(fitting, (1, 1))
 
 
 def resize_view(view: View, size: Size) -> View:
-    """The view at `size` (width, height), itself if it has that size. Raises ValueError for over 100 megapixels."""
+    """The view at `size` (width, height), itself if it has that size. Raises ValueError for over
+    100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MOST_PIXELS:
         raise ValueError(
-            f"a picture of {view.size[0]} x {view.size[1]} pixels would become {size[0]} x {size[1]}, more than "
-            f"{MOST_PIXELS // 1_000_000} megapixels; crop it first or ask for less"
+            f"a picture of {view.size[0]} x {view.size[1]} pixels would become {size[0]} x"
+            f" {size[1]}, more than {MOST_PIXELS // 1_000_000} megapixels; crop it first or ask for"
+            " less"
         )
     return transforms.resize(view, *size)
 

@@ -1,4 +1,5 @@
-"""Zooms: crops around marks, detected objects or cells of a grid, alone or beside the whole image."""
+"""Zooms: crops around marks, detected objects or cells of a grid, alone or beside the whole
+image."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class ZoomTargets:
-    """The regions to zoom on by source image, and the reasons why others have none; `sought` says what they are."""
+    """The regions to zoom on by source image, and the reasons why others have none; `sought` says
+    what they are."""
 
     sought: str
     regions: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
@@ -32,7 +34,12 @@ class ZoomTargets:
 
     def places(self, view: View, sources: Sequence[int]) -> list[Mark]:
         """The regions of these source images as a view shows them, in its coordinates."""
-        return [place for k in sources for region in self.regions.get(k, ()) for place in view.to_view(region)]
+        return [
+            place
+            for k in sources
+            for region in self.regions.get(k, ())
+            for place in view.to_view(region)
+        ]
 
     def reason(self, sources: Sequence[int]) -> str:
         """Why a view of these sources shows no region."""
@@ -40,7 +47,9 @@ class ZoomTargets:
         return "; ".join(known) or f"no {self.sought} is seen"
 
 
-def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]) -> State:
+def zoom_views(
+    state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]
+) -> State:
     """Zoom every view of a wanted source image; `missing` decides about views that show no region.
 
     Measured is `crop_share`, the mean share of a view that a crop shows.
@@ -58,23 +67,29 @@ def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, w
             views += shown
             notes += [f"view {number}: {note}" for note in more]
             areas, (width, height) = crop.areas(view, places)[0], view.size
-            shares += [(right - left) * (bottom - top) / (width * height) for left, top, right, bottom in areas]
+            shares += [
+                (right - left) * (bottom - top) / (width * height)
+                for left, top, right, bottom in areas
+            ]
         else:
             views.append(view)
             lacking += [f"view {number}: {found.reason(sources)}"] if sources else []
     state = state.measured("crop_share", fmean(shares)) if shares else state
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking)
-    return state.replace(views=tuple(views)).with_notes(*notes, *(f"{reason}{KEPT}" for reason in lacking))
+    return state.replace(views=tuple(views)).with_notes(
+        *notes, *(f"{reason}{KEPT}" for reason in lacking)
+    )
 
 
 @dataclass(frozen=True)
 class ZoomOnMarks(WithoutModel):
     """Zooms on the sample's marks, or on those in `labels`; `crop` says how.
 
-    It applies to every view of one of `images`, which are counted from 0; None means all images that have such a mark.
-    Other views stay as they are. `missing` applies if no image has such a mark or a view does not show it: "keep" the
-    view with a note in the record, "fail" the sample, or "abstain". Raises ValueError for a mark outside its image.
+    It applies to every view of one of `images`, which are counted from 0; None means all images
+    that have such a mark. Other views stay as they are. `missing` applies if no image has such a
+    mark or a view does not show it: "keep" the view with a note in the record, "fail" the sample,
+    or "abstain". Raises ValueError for a mark outside its image.
     """
 
     labels: tuple[str, ...] = ()
@@ -85,28 +100,38 @@ class ZoomOnMarks(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
         check_marks(state.sample)
-        wanted = [mark for mark in state.sample.marks if not self.labels or mark.label in self.labels]
+        wanted = [
+            mark for mark in state.sample.marks if not self.labels or mark.label in self.labels
+        ]
         sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
         sources = shown_sources(state, self.images)
         if self.images is None:
-            sources = [number for number in sources if any(mark.image == number for mark in wanted)] or sources
-        found = ZoomTargets(sought, {number: [mark for mark in wanted if mark.image == number] for number in sources})
+            sources = [
+                number for number in sources if any(mark.image == number for mark in wanted)
+            ] or sources
+        found = ZoomTargets(
+            sought,
+            {number: [mark for mark in wanted if mark.image == number] for number in sources},
+        )
         return zoom_views(state, found, self.crop, self.missing, sources)
 
 
 @dataclass(frozen=True)
 class ZoomOnDetections(WithoutModel):
-    """Zooms on what a detector finds in the source images, the highest score first; `crop` says how.
+    """Zooms on what a detector finds in the source images, the highest score first; `crop` says
+    how.
 
-    The words to look for come from one place: `words`; the sample's field `words_field`, a text or a list of texts; or
-    the question, in which every match of the regular expression `words_pattern` gives its groups, or the whole match
-    if it has none (`'the (\\w+) in'`; `'.+'` is the whole question). Without any of them the detector gets no words,
-    which is right for detectors of one kind of object, such as faces.
+    The words to look for come from one place: `words`; the sample's field `words_field`, a text or
+    a list of texts; or the question, in which every match of the regular expression `words_pattern`
+    gives its groups, or the whole match if it has none (`'the (\\w+) in'`; `'.+'` is the whole
+    question). Without any of them the detector gets no words, which is right for detectors of one
+    kind of object, such as faces.
 
-    Boxes with a score below `min_score` (in the detector's own unit) or without an area are dropped. `order` "size"
-    puts the largest first, which matters if `crop.most` is small. `images` are counted from 0; None means all. If
-    nothing is found, `missing` says whether to "keep" the view with a note in the record, "fail" the sample, or
-    "abstain". Raises ValueError if the sample has no field of that name.
+    Boxes with a score below `min_score` (in the detector's own unit) or without an area are
+    dropped. `order` "size" puts the largest first, which matters if `crop.most` is small. `images`
+    are counted from 0; None means all. If nothing is found, `missing` says whether to "keep" the
+    view with a note in the record, "fail" the sample, or "abstain". Raises ValueError if the sample
+    has no field of that name.
     """
 
     detector: Detector
@@ -128,7 +153,9 @@ class ZoomOnDetections(WithoutModel):
         try:
             re.compile(self.words_pattern)
         except re.error as exc:
-            raise ValueError(f"words_pattern {self.words_pattern!r} is no regular expression: {exc}") from exc
+            raise ValueError(
+                f"words_pattern {self.words_pattern!r} is no regular expression: {exc}"
+            ) from exc
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
@@ -148,7 +175,12 @@ class ZoomOnDetections(WithoutModel):
             return _words_in_field(sample, self.words_field)
         if self.words_pattern:
             matches = re.finditer(self.words_pattern, sample.question)
-            found = (word for m in matches for word in (m.groups() or (m.group(),)) if word and word.strip())
+            found = (
+                word
+                for m in matches
+                for word in m.groups() or (m.group(),)
+                if word and word.strip()
+            )
             return tuple(dict.fromkeys(word.strip() for word in found))
         return self.words
 
@@ -164,7 +196,12 @@ class ZoomOnDetections(WithoutModel):
         kept = [k for k in order if sure[k] and area[k] > 0]
         if not kept:
             raise NoEvidence(f"no box{_for_words(words)} in image {number}")
-        return [Box(str(found.labels[k]), float(x0[k]), float(y0[k]), float(x1[k]), float(y1[k]), number) for k in kept]
+        return [
+            Box(
+                str(found.labels[k]), float(x0[k]), float(y0[k]), float(x1[k]), float(y1[k]), number
+            )
+            for k in kept
+        ]
 
 
 def _for_words(words: Sequence[str]) -> str:
@@ -173,15 +210,17 @@ def _for_words(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ZoomOnCells(WithoutModel):
-    """Zooms on cells of the grid that an earlier stage drew on the views; `crop` says how, by default without padding.
+    """Zooms on cells of the grid that an earlier stage drew on the views; `crop` says how, by
+    default without padding.
 
-    `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as the grid writes
-    them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`, those that the model's last reply
-    names are used. The views must be those on which the grid was drawn. For a RuledGrid the crop is the cell, for a
-    DotGrid it reaches `around` spacings to each side of the dot (2 in Scaffold).
+    `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as
+    the grid writes them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`,
+    those that the model's last reply names are used. The views must be those on which the grid was
+    drawn. For a RuledGrid the crop is the cell, for a DotGrid it reaches `around` spacings to each
+    side of the dot (2 in Scaffold).
 
-    `images` are the numbers of the sample's images whose views are zoomed, from 0; null means all. `missing` applies to
-    a view of which no cell is named.
+    `images` are the numbers of the sample's images whose views are zoomed, from 0; null means all.
+    `missing` applies to a view of which no cell is named.
     """
 
     grid: DotGrid | RuledGrid
@@ -193,7 +232,10 @@ class ZoomOnCells(WithoutModel):
 
     def __post_init__(self) -> None:
         if not isinstance(self.grid, DotGrid | RuledGrid):
-            raise ValueError(f"grid is a DotGrid or a RuledGrid of prompting.grids, found {type(self.grid).__name__}")
+            raise ValueError(
+                "grid is a DotGrid or a RuledGrid of prompting.grids, found"
+                f" {type(self.grid).__name__}"
+            )
         if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
             raise ValueError("grid has names: none, so no cell can be named; give it other names")
         if not self.around > 0:
@@ -201,8 +243,9 @@ class ZoomOnCells(WithoutModel):
         wrong = [cell for cell in self.cells if not self._knows(cell)]
         if wrong:
             raise ValueError(
-                f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has {self.grid.rows} rows and "
-                f"{self.grid.columns} columns; name its cells as it writes them"
+                f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has"
+                f" {self.grid.rows} rows and {self.grid.columns} columns; name its cells as it"
+                " writes them"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -211,7 +254,9 @@ class ZoomOnCells(WithoutModel):
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
-        found = ZoomTargets("cell of those named" if self.cells else "cell that the reply names", regions)
+        found = ZoomTargets(
+            "cell of those named" if self.cells else "cell that the reply names", regions
+        )
         return zoom_views(state, found, self.crop, self.missing, sources)
 
     def _knows(self, name: str) -> bool:
@@ -239,12 +284,14 @@ class ZoomOnCells(WithoutModel):
 
 
 def _words_in_field(sample: Sample, name: str) -> tuple[str, ...]:
-    """The words in a field of a sample's meta. Raises ValueError if there is none or it holds no text."""
+    """The words in a field of a sample's meta. Raises ValueError if there is none or it holds no
+    text."""
     value = sample.meta.get(name)
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
         known = ", ".join(sorted(sample.meta)) or "none"
         raise ValueError(
-            f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of texts (fields: {known})"
+            f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of texts"
+            f" (fields: {known})"
         )
     return tuple(word.strip() for word in words if word.strip())

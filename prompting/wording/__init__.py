@@ -1,4 +1,5 @@
-"""The words of a prompt: the question and its choices, instructions, chain of thought, answer formats, templates.
+"""The words of a prompt: the question and its choices, instructions, chain of thought, answer
+formats, templates.
 
 Not here: when the model is asked (`turns`), and the words of grids (`grids`)."""
 

@@ -1,4 +1,5 @@
-"""Lines of the prompt: choices and other answer formats, places of marks, chain of thought, and the system text."""
+"""Lines of the prompt: choices and other answer formats, places of marks, chain of thought, and the
+system text."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.text_file import Text, Wording, add_lines, fill_in, read_texts, text_of
+from looktwice.prompting.wording.text_file import (
+    Text,
+    Wording,
+    add_lines,
+    fill_in,
+    read_texts,
+    text_of,
+)
 
 Frame = Literal["pixels", "0-1000"]
 
@@ -22,11 +30,12 @@ Frame = Literal["pixels", "0-1000"]
 class MultipleChoice(WithoutModel):
     """Adds the choices as lettered lines, and the instruction to answer with a letter.
 
-    `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}` in
-    `instruction` becomes the letters in that style; an empty instruction is left out. Choices that are pictures
-    become views after the others, and their lines name them by number ("image 3"). For another order of the choices,
-    as in circular evaluation, put `prompting.controls.PermuteChoices` before this stage. Raises ValueError for a
-    sample without choices.
+    `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}`
+    in `instruction` becomes the letters in that style; an empty instruction is left out. Choices
+    that are pictures become views after the others, and their lines name them by number ("image
+    3"). For another order of the choices, as in circular evaluation, put
+    `prompting.controls.PermuteChoices` before this stage. Raises ValueError for a sample without
+    choices.
     """
 
     label_style: str = "(A)"
@@ -35,18 +44,27 @@ class MultipleChoice(WithoutModel):
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
             raise ValueError(
-                f'label_style is the letter A with punctuation around it, such as "(A)", found {self.label_style!r}'
+                'label_style is the letter A with punctuation around it, such as "(A)", found'
+                f" {self.label_style!r}"
             )
         strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
         if strange:
-            raise ValueError(f"instruction has the fields {', '.join(sorted(strange))}; only {{letters}} is known")
+            raise ValueError(
+                f"instruction has the fields {', '.join(sorted(strange))}; only {{letters}} is"
+                " known"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
         """The question with its choices."""
         sample = state.sample
         if not sample.choices:
-            raise ValueError(f"sample {sample.id} has no choices; drop this stage for open questions")
-        views, letters = list(state.views), [self.label_style.replace("A", letter) for letter in sample.letters]
+            raise ValueError(
+                f"sample {sample.id} has no choices; drop this stage for open questions"
+            )
+        views, letters = (
+            list(state.views),
+            [self.label_style.replace("A", letter) for letter in sample.letters],
+        )
         lines = []
         for letter, choice in zip(letters, sample.choices, strict=True):
             if isinstance(choice, Picture):
@@ -61,9 +79,10 @@ class MultipleChoice(WithoutModel):
 class MarksAsText(WithoutModel):
     """Writes the coordinates of each mark into the prompt, for images on which no marks are drawn.
 
-    `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height, which several
-    MLLMs are trained on. Coordinates are rounded to whole units; boxes are given by their edges and masks by their
-    bounding box. Images are counted from 1. A mark that no view shows is left out.
+    `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height,
+    which several MLLMs are trained on. Coordinates are rounded to whole units; boxes are given by
+    their edges and masks by their bounding box. Images are counted from 1. A mark that no view
+    shows is left out.
     """
 
     frame: Frame = "pixels"
@@ -73,9 +92,15 @@ class MarksAsText(WithoutModel):
         lines = [line for mark in state.sample.marks for line in self.places(mark, state.views)]
         if not lines:
             return state
-        unit = "pixels of the image" if self.frame == "pixels" else "thousandths of the image's width and height"
+        unit = (
+            "pixels of the image"
+            if self.frame == "pixels"
+            else "thousandths of the image's width and height"
+        )
         return add_lines(
-            state, f"Marked places, in {unit}, with x to the right and y down from the top left corner:", *lines
+            state,
+            f"Marked places, in {unit}, with x to the right and y down from the top left corner:",
+            *lines,
         )
 
     def places(self, mark: Mark, views: Sequence[View]) -> Iterator[str]:
@@ -91,7 +116,10 @@ class MarksAsText(WithoutModel):
             half = 0.5 if thousand else 0.0  # pixel numbers mean centres, shares start at the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
         x0, y0, x1, y1 = bounding_box(place)
-        return f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to {round(y1 * down)}"
+        return (
+            f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to"
+            f" {round(y1 * down)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +153,9 @@ class YesNo(Wording):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the instruction below the prompt."""
-        return add_lines(state, fill_in(self.instruction, first=self.words[0], second=self.words[1]))
+        return add_lines(
+            state, fill_in(self.instruction, first=self.words[0], second=self.words[1])
+        )
 
 
 @dataclass(frozen=True)
@@ -152,7 +182,8 @@ class Letters(Wording):
 
 @dataclass(frozen=True)
 class System(WithoutModel):
-    """Sets the system text of the conversation, replacing any other. Put it before the stages that ask."""
+    """Sets the system text of the conversation, replacing any other. Put it before the stages that
+    ask."""
 
     text: Text
 
@@ -169,11 +200,15 @@ class System(WithoutModel):
 
 REASONING = {
     "plain": "Look closely, think step by step, and only then give your answer.",
-    "steps": """Work in four steps and write down each of them.
+    "steps": (
+        """Work in four steps and write down each of them.
 1. Understand: say what the question wants to know and what form its answer has.
-2. Perceive: list for each image by itself everything that it shows, down to small things, with place, colour and shape.
-3. Connect: compare what the lists have in common, thing by thing; say what stayed as it was and what did not.
-4. Conclude: answer by what you found in the steps before.""",
+2. Perceive: list for each image by itself everything that it shows, down to small things, with \
+place, colour and shape.
+3. Connect: compare what the lists have in common, thing by thing; say what stayed as it was and \
+what did not.
+4. Conclude: answer by what you found in the steps before."""
+    ),
 }
 
 
@@ -181,9 +216,10 @@ REASONING = {
 class ChainOfThought(Wording):
     """Asks for reasoning before the answer.
 
-    `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
-    (understand, perceive, connect, conclude) in our words. `text` replaces both by your own words, `{file: NAME}` by
-    those of a file. For images with a grid, `prompting.grids.GridWords` has steps that use it.
+    `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its
+    CoT-special (understand, perceive, connect, conclude) in our words. `text` replaces both by your
+    own words, `{file: NAME}` by those of a file. For images with a grid,
+    `prompting.grids.GridWords` has steps that use it.
     """
 
     text: Text = ""
@@ -200,18 +236,22 @@ def _list_letters(letters: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class AnswerLine(WithoutModel):
-    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", and after it only the answer.
+    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", and after it only
+    the answer.
 
     `{mark}` in `words` becomes that text. `eval.readers.Marked` reads what follows it.
     """
 
     mark: str = "MY_ANSWER:"
-    words: Text = 'End with a line of its own that begins with "{mark}" and then gives nothing but the answer.'
+    words: Text = 'End with a line of its own that begins with "{mark}" and then gives nothing but \
+the answer.'
 
     def __post_init__(self) -> None:
         read_texts(self)
         if not self.mark.strip() or "\n" in self.mark:
-            raise ValueError(f"mark is the text before the answer, in one line, found {self.mark!r}")
+            raise ValueError(
+                f"mark is the text before the answer, in one line, found {self.mark!r}"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with these words below the prompt."""
@@ -220,11 +260,12 @@ class AnswerLine(WithoutModel):
 
 @dataclass(frozen=True)
 class JsonAnswer(Wording):
-    """Asks for a JSON object with the answer and, unless `reasoning` is false, the reasoning before it.
+    """Asks for a JSON object with the answer and, unless `reasoning` is false, the reasoning before
+    it.
 
-    To let the server enforce the schema, name this stage as the `output` of the stage that asks, best by reference:
-    `output: ${stages.SLOT}`. Samples with choices are answered by a letter. `{form}` in `words` becomes a description
-    of the object.
+    To let the server enforce the schema, name this stage as the `output` of the stage that asks,
+    best by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
+    `{form}` in `words` becomes a description of the object.
     """
 
     reasoning: bool = True
@@ -239,9 +280,19 @@ class JsonAnswer(Wording):
         return add_lines(state, fill_in(self.words, form=form))
 
     def schema(self, sample: Sample) -> Mapping[str, Any]:
-        """The JSON schema of a reply; strict servers want every field required and no other allowed."""
+        """The JSON schema of a reply; strict servers want every field required and no other
+        allowed."""
         answer: dict[str, Any] = {"type": "string"}
         if sample.letters:
             answer["enum"] = list(sample.letters)
-        known = {"reasoning": {"type": "string"}, "answer": answer} if self.reasoning else {"answer": answer}
-        return {"type": "object", "properties": known, "required": list(known), "additionalProperties": False}
+        known = (
+            {"reasoning": {"type": "string"}, "answer": answer}
+            if self.reasoning
+            else {"answer": answer}
+        )
+        return {
+            "type": "object",
+            "properties": known,
+            "required": list(known),
+            "additionalProperties": False,
+        }

@@ -18,7 +18,15 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.text_file import Text, read_texts, text_of
 
 LONGEST = 200_000  # characters of a template, and of a prompt
-FAULTS = (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, AssertionError)
+FAULTS = (
+    jinja2.TemplateError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    RecursionError,
+    AssertionError,
+)
 """What rendering may raise; jinja2 asserts what some of its filters are given."""
 
 
@@ -26,10 +34,11 @@ FAULTS = (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupEr
 class Template(WithoutModel):
     """Words the prompt with a jinja2 template, given here or in a file, in a sandbox.
 
-    Its variables are `prompt` (as worded so far), `question`, `choices` (each with `letter` and `text`), `letters`,
-    `images` (how many are shown), `marks` (each with `label`, `kind` and `image`, counted from 1), `meta`, `id`, and
-    `reply` (the model's last one). `into` "prompt" replaces the prompt, "system" the system text. Raises ValueError
-    that names the sample for unknown variables and other errors of the template.
+    Its variables are `prompt` (as worded so far), `question`, `choices` (each with `letter` and
+    `text`), `letters`, `images` (how many are shown), `marks` (each with `label`, `kind` and
+    `image`, counted from 1), `meta`, `id`, and `reply` (the model's last one). `into` "prompt"
+    replaces the prompt, "system" the system text. Raises ValueError that names the sample for
+    unknown variables and other errors of the template.
     """
 
     text: Text
@@ -38,7 +47,10 @@ class Template(WithoutModel):
     def __post_init__(self) -> None:
         read_texts(self)
         if len(text_of(self.text)) > LONGEST:
-            raise ValueError(f"text has {len(text_of(self.text)):,} characters; a template has at most {LONGEST:,}")
+            raise ValueError(
+                f"text has {len(text_of(self.text)):,} characters; a template has at most"
+                f" {LONGEST:,}"
+            )
         try:
             _ = self._template
         except (jinja2.TemplateError, SyntaxError, RecursionError) as exc:
@@ -60,7 +72,9 @@ class Template(WithoutModel):
                     raise ValueError(f"it writes more than {LONGEST:,} characters")
                 words += piece
         except FAULTS as exc:
-            raise ValueError(f"sample {state.sample.id}: the template cannot be filled in: {exc}") from exc
+            raise ValueError(
+                f"sample {state.sample.id}: the template cannot be filled in: {exc}"
+            ) from exc
         return words.strip()
 
     @cached_property
@@ -113,7 +127,10 @@ def _variables(state: State) -> Mapping[str, Any]:
         "choices": [{"letter": a, "text": b} for a, b in zip(sample.letters, texts, strict=True)],
         "letters": list(sample.letters),
         "images": shown,
-        "marks": [{"label": m.label, "kind": type(m).__name__.lower(), "image": m.image + 1} for m in sample.marks],
+        "marks": [
+            {"label": m.label, "kind": type(m).__name__.lower(), "image": m.image + 1}
+            for m in sample.marks
+        ],
         "meta": dict(sample.meta),
         "id": sample.id,
         "reply": state.reply,

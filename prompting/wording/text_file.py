@@ -1,4 +1,5 @@
-"""Texts of a prompt: given in the configuration or in a file, filled in, and added to the prompt."""
+"""Texts of a prompt: given in the configuration or in a file, filled in, and added to the
+prompt."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ LONGEST = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text of the UTF-8 `file`; a configuration writes `{file: NAME}` where a text is expected."""
+    """The text of the UTF-8 `file`; a configuration writes `{file: NAME}` where a text is
+    expected."""
 
     file: Path
 
@@ -24,10 +26,12 @@ Text = str | TextFile
 
 
 def read_texts(stage: Any) -> None:
-    """Replace every TextFile among a frozen stage's settings by the file's text; called in `__post_init__`.
+    """Replace every TextFile among a frozen stage's settings by the file's text; called in
+    `__post_init__`.
 
-    The text becomes the setting, so it is part of the stage's identity and a run can be replayed without the file.
-    One line break at the end is removed. Raises ValueError if the file cannot be read.
+    The text becomes the setting, so it is part of the stage's identity and a run can be replayed
+    without the file. One line break at the end is removed. Raises ValueError if the file cannot be
+    read.
     """
     for each in fields(stage):
         value = getattr(stage, each.name)
@@ -48,7 +52,8 @@ def text_of(text: Text) -> str:
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """The text with each `{name}` replaced by the part of that name; other braces are kept, as in JSON."""
+    """The text with each `{name}` replaced by the part of that name; other braces are kept, as in
+    JSON."""
     whole, rest = "", text_of(text)
     while rest:
         places = [(rest.find(f"{{{name}}}"), name) for name in parts if f"{{{name}}}" in rest]

@@ -1,8 +1,8 @@
 """The prompts and sampling options of published evaluations, to reproduce their numbers.
 
-Classes that end in `Prompt` are stages that word the question as a toolkit does. Classes that end in `Decoding` are
-`CallOptions` with a toolkit's values; give one as the options of the stage that asks:
-`ask: {use: prompting.turns.Ask, options: {use: prompting.wording.BlinkDecoding}}`.
+Classes that end in `Prompt` are stages that word the question as a toolkit does. Classes that end
+in `Decoding` are `CallOptions` with a toolkit's values; give one as the options of the stage that
+asks: `ask: {use: prompting.turns.Ask, options: {use: prompting.wording.BlinkDecoding}}`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ class BlinkConsistencyDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class Vlm2ShortDecoding(CallOptions):
-    """VLM2-Bench's scripts for GC and VID: at most 512 tokens, with the model's default sampling."""
+    """VLM2-Bench's scripts for GC and VID: at most 512 tokens, with the model's default
+    sampling."""
 
     max_tokens: int | None = 512
 
 
 @dataclass(frozen=True)
 class Vlm2LongDecoding(CallOptions):
-    """VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, with the model's default sampling."""
+    """VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, with the model's default
+    sampling."""
 
     max_tokens: int | None = 2048
 
@@ -65,15 +67,16 @@ class VlmevalkitDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class LmmsEvalDecoding(CallOptions):
-    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, its default for tasks that set none."""
+    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, its default for tasks that set
+    none."""
 
     temperature: float | None = 0.0
     max_tokens: int | None = 1024
 
 
 DISCLAIMER = (
-    "This is a question about what the images show. It takes for granted nothing unfair about anybody, and nobody has "
-    "to be recognised or named to answer it."
+    "This is a question about what the images show. It takes for granted nothing unfair about"
+    " anybody, and nobody has to be recognised or named to answer it."
 )
 _CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S)
 """The lettered choices of a BLINK prompt and the sentence that announces them."""
@@ -81,10 +84,11 @@ _CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s
 
 @dataclass(frozen=True)
 class OfficialPrompt(WithoutModel):
-    """BLINK's runner: the column `prompt` unchanged, after a `disclaimer` for three of the subtasks.
+    """BLINK's runner: the column `prompt` unchanged, after a `disclaimer` for three of the
+    subtasks.
 
-    `disclaimed` are the subtasks with the disclaimer, named with underscores. Samples of other benchmarks are asked
-    with their field `prompt`. Raises ValueError for a sample without one.
+    `disclaimed` are the subtasks with the disclaimer, named with underscores. Samples of other
+    benchmarks are asked with their field `prompt`. Raises ValueError for a sample without one.
     """
 
     disclaimer: str = DISCLAIMER
@@ -92,18 +96,23 @@ class OfficialPrompt(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the official prompt in place of any other."""
-        return state.replace(prompt=_disclaimer_for(state, self.disclaimer, self.disclaimed) + benchmark_prompt(state))
+        return state.replace(
+            prompt=_disclaimer_for(state, self.disclaimer, self.disclaimed)
+            + benchmark_prompt(state)
+        )
 
 
 @dataclass(frozen=True)
 class VlmevalkitPrompt(WithoutModel):
-    """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and then `closing`.
+    """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and
+    then `closing`.
 
-    The question is the benchmark's prompt without its lettered choices, as in the rows of the toolkit's table (this is
-    not documented), or the sample's question if it has no prompt. With `options` False the whole prompt follows
-    "Question:" and nothing more, which is the form for VLM2-Bench. The hint is `meta["hint"]`. A choice that is a
-    picture becomes a view after the others, and its line names it by number. `disclaimer` stands before the question of
-    the subtasks `disclaimed`.
+    The question is the benchmark's prompt without its lettered choices, as in the rows of the
+    toolkit's table (this is not documented), or the sample's question if it has no prompt. With
+    `options` False the whole prompt follows "Question:" and nothing more, which is the form for
+    VLM2-Bench. The hint is `meta["hint"]`. A choice that is a picture becomes a view after the
+    others, and its line names it by number. `disclaimer` stands before the question of the subtasks
+    `disclaimed`.
     """
 
     closing: str = "Choose the right answer among these options."
@@ -116,7 +125,11 @@ class VlmevalkitPrompt(WithoutModel):
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
             return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
-        body = _CHOICES.split(prompt, 1)[0].strip() if isinstance(prompt, str) and prompt else sample.question
+        body = (
+            _CHOICES.split(prompt, 1)[0].strip()
+            if isinstance(prompt, str) and prompt
+            else sample.question
+        )
         hint = sample.meta.get("hint")
         lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
         lines.append(f"Question: {_disclaimer_for(state, self.disclaimer, self.disclaimed)}{body}")
@@ -133,9 +146,11 @@ class VlmevalkitPrompt(WithoutModel):
 
 @dataclass(frozen=True)
 class LmmsEvalPrompt(WithoutModel):
-    """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt` unchanged.
+    """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt`
+    unchanged.
 
-    `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without a prompt of its own.
+    `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without a prompt of its
+    own.
     """
 
     note: str = "Note: Reply with {letters} alone, and add nothing to it.\n"
@@ -143,7 +158,9 @@ class LmmsEvalPrompt(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
-        return state.replace(prompt=self.note.replace("{letters}", letters) + benchmark_prompt(state))
+        return state.replace(
+            prompt=self.note.replace("{letters}", letters) + benchmark_prompt(state)
+        )
 
 
 def benchmark_prompt(state: State) -> str:

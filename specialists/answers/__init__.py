@@ -1,7 +1,8 @@
-"""Stages that answer without the multimodal LLM: a rule over what a specialist finds, and image-blind baselines.
+"""Stages that answer without the multimodal LLM: a rule over what a specialist finds, and
+image-blind baselines.
 
-Parsing of questions and choices is here too. Not here: the specialists, which are in the rooms named for what they
-compute, and the rules for flat drawings (`drawings`)."""
+Parsing of questions and choices is here too. Not here: the specialists, which are in the rooms
+named for what they compute, and the rules for flat drawings (`drawings`)."""
 
 import lazy_loader
 

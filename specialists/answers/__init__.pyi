@@ -1,6 +1,10 @@
 from .baselines import Chance as Chance, Guess as Guess
 from .color import ColorAtMark as ColorAtMark, DarkerPoint as DarkerPoint
-from .correspondence import CameraMotion as CameraMotion, MatchedPoint as MatchedPoint, NearestFeature as NearestFeature
+from .correspondence import (
+    CameraMotion as CameraMotion,
+    MatchedPoint as MatchedPoint,
+    NearestFeature as NearestFeature,
+)
 from .depth import NearerPoint as NearerPoint
 from .detections import Count as Count, FittingBox as FittingBox, ReadText as ReadText
 from .identity import (

@@ -1,4 +1,5 @@
-"""Baselines that ignore the image: uniform random choice, and a fixed guess where a rule has no evidence."""
+"""Baselines that ignore the image: uniform random choice, and a fixed guess where a rule has no
+evidence."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 class Chance(WithoutModel):
     """Uniform random baseline over the sample's choices; abstains where there are none.
 
-    The answer depends on the run's seed, the sample, the draw and `slot`; two of these with different slots are
-    independent.
+    The answer depends on the run's seed, the sample, the draw and `slot`; two of these with
+    different slots are independent.
     """
 
     slot: str = "chance"
@@ -30,11 +31,13 @@ class Chance(WithoutModel):
 
 @dataclass(frozen=True)
 class Guess(WithoutModel):
-    """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at random.
+    """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at
+    random.
 
-    Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each guess leaves the note
-    `NOTE` and why, so that guesses can be counted. `among` are the answers to draw from where a sample has no choices,
-    such as [T, F]; without them it abstains. The answer depends on the run's seed, the sample, the draw and `slot`.
+    Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each
+    guess leaves the note `NOTE` and why, so that guesses can be counted. `among` are the answers to
+    draw from where a sample has no choices, such as [T, F]; without them it abstains. The answer
+    depends on the run's seed, the sample, the draw and `slot`.
     """
 
     rule: Stage
@@ -46,7 +49,10 @@ class Guess(WithoutModel):
 
     def __post_init__(self) -> None:
         if getattr(self.rule, "asks", True):
-            raise ValueError(f"{type(self.rule).__name__} asks the model; a guess stands in for specialists alone")
+            raise ValueError(
+                f"{type(self.rule).__name__} asks the model; a guess stands in for specialists"
+                " alone"
+            )
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the rule's answer, or with a random one."""
@@ -56,4 +62,6 @@ class Guess(WithoutModel):
             return after
         why = after.reason.removeprefix("abstained: ")
         drawn = answers[int(state.rng(self.slot).integers(len(answers)))]
-        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).with_notes(f"{self.NOTE}{why}")
+        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).with_notes(
+            f"{self.NOTE}{why}"
+        )

@@ -1,4 +1,5 @@
-"""Reads what a sample's choices refer to, by their texts and not by their order, and what its question asks for."""
+"""Reads what a sample's choices refer to, by their texts and not by their order, and what its
+question asks for."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ class AnswerRule(WithoutModel, ABC):
             answer, confidence = self.decide(state.sample)
         except NoEvidence as exc:
             return state.abstain(str(exc))
-        return state.replace(answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence))))
+        return state.replace(
+            answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence)))
+        )
 
 
 def check_window(window: int) -> None:
@@ -46,9 +49,11 @@ def check_window(window: int) -> None:
 
 
 def label_by_letter(sample: Sample) -> dict[str, str]:
-    """Letters of choices -> labels of marks. "B is closer" refers to B, whatever its letter; "About the same" to none.
+    """Letters of choices -> labels of marks. "B is closer" refers to B, whatever its letter; "About
+    the same" to none.
 
-    Where the choices do not name two different labels (A to H), each letter refers to the label of the same name.
+    Where the choices do not name two different labels (A to H), each letter refers to the label of
+    the same name.
     """
     found = {letter: LABEL.findall(text) for letter, text in _texts(sample).items()}
     named = {letter: labels[0] for letter, labels in found.items() if len(labels) == 1}
@@ -68,9 +73,11 @@ def boxes_by_letter(sample: Sample, image: int = 0) -> dict[str, Box]:
 
 
 def images_by_letter(sample: Sample) -> dict[str, Picture]:
-    """The image that each choice is or refers to: a picture, "the third image", or in order those after the first.
+    """The image that each choice is or refers to: a picture, "the third image", or in order those
+    after the first.
 
-    Where there are as many images as choices, they are paired in order. Raises NoEvidence where they do not pair up.
+    Where there are as many images as choices, they are paired in order. Raises NoEvidence where
+    they do not pair up.
     """
     pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
     if len(pictures) == len(sample.choices) > 1:
@@ -79,15 +86,24 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
     places = [ORDINALS.index(words[0].lower()) for words in named.values() if len(words) == 1]
     if len(places) != len(sample.choices) or len(set(places)) < len(places):
         behind = len(sample.images) - len(sample.choices)
-        places = [behind + number for number in range(len(sample.choices))] if behind in (0, 1) else []
+        places = (
+            [behind + number for number in range(len(sample.choices))] if behind in (0, 1) else []
+        )
     if len(places) < 2 or max(places) >= len(sample.images):
-        raise NoEvidence(f"{len(sample.images)} images and {len(sample.choices)} choices do not pair up")
-    return {letter: sample.images[place] for letter, place in zip(sample.letters, places, strict=True)}
+        raise NoEvidence(
+            f"{len(sample.images)} images and {len(sample.choices)} choices do not pair up"
+        )
+    return {
+        letter: sample.images[place] for letter, place in zip(sample.letters, places, strict=True)
+    }
 
 
 def find_choice(sample: Sample, pattern: str) -> str | None:
-    """The letter of the only choice whose text matches a pattern (ignoring case); None where none or several do."""
-    found = [letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)]
+    """The letter of the only choice whose text matches a pattern (ignoring case); None where none
+    or several do."""
+    found = [
+        letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -103,11 +119,14 @@ def true_or_false(sample: Sample, holds: bool) -> str:
     for letter, text in _texts(sample).items():
         if text.strip(" .").lower() in words:
             return letter
-    raise NoEvidence(f"no choice says {words[0]}; they are {', '.join(_texts(sample).values()) or 'pictures'}")
+    raise NoEvidence(
+        f"no choice says {words[0]}; they are {', '.join(_texts(sample).values()) or 'pictures'}"
+    )
 
 
 def best_choice(scores: dict[str, float], what: str) -> tuple[str, float]:
-    """The letter of the highest score and its lead over the next. Raises NoEvidence where two share it."""
+    """The letter of the highest score and its lead over the next. Raises NoEvidence where two share
+    it."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
         raise NoEvidence(f"{what} {first} and {second} are equal ({scores[first]:.3g})")
@@ -117,7 +136,8 @@ def best_choice(scores: dict[str, float], what: str) -> tuple[str, float]:
 def _find_marks(sample: Sample, image: int, kind: type[Marked], name: str) -> dict[str, Marked]:
     if len(sample.images) <= image or len(sample.letters) < 2:
         raise NoEvidence(
-            f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1} and 2 are needed"
+            f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
+            " and 2 are needed"
         )
     found = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
     wanted = label_by_letter(sample)
@@ -128,13 +148,27 @@ def _find_marks(sample: Sample, image: int, kind: type[Marked], name: str) -> di
 
 
 def _texts(sample: Sample) -> dict[str, str]:
-    both: Sequence[tuple[str, str | Picture]] = list(zip(sample.letters, sample.choices, strict=True))
+    both: Sequence[tuple[str, str | Picture]] = list(
+        zip(sample.letters, sample.choices, strict=True)
+    )
     return {letter: text for letter, text in both if isinstance(text, str)}
 
 
 RELATIONS: dict[str, tuple[str, ...]] = {
-    "left": ("left of", "to the left of", "at the left side of", "on the left side of", "on the left of"),
-    "right": ("right of", "to the right of", "at the right side of", "on the right side of", "on the right of"),
+    "left": (
+        "left of",
+        "to the left of",
+        "at the left side of",
+        "on the left side of",
+        "on the left of",
+    ),
+    "right": (
+        "right of",
+        "to the right of",
+        "at the right side of",
+        "on the right side of",
+        "on the right of",
+    ),
     "above": ("above", "over"),
     "on": ("on", "on top of", "atop"),
     "below": ("below", "beneath", "under", "underneath"),
@@ -142,26 +176,42 @@ RELATIONS: dict[str, tuple[str, ...]] = {
     "outside": ("outside", "outside of"),
     "contains": ("contain", "containing", "surrounding"),
     "touching": ("touching", "attached to", "connected to"),
-    "near": ("near", "next to", "beside", "by", "close to", "alongside", "adjacent to", "at the side of"),
+    "near": (
+        "near",
+        "next to",
+        "beside",
+        "by",
+        "close to",
+        "alongside",
+        "adjacent to",
+        "at the side of",
+    ),
     "far": ("far from", "far away from", "away from"),
     "front": ("in front of", "ahead of"),
     "behind": ("behind", "at the back of"),
 }
-"""Relations that two boxes (for the last two: and depth) can decide, by their wordings in Visual Spatial Reasoning."""
+"""Relations that two boxes (for the last two: and depth) can decide, by their wordings in Visual
+Spatial Reasoning."""
 
 KIND = {wording: kind for kind, wordings in RELATIONS.items() for wording in wordings}
 WORDINGS = "|".join(sorted(map(re.escape, KIND), key=len, reverse=True))
 THE = r"(?:the|an|a)"
 RELATED = re.compile(
-    rf"^(?:is|are|does|do) {THE} (?P<one>.+?) (?P<relation>{WORDINGS}) {THE} (?P<two>.+?)\s*\??$", re.IGNORECASE
+    rf"^(?:is|are|does|do) {THE} (?P<one>.+?) (?P<relation>{WORDINGS}) {THE} (?P<two>.+?)\s*\??$",
+    re.IGNORECASE,
 )
-VERB = r"(?:is|are|was|were|does|do|did|can|could|has|have|had|appears?|seen|in total|in (?:the|this|these)\b.*)"
+VERB = (
+    r"(?:is|are|was|were|does|do|did|can|could|has|have|had|appears?|seen|in total|in"
+    r" (?:the|this|these)\b.*)"
+)
 COUNTED = re.compile(
-    rf"how many (?:(?:different|distinct|unique|total|of the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERB}\b[^?.]*)?[?.]",
+    r"how many (?:(?:different|distinct|unique|total|of"
+    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERB}\b[^?.]*)?[?.]",
     re.IGNORECASE,
 )
 TOTAL = re.compile(
-    r"count the (?:total )?number of (?P<what>[^?.,]+?)(?:\s+(?:in|that|on)\b[^?.]*)?[?.,]", re.IGNORECASE
+    r"count the (?:total )?number of (?P<what>[^?.,]+?)(?:\s+(?:in|that|on)\b[^?.]*)?[?.,]",
+    re.IGNORECASE,
 )
 ENCLOSED = re.compile(rf"\benclos\w+\s+{THE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
 SAME = re.compile(
@@ -172,17 +222,20 @@ SAME = re.compile(
 
 
 def parse_count(sample: Sample) -> str:
-    """`How many blue floats are there?` -> "blue floats"; `Count the number of X.` too. Raises NoEvidence."""
+    """`How many blue floats are there?` -> "blue floats"; `Count the number of X.` too. Raises
+    NoEvidence."""
     return _find_windows(sample, "how many there are of something", COUNTED, TOTAL)
 
 
 def parse_enclosed(sample: Sample) -> str:
-    """`Which bounding box more accurately localizes and encloses the tank top?` -> "tank top". Raises NoEvidence."""
+    """`Which bounding box more accurately localizes and encloses the tank top?` -> "tank top".
+    Raises NoEvidence."""
     return _find_windows(sample, "what a box encloses", ENCLOSED)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
-    """`Is the cat on top of the bed?` -> ("cat", "on", "bed"), a relation of `RELATIONS`. Raises NoEvidence."""
+    """`Is the cat on top of the bed?` -> ("cat", "on", "bed"), a relation of `RELATIONS`. Raises
+    NoEvidence."""
     match = RELATED.match(" ".join(sample.question.split()))
     if match is None:
         raise NoEvidence(f"no relation that boxes can decide is asked for in {sample.question!r}")
@@ -190,14 +243,16 @@ def parse_relation(sample: Sample) -> tuple[str, str, str]:
 
 
 def parse_sameness(sample: Sample) -> tuple[bool, str]:
-    """`The bags in these images are not the same bag.` -> (False, "bag"): what is claimed, and of what.
+    """`The bags in these images are not the same bag.` -> (False, "bag"): what is claimed, and of
+    what.
 
     Raises NoEvidence where the question says neither that they are the same nor that they differ.
     """
     match = SAME.search(sample.question)
     if match is None:
         raise NoEvidence(
-            f"the question says neither that things are the same nor that they differ: {sample.question!r}"
+            "the question says neither that things are the same nor that they differ:"
+            f" {sample.question!r}"
         )
     same = (match["word"].lower() == "same") != bool(match["first"])
     return same, (match["what"] or "").strip().lower()

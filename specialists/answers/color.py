@@ -11,7 +11,13 @@ from PIL import ImageColor
 
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, best_choice, check_window, find_choice, points_by_letter
+from looktwice.specialists.answers.choices import (
+    AnswerRule,
+    best_choice,
+    check_window,
+    find_choice,
+    points_by_letter,
+)
 from looktwice.specialists.protocols import NoEvidence, ReflectanceEstimator
 from looktwice.specialists.sharing import look_once
 
@@ -20,9 +26,10 @@ from looktwice.specialists.sharing import look_once
 class ColorAtMark(AnswerRule):
     """Answers with the choice that names the colour at the middle of the one mark of image 0.
 
-    The place has the median colour of the `window` x `window` pixels around it; the choices, such as "red" or "light
-    blue", are read as CSS names; the nearest by CIEDE2000 is the answer, its confidence the lead over the next as a
-    share of the larger distance. Abstains where there is not one mark, where a choice names no colour, and at a tie.
+    The place has the median colour of the `window` x `window` pixels around it; the choices, such
+    as "red" or "light blue", are read as CSS names; the nearest by CIEDE2000 is the answer, its
+    confidence the lead over the next as a share of the larger distance. Abstains where there is not
+    one mark, where a choice names no colour, and at a tie.
     """
 
     window: int = 5
@@ -43,14 +50,18 @@ class ColorAtMark(AnswerRule):
         }
         if len(far) < 2:
             raise NoEvidence(f"{len(far)} choices name colours, and 2 or more are compared")
-        letter, lead = best_choice({letter: -distance for letter, distance in far.items()}, "the colours of")
+        letter, lead = best_choice(
+            {letter: -distance for letter, distance in far.items()}, "the colours of"
+        )
         return letter, lead / (far[letter] + lead)
 
     def _around(self, sample: Sample, mark: Mark) -> NDArray[np.uint8]:
         pixels, half = sample.images[0].pixels, self.window // 2
         x, y = mark.center
         column, row = round(x), round(y)
-        patch = pixels[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+        patch = pixels[
+            max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1
+        ]
         if not (0 <= row < pixels.shape[0] and 0 <= column < pixels.shape[1]):
             raise NoEvidence(f"mark {mark.label} at ({x:g}, {y:g}) lies outside image 0")
         return np.asarray(np.median(patch.reshape(-1, 3), axis=0), np.uint8)
@@ -75,13 +86,15 @@ SAME = r"\b(?:same|equal)\b"
 
 @dataclass(frozen=True)
 class DarkerPoint(AnswerRule):
-    """Answers with the choice that refers to the point with the lower reflectance, or the one that says "the same".
+    """Answers with the choice that refers to the point with the lower reflectance, or the one that
+    says "the same".
 
-    Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The two are
-    the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the margin of the WHDR
-    (Bell et al., SIGGRAPH 2014, section 6). Without a choice that says so, the lower one is the answer. Confidence
-    is the distance of the ratio from that margin, 0 on it. Abstains where a point is missing, where nothing is known
-    around it, where both are black, and at a tie that no choice is for.
+    Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The
+    two are the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the
+    margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a choice that says so, the
+    lower one is the answer. Confidence is the distance of the ratio from that margin, 0 on it.
+    Abstains where a point is missing, where nothing is known around it, where both are black, and
+    at a tie that no choice is for.
     """
 
     reflectance: ReflectanceEstimator
@@ -94,7 +107,8 @@ class DarkerPoint(AnswerRule):
         check_window(self.window)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""
+        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
+        size."""
         points, same = points_by_letter(sample), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:
@@ -110,7 +124,11 @@ class DarkerPoint(AnswerRule):
                 raise NoEvidence("both points are equally dark, and no choice says so")
             return low, 1 - math.exp(-ratio)
         margin = math.log1p(self.tolerance)
-        return (same, 1 - ratio / margin if margin else 1.0) if ratio <= margin else (low, 1 - math.exp(margin - ratio))
+        return (
+            (same, 1 - ratio / margin if margin else 1.0)
+            if ratio <= margin
+            else (low, 1 - math.exp(margin - ratio))
+        )
 
     def _luminance(self, sample: Sample) -> NDArray[np.float64]:
         found = np.asarray(look_once(self.reflectance, sample.images[0].pixels), np.float64)
@@ -125,8 +143,12 @@ class DarkerPoint(AnswerRule):
 
     def _around(self, albedo: NDArray[np.float64], point: Point) -> float:
         column, row, half = round(point.x), round(point.y), self.window // 2
-        patch = albedo[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+        patch = albedo[
+            max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1
+        ]
         known = patch[np.isfinite(patch)]
         if not len(known):
-            raise NoEvidence(f"no reflectance is known around point {point.label} at ({point.x:g}, {point.y:g})")
+            raise NoEvidence(
+                f"no reflectance is known around point {point.label} at ({point.x:g}, {point.y:g})"
+            )
         return float(np.median(known))

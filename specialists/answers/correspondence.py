@@ -1,4 +1,5 @@
-"""Answers from what two images have in common: the point at the same place as the reference, how the camera moved."""
+"""Answers from what two images have in common: the point at the same place as the reference, how
+the camera moved."""
 
 from __future__ import annotations
 
@@ -26,16 +27,18 @@ MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
 
 @dataclass(frozen=True)
 class MatchedPoint(AnswerRule):
-    """Maps the point `reference` of image 0 to image 1 and answers with the candidate nearest to it there.
+    """Maps the point `reference` of image 0 to image 1 and answers with the candidate nearest to it
+    there.
 
-    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
-    sample's letters. `transfer` says how: "homography" fits one homography to all matches (RANSAC), "affine" an
-    affine map to the `neighbors` matches nearest to the reference (RANSAC), which follows scenes with depth;
-    "nearest" applies the shift of the nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence
-    is 1 - d1 / d2 of the distances to the nearest and second nearest candidate.
+    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those
+    labelled with the sample's letters. `transfer` says how: "homography" fits one homography to all
+    matches (RANSAC), "affine" an affine map to the `neighbors` matches nearest to the reference
+    (RANSAC), which follows scenes with depth; "nearest" applies the shift of the nearest match.
+    `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2 of the distances to the
+    nearest and second nearest candidate.
 
-    Abstains with fewer than `min_matches` matches or inliers of the fit, where the reference or a candidate is
-    missing, and at a tie.
+    Abstains with fewer than `min_matches` matches or inliers of the fit, where the reference or a
+    candidate is missing, and at a tie.
     """
 
     matcher: Matcher
@@ -51,24 +54,35 @@ class MatchedPoint(AnswerRule):
         least = MIN_MATCHES[self.transfer]
         if self.min_matches < least:
             raise ValueError(
-                f"transfer {self.transfer!r} needs min_matches of {least} or more, found {self.min_matches}"
+                f"transfer {self.transfer!r} needs min_matches of {least} or more, found"
+                f" {self.min_matches}"
             )
         if self.transfer == "affine" and self.neighbors < self.min_matches:
-            raise ValueError(f"neighbors ({self.neighbors}) must not be fewer than min_matches ({self.min_matches})")
+            raise ValueError(
+                f"neighbors ({self.neighbors}) must not be fewer than min_matches"
+                f" ({self.min_matches})"
+            )
         if not self.tolerance > 0:
             raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
-        x, y = self.transfer_point(reference, look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels))
-        distances = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
+        x, y = self.transfer_point(
+            reference, look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels)
+        )
+        distances = {
+            letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()
+        }
         first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
         if distances[first] == distances[second]:
-            raise NoEvidence(f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})")
+            raise NoEvidence(
+                f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})"
+            )
         return first, 1 - distances[first] / distances[second]
 
     def transfer_point(self, reference: Floats, matches: Matches) -> Floats:
-        """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises NoEvidence."""
+        """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises
+        NoEvidence."""
         if len(matches) < self.min_matches:
             raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
         methods: dict[str, Callable[[Floats, Matches], Floats]] = {
@@ -100,25 +114,37 @@ class MatchedPoint(AnswerRule):
         """The fitted matrix. Raises NoEvidence with too few inliers."""
         count = 0 if matrix is None else int(np.count_nonzero(np.asarray(inliers)))
         if count < self.min_matches:
-            raise NoEvidence(f"{count} matches agree on one map, at least {self.min_matches} are needed")
+            raise NoEvidence(
+                f"{count} matches agree on one map, at least {self.min_matches} are needed"
+            )
         return np.asarray(matrix, np.float64)
 
 
-def find_reference_and_candidates(sample: Sample, reference: str) -> tuple[Floats, dict[str, Point]]:
-    """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises NoEvidence."""
+def find_reference_and_candidates(
+    sample: Sample, reference: str
+) -> tuple[Floats, dict[str, Point]]:
+    """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises
+    NoEvidence."""
     if len(sample.images) < 2 or len(sample.letters) < 2:
         raise NoEvidence(
-            f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each are needed"
+            f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each"
+            " are needed"
         )
-    references = [mark for mark in sample.on(0) if isinstance(mark, Point) and mark.label == reference]
+    references = [
+        mark for mark in sample.on(0) if isinstance(mark, Point) and mark.label == reference
+    ]
     if len(references) != 1:
-        raise NoEvidence(f"{len(references) or 'no'} points {reference!r} are on image 0, one should be")
+        raise NoEvidence(
+            f"{len(references) or 'no'} points {reference!r} are on image 0, one should be"
+        )
     return np.array(references[0].center), points_by_letter(sample, image=1)
 
 
 def _sort_by_distance(reference: Floats, matches: Matches) -> NDArray[np.intp]:
     """Row numbers of the matches, the one nearest to the reference in image 0 first."""
-    order: NDArray[np.intp] = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
+    order: NDArray[np.intp] = np.argsort(
+        np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable"
+    )
     return order
 
 
@@ -133,15 +159,19 @@ TIE_TOLERANCE = 1e-6  # a smaller difference of distances is rounding
 
 @dataclass(frozen=True)
 class NearestFeature(AnswerRule):
-    """Answers with the candidate whose feature is most similar to that of the point `reference`, by cosine.
+    """Answers with the candidate whose feature is most similar to that of the point `reference`, by
+    cosine.
 
-    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
-    sample's letters; the reference lies on image 0. `search` "candidates" compares the features at the candidates;
-    "everywhere" first takes the most similar cell of image 1, and then the candidate nearest to it. `prompt` is a word
-    for the image's content, for features that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
-    candidate, by 1 - cosine or by distance. BLINK's paper does not say which search its DIFT rows use.
+    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those
+    labelled with the sample's letters; the reference lies on image 0. `search` "candidates"
+    compares the features at the candidates; "everywhere" first takes the most similar cell of image
+    1, and then the candidate nearest to it. `prompt` is a word for the image's content, for
+    features that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
+    candidate, by 1 - cosine or by distance. BLINK's paper does not say which search its DIFT rows
+    use.
 
-    Abstains where the reference or a candidate is missing, where an image is single-coloured, and at a tie.
+    Abstains where the reference or a candidate is missing, where an image is single-coloured, and
+    at a tie.
     """
 
     features: FeatureExtractor
@@ -183,13 +213,14 @@ STILL = 1e-6  # pixels; less is the rounding of a mean, not a motion
 class CameraMotion(AnswerRule):
     """Answers left or right by the sign of the horizontal flow from image 0 to image 1.
 
-    `flow` says which: the "mean" over all matches (the rule behind BLINK's published LoFTR numbers, with
-    `min_matches: 1`), the "median", or the "inliers": the mean over those that agree with one epipolar geometry
-    (MAGSAC, `tolerance` in pixels). `motion` is how the camera moves: in "orbit" around the scene, as
-    in BLINK, where the background moves to the right when the camera does; or "sideways", as between the two views
-    of a stereo pair, where everything moves to the left when the camera moves to the right. Confidence is the mean
-    flow over the mean of its sizes: 1 where all matches move the same way. Abstains without two images, with fewer
-    than `min_matches` matches, where the flow is 0, and where no choice says left or right.
+    `flow` says which: the "mean" over all matches (the rule behind BLINK's published LoFTR numbers,
+    with `min_matches: 1`), the "median", or the "inliers": the mean over those that agree with one
+    epipolar geometry (MAGSAC, `tolerance` in pixels). `motion` is how the camera moves: in "orbit"
+    around the scene, as in BLINK, where the background moves to the right when the camera does; or
+    "sideways", as between the two views of a stereo pair, where everything moves to the left when
+    the camera moves to the right. Confidence is the mean flow over the mean of its sizes: 1 where
+    all matches move the same way. Abstains without two images, with fewer than `min_matches`
+    matches, where the flow is 0, and where no choice says left or right.
     """
 
     matcher: Matcher
@@ -200,7 +231,9 @@ class CameraMotion(AnswerRule):
 
     def __post_init__(self) -> None:
         if self.min_matches < 1 or (self.flow == "inliers" and self.min_matches < 8):
-            raise ValueError(f"min_matches is 1 or more, and for inliers 8 or more; found {self.min_matches}")
+            raise ValueError(
+                f"min_matches is 1 or more, and for inliers 8 or more; found {self.min_matches}"
+            )
         if not self.tolerance > 0:
             raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
 
@@ -210,7 +243,9 @@ class CameraMotion(AnswerRule):
             raise NoEvidence("the choices are not one for left and one for right")
         if len(sample.images) < 2:
             raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
-        across = self.across(look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels))
+        across = self.across(
+            look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels)
+        )
         moved = float(np.median(across) if self.flow == "median" else across.mean())
         if abs(moved) < STILL:
             raise NoEvidence("the mean horizontal flow is 0")
@@ -218,10 +253,13 @@ class CameraMotion(AnswerRule):
         return right if to_right else left, abs(float(across.mean())) / float(np.abs(across).mean())
 
     def across(self, matches: Matches) -> Flow:
-        """The horizontal flow (n,) in pixels of the matches that `flow` selects. Raises NoEvidence for too few."""
+        """The horizontal flow (n,) in pixels of the matches that `flow` selects. Raises NoEvidence
+        for too few."""
         kept = matches
         if self.flow == "inliers" and len(matches) >= self.min_matches:
-            _, agree = cv2.findFundamentalMat(matches.xy0, matches.xy1, cv2.USAC_MAGSAC, self.tolerance, 0.999, 10_000)
+            _, agree = cv2.findFundamentalMat(
+                matches.xy0, matches.xy1, cv2.USAC_MAGSAC, self.tolerance, 0.999, 10_000
+            )
             kept = matches[np.asarray(agree, bool).ravel() if agree is not None else slice(0)]
         if len(kept) < self.min_matches:
             which = "matches agree" if self.flow == "inliers" else "matches"

@@ -18,7 +18,10 @@ from looktwice.specialists.sharing import look_once
 LARGE = "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
 SMALL = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
 SPAN = "(?:distance|depth)"
-NEAR = rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL}) {SPAN}|{SPAN}[^.?]* (?:{SMALL})"
+NEAR = (
+    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL}) {SPAN}|{SPAN}[^.?]*"
+    rf" (?:{SMALL})"
+)
 FAR = (
     r"far(?:ther|thest)?|furthe(?:r|st)|distant|remote|deep(?:er|est)|behind|"
     rf"(?:{LARGE}) {SPAN}|{SPAN}[^.?]* (?:{LARGE})"
@@ -30,14 +33,16 @@ ASKED = re.compile(rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", r
 
 @dataclass(frozen=True)
 class NearerPoint(AnswerRule):
-    """Answers with the choice that refers to the point nearest to the camera, or farthest, as the question asks.
+    """Answers with the choice that refers to the point nearest to the camera, or farthest, as the
+    question asks.
 
-    Question and choices tell which ("Which point is farther?", "A is closer"), in English. The points are those on
-    image 0 whose labels the choices name ("B is closer"), else those labelled with the
-    sample's letters; each has the median of the known depths in the `window` x `window` pixels around it.
-    `depth` is given all images: a stereo method takes the second as the right view. Confidence is the lead over the
-    next point as a share of the map's range (5th to 95th percentile). Abstains where neither or both of nearer and
-    farther are asked for, where a point is missing, where no depth is known around it, and at a tie.
+    Question and choices tell which ("Which point is farther?", "A is closer"), in English. The
+    points are those on image 0 whose labels the choices name ("B is closer"), else those labelled
+    with the sample's letters; each has the median of the known depths in the `window` x `window`
+    pixels around it. `depth` is given all images: a stereo method takes the second as the right
+    view. Confidence is the lead over the next point as a share of the map's range (5th to 95th
+    percentile). Abstains where neither or both of nearer and farther are asked for, where a point
+    is missing, where no depth is known around it, and at a tie.
     """
 
     depth: DepthEstimator
@@ -49,29 +54,42 @@ class NearerPoint(AnswerRule):
         check_window(self.window)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""
+        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
+        size."""
         points = points_by_letter(sample)
         asks_near = _asks_near(sample)
         near_map = look_once(self.depth, *(image.pixels for image in sample.images))
         _same_size(near_map, sample)
         near = {letter: self._nearness(near_map, point) for letter, point in points.items()}
-        first, second = sorted(near, key=lambda letter: -near[letter] if asks_near else near[letter])[:2]
+        first, second = sorted(
+            near, key=lambda letter: -near[letter] if asks_near else near[letter]
+        )[:2]
         if near[first] == near[second]:
-            raise NoEvidence(f"points {points[first].label} and {points[second].label} are equally near")
+            raise NoEvidence(
+                f"points {points[first].label} and {points[second].label} are equally near"
+            )
         low, high = np.nanpercentile(near_map.nearness, [5, 95])
         return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
 
     def _nearness(self, near_map: DepthMap, point: Point) -> float:
         known = near_map.around(point.x, point.y, self.window)
         if not len(known):
-            raise NoEvidence(f"no depth is known around point {point.label} at ({point.x:g}, {point.y:g})")
+            raise NoEvidence(
+                f"no depth is known around point {point.label} at ({point.x:g}, {point.y:g})"
+            )
         return float(np.median(known))
 
 
 def _asks_near(sample: Sample) -> bool:
-    """Whether the nearest point is asked for and not the farthest. Raises NoEvidence where that cannot be told."""
-    asked = " ".join([sample.question, *(choice for choice in sample.choices if isinstance(choice, str))])
-    wanted = {bool(match["near"]) != bool(match["not"]) for match in ASKED.finditer(" ".join(asked.split()))}
+    """Whether the nearest point is asked for and not the farthest. Raises NoEvidence where that
+    cannot be told."""
+    asked = " ".join(
+        [sample.question, *(choice for choice in sample.choices if isinstance(choice, str))]
+    )
+    wanted = {
+        bool(match["near"]) != bool(match["not"])
+        for match in ASKED.finditer(" ".join(asked.split()))
+    }
     if len(wanted) != 1:
         both = "both the nearer and the farther" if wanted else "neither the nearer nor the farther"
         raise NoEvidence(f"{both} point is asked for: {sample.question!r}")

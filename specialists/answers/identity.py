@@ -1,4 +1,5 @@
-"""Whether images show the same person or thing, how many different ones, and which belong together."""
+"""Whether images show the same person or thing, how many different ones, and which belong
+together."""
 
 from __future__ import annotations
 
@@ -13,10 +14,22 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, best_choice, parse_count, parse_sameness, true_or_false
+from looktwice.specialists.answers.choices import (
+    AnswerRule,
+    best_choice,
+    parse_count,
+    parse_sameness,
+    true_or_false,
+)
 from looktwice.specialists.answers.detections import choose_number
 from looktwice.specialists.networks.image_size import require_colors
-from looktwice.specialists.protocols import Detector, FaceDetector, FeatureExtractor, IdentityEmbedder, NoEvidence
+from looktwice.specialists.protocols import (
+    Detector,
+    FaceDetector,
+    FeatureExtractor,
+    IdentityEmbedder,
+    NoEvidence,
+)
 from looktwice.specialists.sharing import look_once
 
 Vectors = NDArray[np.float64]
@@ -25,7 +38,8 @@ Linkage = Literal["single", "average", "complete"]
 
 @dataclass(frozen=True)
 class FaceIdentity:
-    """The identity of the face in an image; of several, `faces` abstains ("one"), or takes the largest or all."""
+    """The identity of the face in an image; of several, `faces` abstains ("one"), or takes the
+    largest or all."""
 
     detector: FaceDetector
     faces: Literal["one", "largest", "all"] = "one"
@@ -47,7 +61,8 @@ class FaceIdentity:
 
 @dataclass(frozen=True)
 class ObjectIdentity:
-    """The mean feature vector of an image, of length 1; with a `detector` that of the surest box of the thing named.
+    """The mean feature vector of an image, of length 1; with a `detector` that of the surest box of
+    the thing named.
 
     For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 is a cosine of 0.82.
     """
@@ -72,18 +87,21 @@ class ObjectIdentity:
         found = look_once(self.detector, pixels, [words] if words else None)
         if not len(found):
             raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
-        left, top, right, bottom = np.round(found.xyxy[int(np.argmax(found.scores))]).astype(int).clip(0)
+        left, top, right, bottom = (
+            np.round(found.xyxy[int(np.argmax(found.scores))]).astype(int).clip(0)
+        )
         return pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
 
 
 @dataclass(frozen=True)
 class SameIdentity(AnswerRule):
-    """Answers whether the images show the same person or object: yes or no, or true or false of a claim.
+    """Answers whether the images show the same person or object: yes or no, or true or false of a
+    claim.
 
-    The same means that no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's for its faces).
-    The claim and the thing's name are read from the question ("The bags in these images are not the same bag.").
-    Confidence is the distance from the threshold as a share of it. Abstains with the reason of `identity`, and
-    where the question claims nothing of the kind.
+    The same means that no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's
+    for its faces). The claim and the thing's name are read from the question ("The bags in these
+    images are not the same bag."). Confidence is the distance from the threshold as a share of it.
+    Abstains with the reason of `identity`, and where the question claims nothing of the kind.
     """
 
     identity: IdentityEmbedder
@@ -99,16 +117,20 @@ class SameIdentity(AnswerRule):
         far = max(np.linalg.norm(one - two) for one, two in combinations(vectors, 2))
         if far == self.threshold:
             raise NoEvidence("the images are just as far apart as the threshold")
-        return true_or_false(sample, bool(far < self.threshold) == claimed), abs(float(far) / self.threshold - 1)
+        return true_or_false(sample, bool(far < self.threshold) == claimed), abs(
+            float(far) / self.threshold - 1
+        )
 
 
 @dataclass(frozen=True)
 class CountIdentities(AnswerRule):
-    """Answers how many different persons or things the images show: the clusters of their identities.
+    """Answers how many different persons or things the images show: the clusters of their
+    identities.
 
-    Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The thing's name is read from the
-    question ("how many different bags") unless `words` says it. Confidence is the distance of the nearest join from
-    the threshold, as a share of it. Abstains with the reason of `identity`, and where no choice says the number.
+    Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The thing's name is read
+    from the question ("how many different bags") unless `words` says it. Confidence is the distance
+    of the nearest join from the threshold, as a share of it. Abstains with the reason of
+    `identity`, and where no choice says the number.
     """
 
     identity: IdentityEmbedder
@@ -124,7 +146,9 @@ class CountIdentities(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
-        vectors = np.concatenate([look_once(self.identity, image.pixels, words) for image in sample.images])
+        vectors = np.concatenate(
+            [look_once(self.identity, image.pixels, words) for image in sample.images]
+        )
         joins = merge_distances(vectors, self.linkage)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
@@ -134,13 +158,15 @@ class CountIdentities(AnswerRule):
 
 @dataclass(frozen=True)
 class GroupIdentities(AnswerRule):
-    """Answers with the choice that says which images show the same person or thing: "1 and 3", or "None".
+    """Answers with the choice that says which images show the same person or thing: "1 and 3", or
+    "None".
 
-    A choice is as good as its margin: how much closer than `threshold` its images are to one another, and how much
-    further than it they are from all others, the smaller of the two; for "None", how much further than it all are
-    from one another. The best margin is the answer, its lead over the next, as a share of the threshold, the
-    confidence. The thing's name is read from the question ("the same bag") unless `words` says it. Abstains with
-    the reason of `identity`, where a choice names no images, and at a tie.
+    A choice is as good as its margin: how much closer than `threshold` its images are to one
+    another, and how much further than it they are from all others, the smaller of the two; for
+    "None", how much further than it all are from one another. The best margin is the answer, its
+    lead over the next, as a share of the threshold, the confidence. The thing's name is read from
+    the question ("the same bag") unless `words` says it. Abstains with the reason of `identity`,
+    where a choice names no images, and at a tie.
     """
 
     identity: IdentityEmbedder
@@ -157,9 +183,12 @@ class GroupIdentities(AnswerRule):
         }
         if len(groups) < 2:
             raise NoEvidence("there are no choices of groups")
-        vectors = _embed_images(self.identity, sample, _parse_name(sample) if self.words is None else self.words)
+        vectors = _embed_images(
+            self.identity, sample, _parse_name(sample) if self.words is None else self.words
+        )
         letter, lead = best_choice(
-            {name: self._margin(vectors, members) for name, members in groups.items()}, "the margins of"
+            {name: self._margin(vectors, members) for name, members in groups.items()},
+            "the margins of",
         )
         return letter, lead / self.threshold
 
@@ -187,11 +216,15 @@ def merge_distances(vectors: Vectors, linkage: Linkage) -> Vectors:
 def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vectors:
     """One vector for each image (n, d). Raises NoEvidence."""
     if len(sample.images) < 2:
-        raise NoEvidence(f"identities are compared between two images or more, found {len(sample.images)}")
+        raise NoEvidence(
+            f"identities are compared between two images or more, found {len(sample.images)}"
+        )
     found = [look_once(identity, image.pixels, words) for image in sample.images]
     several = [number for number, vectors in enumerate(found) if len(vectors) != 1]
     if several:
-        raise NoEvidence(f"image {several[0]} has {len(found[several[0]])} identities, and one is asked about")
+        raise NoEvidence(
+            f"image {several[0]} has {len(found[several[0]])} identities, and one is asked about"
+        )
     return np.concatenate(found)
 
 
@@ -206,9 +239,12 @@ def _parse_name(sample: Sample) -> str:
 
 
 def _parse_images(choice: str, images: int) -> frozenset[int]:
-    """The images, counted from 0, that a choice names. Raises NoEvidence where it names none and does not say so."""
+    """The images, counted from 0, that a choice names. Raises NoEvidence where it names none and
+    does not say so."""
     found: Sequence[int] = [int(number) - 1 for number in re.findall(r"\d+", choice)]
-    if (not found and "none" not in choice.lower()) or any(not 0 <= number < images for number in found):
+    if (not found and "none" not in choice.lower()) or any(
+        not 0 <= number < images for number in found
+    ):
         raise NoEvidence(f"the choice {choice!r} names no images of the {images} that there are")
     return frozenset(found)
 

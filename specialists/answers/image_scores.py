@@ -1,4 +1,5 @@
-"""Answers from a score for each image: the image most like the first, and the one most likely to be real."""
+"""Answers from a score for each image: the image most like the first, and the one most likely to be
+real."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class MostReal(AnswerRule):
-    """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic detection.
+    """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic
+    detection.
 
-    Confidence is the difference of the two lowest probabilities. Abstains where images and choices do not pair up,
-    where `detector` cannot process one of them, and at a tie.
+    Confidence is the difference of the two lowest probabilities. Abstains where images and choices
+    do not pair up, where `detector` cannot process one of them, and at a tie.
     """
 
     detector: GeneratedImageDetector
@@ -29,11 +31,13 @@ class MostReal(AnswerRule):
 
 @dataclass(frozen=True)
 class MostSimilar(AnswerRule):
-    """Answers with the choice whose image is most similar to the first, as in BLINK's visual similarity and art style.
+    """Answers with the choice whose image is most similar to the first, as in BLINK's visual
+    similarity and art style.
 
-    `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show, `GramSimilarity` in style.
-    Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where
-    one is single-coloured, where `similarity` cannot process one, and at a tie.
+    `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show,
+    `GramSimilarity` in style. Confidence is the lead over the next image, at most 1. Abstains where
+    images and choices do not pair up, where one is single-coloured, where `similarity` cannot
+    process one, and at a tie.
     """
 
     similarity: ImageSimilarity
@@ -43,9 +47,14 @@ class MostSimilar(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image that the choices could be compared with")
         if any(image is sample.images[0] for image in candidates.values()):
-            raise NoEvidence("the first image is one of the candidates, so there is nothing to compare them with")
+            raise NoEvidence(
+                "the first image is one of the candidates, so there is nothing to compare them with"
+            )
         first = sample.images[0].pixels
         for image in (sample.images[0], *candidates.values()):
             require_colors(image.pixels)
-        alike = {letter: look_once(self.similarity, first, image.pixels) for letter, image in candidates.items()}
+        alike = {
+            letter: look_once(self.similarity, first, image.pixels)
+            for letter, image in candidates.items()
+        }
         return best_choice(alike, "the likenesses of")

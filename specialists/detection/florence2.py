@@ -1,4 +1,5 @@
-"""Florence-2: boxes of things, of phrases or of lines of text, which a small language model writes down."""
+"""Florence-2: boxes of things, of phrases or of lines of text, which a small language model writes
+down."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Item = tuple[Pixels, tuple[str, ...]]
 
 
 class _Asked(NamedTuple):
-    """One thing that the network is asked: its task, the words behind it, and the label of what is found, if known."""
+    """One thing that the network is asked: its task, the words behind it, and the label of what is
+    found, if known."""
 
     task: str
     words: str = ""
@@ -30,11 +32,11 @@ class _Asked(NamedTuple):
 class Florence2(HubNetwork[Item, Boxes]):
     """Boxes that Florence-2 (Xiao et al., CVPR 2024) writes down as words and places.
 
-    `task` "things" looks for each word by itself, and without words for all that it sees; "phrases" looks for words
-    together, as for those of one caption; "text" reads lines, whose labels are what they say: with words, the lines
-    that hold one, labelled with it. A word for a thing that is not there is mostly given a box too. It says
-    how sure it is of nothing, so that every score is 1. `beams` texts are tried at a time, of up to `longest` tokens;
-    at most `most` boxes are given.
+    `task` "things" looks for each word by itself, and without words for all that it sees; "phrases"
+    looks for words together, as for those of one caption; "text" reads lines, whose labels are what
+    they say: with words, the lines that hold one, labelled with it. A word for a thing that is not
+    there is mostly given a box too. It says how sure it is of nothing, so that every score is 1.
+    `beams` texts are tried at a time, of up to `longest` tokens; at most `most` boxes are given.
     """
 
     model: str = "florence-community/Florence-2-base"
@@ -50,10 +52,13 @@ class Florence2(HubNetwork[Item, Boxes]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.beams < 1 or self.longest < 1:
-            raise ValueError(f"beams and longest are 1 or more, found {self.beams} and {self.longest}")
+            raise ValueError(
+                f"beams and longest are 1 or more, found {self.beams} and {self.longest}"
+            )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Boxes in an HxWx3 RGB image. Raises NoEvidence for phrases without words, WeightsError."""
+        """Boxes in an HxWx3 RGB image. Raises NoEvidence for phrases without words,
+        WeightsError."""
         return self.finish((pixels, words), self.predict((pixels, words)))
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
@@ -69,7 +74,8 @@ class Florence2(HubNetwork[Item, Boxes]):
         return result if self.task != "text" or words is None else lines_with(result, words)
 
     def batch_key(self, item: Item) -> Hashable:
-        """Images of all sizes go together, for the network looks at squares, where as much is asked of them."""
+        """Images of all sizes go together, for the network looks at squares, where as much is asked
+        of them."""
         return self._asked(item[1])
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
@@ -86,16 +92,26 @@ class Florence2(HubNetwork[Item, Boxes]):
             return (_Asked("<OCR_WITH_REGION>"),)
         if self.task == "phrases":
             return (_Asked("<CAPTION_TO_PHRASE_GROUNDING>", ", ".join(words)),)
-        return tuple(_Asked("<OPEN_VOCABULARY_DETECTION>", word, word) for word in words) or (_Asked("<OD>"),)
+        return tuple(_Asked("<OPEN_VOCABULARY_DETECTION>", word, word) for word in words) or (
+            _Asked("<OD>"),
+        )
 
-    def _write(self, network: HubModel, place: Place, images: Sequence[Pixels], asked: _Asked) -> list[Any]:
+    def _write(
+        self, network: HubModel, place: Place, images: Sequence[Pixels], asked: _Asked
+    ) -> list[Any]:
         """What the network writes about each image, as its own processor reads it."""
         processor = network.processor
-        inputs = network.inputs(place, images=list(images), text=[asked.task + asked.words] * len(images))
-        written = network.model.generate(**inputs, max_new_tokens=self.longest, num_beams=self.beams, do_sample=False)
+        inputs = network.inputs(
+            place, images=list(images), text=[asked.task + asked.words] * len(images)
+        )
+        written = network.model.generate(
+            **inputs, max_new_tokens=self.longest, num_beams=self.beams, do_sample=False
+        )
         texts = processor.batch_decode(written, skip_special_tokens=False)
         return [
-            processor.post_process_generation(text, task=asked.task, image_size=image.shape[1::-1])[asked.task]
+            processor.post_process_generation(text, task=asked.task, image_size=image.shape[1::-1])[
+                asked.task
+            ]
             for text, image in zip(texts, images, strict=True)
         ]
 
@@ -109,4 +125,6 @@ class Florence2(HubNetwork[Item, Boxes]):
                 edges += each["bboxes"]
             said = each.get("labels", each.get("bboxes_labels"))
             labels += [asked.label or name for name in said]
-        return surest_boxes(np.reshape(edges, (-1, 4)), np.ones(len(edges)), labels, image, self.most)
+        return surest_boxes(
+            np.reshape(edges, (-1, 4)), np.ones(len(edges)), labels, image, self.most
+        )

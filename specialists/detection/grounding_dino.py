@@ -1,4 +1,5 @@
-"""Grounding DINO, and any other text-prompted detector of Hugging Face transformers, by hub id or folder."""
+"""Grounding DINO, and any other text-prompted detector of Hugging Face transformers, by hub id or
+folder."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ from looktwice.specialists.networks.checkpoints import (
     unwrap,
 )
 from looktwice.specialists.networks.packages import INSTALL, import_package, require_float32
-from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images, require_numbers
+from looktwice.specialists.networks.transformers_hub import (
+    HubModel,
+    HubNetwork,
+    first_images,
+    require_numbers,
+)
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 
@@ -46,15 +52,18 @@ Item = tuple[Pixels, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class GroundingDINO(HubNetwork[Item, Boxes]):
-    """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a network like it.
+    """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a
+    network like it.
 
-    Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO, OWLv2 ...). A
-    box is kept where its score is above `threshold`. Its label is the likeliest of the asked words, whatever their
-    order, or empty where that word's score is not above `text_threshold`. Both defaults are those that Visual Sketchpad
-    took (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
-    `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer` names: the
-    id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package groundingdino, which is to be
-    installed, looks at that file; `tokenizer` is then a folder of BERT with its weights, or left out and fetched.
+    Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO,
+    OWLv2 ...). A box is kept where its score is above `threshold`. Its label is the likeliest of
+    the asked words, whatever their order, or empty where that word's score is not above
+    `text_threshold`. Both defaults are those that Visual Sketchpad took (Hu et al., NeurIPS 2024).
+    The surest box comes first, and at most `most` are given. Scores are probabilities. `model` may
+    be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer`
+    names: the id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package
+    groundingdino, which is to be installed, looks at that file; `tokenizer` is then a folder of
+    BERT with its weights, or left out and fetched.
     """
 
     model: str = "IDEA-Research/grounding-dino-tiny"
@@ -73,12 +82,15 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         super().__post_init__()
         for name in ("threshold", "text_threshold"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is a probability, 0 or more and below 1, found {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} is a probability, 0 or more and below 1, found {getattr(self, name)}"
+                )
         if self.package:
             require_float32(self.dtype)
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Boxes of these words in an HxWx3 RGB image. Raises NoEvidence without a word, WeightsError."""
+        """Boxes of these words in an HxWx3 RGB image. Raises NoEvidence without a word,
+        WeightsError."""
         return self.predict((pixels, words))
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
@@ -116,27 +128,42 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         found = process(outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold)
         if "text_threshold" in signature(process).parameters:
             found = [
-                {**each, "text_labels": _likeliest(logits, ids, asked, self.threshold, network.processor)}
-                for each, logits, ids, asked in zip(found, outputs.logits, inputs["input_ids"], words, strict=True)
+                {
+                    **each,
+                    "text_labels": _likeliest(
+                        logits, ids, asked, self.threshold, network.processor
+                    ),
+                }
+                for each, logits, ids, asked in zip(
+                    found, outputs.logits, inputs["input_ids"], words, strict=True
+                )
             ]
         return [self._boxes(each, *item) for each, item in zip(found, items, strict=True)]
 
     def _boxes(self, found: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
         scores = to_numbers(found["scores"])
         words = [_asked_word(str(label), asked) for label in found["text_labels"] or ()]
-        labels = [word if score > self.text_threshold else "" for word, score in zip(words, scores, strict=True)]
+        labels = [
+            word if score > self.text_threshold else ""
+            for word, score in zip(words, scores, strict=True)
+        ]
         return surest_boxes(found["boxes"], scores, labels, image, self.most)
 
 
-def _likeliest(logits: Any, ids: Any, words: Sequence[str], threshold: float, processor: Any) -> list[str]:
-    """Of each box above the threshold the words of its likeliest token; as in the text, a full stop ends them.
+def _likeliest(
+    logits: Any, ids: Any, words: Sequence[str], threshold: float, processor: Any
+) -> list[str]:
+    """Of each box above the threshold the words of its likeliest token; as in the text, a full stop
+    ends them.
 
     `logits` are (boxes, tokens), `ids` those tokens; probabilities near 1 would be equal.
     """
     tokenizer = processor.tokenizer
     stop = tokenizer.convert_tokens_to_ids(".")
     around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
-    owners = [word for word in words for _ in range(1 + word.count("."))]  # "st. bernard" has two parts
+    owners = [
+        word for word in words for _ in range(1 + word.count("."))
+    ]  # "st. bernard" has two parts
     owner, columns, spoken = 0, list[int](), list[str]()
     for column, token in enumerate(ids.tolist()):
         if token == stop:
@@ -149,13 +176,16 @@ def _likeliest(logits: Any, ids: Any, words: Sequence[str], threshold: float, pr
 
 
 def _asked_word(label: str, asked: Sequence[str]) -> str:
-    """The words that were asked for, of which a tokenizer may give a label with other spaces and without accents."""
+    """The words that were asked for, of which a tokenizer may give a label with other spaces and
+    without accents."""
     whole = {_plain(part): word for word in asked for part in (*word.split("."), word)}
     return whole.get(_plain(label), label)
 
 
 def _plain(text: str) -> str:
-    return "".join(letter for letter in unicodedata.normalize("NFKD", text.lower()) if letter.isalnum())
+    return "".join(
+        letter for letter in unicodedata.normalize("NFKD", text.lower()) if letter.isalnum()
+    )
 
 
 HEADS = 8  # of the deformable attention; the text's and the fusion's have half as many
@@ -188,7 +218,10 @@ NAMES: Rules = (
     (r"^transformer\.decoder\.ref_point_head\.", "model.decoder.reference_points_head."),
     (r"^transformer\.decoder\.bbox_embed\.", "model.decoder.bbox_embed."),
     (r"^transformer\.encoder\.layers\.(\d+)\.", r"model.encoder.layers.\1.deformable_layer."),
-    (r"^transformer\.encoder\.text_layers\.(\d+)\.", r"model.encoder.layers.\1.text_enhancer_layer."),
+    (
+        r"^transformer\.encoder\.text_layers\.(\d+)\.",
+        r"model.encoder.layers.\1.text_enhancer_layer.",
+    ),
     (r"^transformer\.encoder\.fusion_layers\.(\d+)\.", r"model.encoder.layers.\1.fusion_layer."),
     (r"^transformer\.decoder\.layers\.", "model.decoder.layers."),
     (r"(_layer|model\.decoder\.layers\.\d+)\.linear([12])\.", r"\1.fc\2."),
@@ -215,8 +248,8 @@ THREE = ("query", "key", "value")
 def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     """Grounding DINO from a file such as `groundingdino_swint_ogc.pth`.
 
-    Its words are not in the file: `tokenizer` is the hub id or folder of the BERT that it was trained with, or a
-    `vocab.txt`. Raises WeightsError.
+    Its words are not in the file: `tokenizer` is the hub id or folder of the BERT that it was
+    trained with, or a `vocab.txt`. Raises WeightsError.
     """
     transformers = import_transformers()
     tensors = unwrap(read_tensors(path))
@@ -228,8 +261,12 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
         **_transformer(tensors),
     )
     # the last norm of a whole Swin, which a backbone does not use
-    network = open_converted("GroundingDinoForObjectDetection", config, _names(tensors), path, "layernorm")
-    images = transformers.GroundingDinoImageProcessorPil(size={"shortest_edge": 800, "longest_edge": 1333})
+    network = open_converted(
+        "GroundingDinoForObjectDetection", config, _names(tensors), path, "layernorm"
+    )
+    images = transformers.GroundingDinoImageProcessorPil(
+        size={"shortest_edge": 800, "longest_edge": 1333}
+    )
     return HubModel(network, transformers.GroundingDinoProcessor(images, words))
 
 
@@ -239,11 +276,15 @@ def open_words(tokenizer: str) -> Any:
     if not place.is_file():
         return from_hub("AutoTokenizer", tokenizer, None)
     words = place.read_text(encoding="utf-8").splitlines()
-    return import_transformers().BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+    return import_transformers().BertTokenizer(
+        vocab={word: number for number, word in enumerate(words)}
+    )
 
 
 def _names(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: each for name, each in tensors.items() if not any(piece in name for piece in DROPPED)}
+    kept = {
+        name: each for name, each in tensors.items() if not any(piece in name for piece in DROPPED)
+    }
     kept = split_rows(kept, ".qkv.", [f".{part}." for part in THREE])
     for kind in ("weight", "bias"):
         kept = split_rows(kept, f".in_proj_{kind}", [f".{part}.{kind}" for part in THREE])
@@ -252,10 +293,15 @@ def _names(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def _swin(tensors: Mapping[str, Any]) -> dict[str, Any]:
     stages = count(tensors, r"backbone\.0\.layers\.(\d+)\.")
-    tables = [tensors[f"backbone.0.layers.{n}.blocks.0.attn.relative_position_bias_table"].shape for n in range(stages)]
+    tables = [
+        tensors[f"backbone.0.layers.{n}.blocks.0.attn.relative_position_bias_table"].shape
+        for n in range(stages)
+    ]
     return {
         "embed_dim": tensors["backbone.0.patch_embed.proj.weight"].shape[0],
-        "depths": [count(tensors, rf"backbone\.0\.layers\.{n}\.blocks\.(\d+)\.") for n in range(stages)],
+        "depths": [
+            count(tensors, rf"backbone\.0\.layers\.{n}\.blocks\.(\d+)\.") for n in range(stages)
+        ],
         "num_heads": [heads for _, heads in tables],
         "window_size": (math.isqrt(tables[0][0]) + 1) // 2,
         "out_indices": [2, 3, 4],
@@ -292,14 +338,21 @@ def _transformer(tensors: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}  # by the channels of the encoder
+CONFIGS = {
+    96: "GroundingDINO_SwinT_OGC.py",
+    128: "GroundingDINO_SwinB_cfg.py",
+}  # by the channels of the encoder
 BERT = "bert-base-uncased"
-COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")  # in the files, and of no use to the network
+COMPUTED = (
+    "bert.embeddings.position_ids",
+    "label_enc.weight",
+)  # in the files, and of no use to the network
 
 
 @dataclass(frozen=True, eq=False)
 class GroundingDINOPackage:
-    """The package's functions and a network of it, which keeps the image in itself: one thread looks at a time."""
+    """The package's functions and a network of it, which keeps the image in itself: one thread
+    looks at a time."""
 
     inference: Any
     network: Any
@@ -307,11 +360,18 @@ class GroundingDINOPackage:
     turn: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
-        """Boxes as edges in pixels, their scores, and the words of the likeliest token of each, all of them."""
+        """Boxes as edges in pixels, their scores, and the words of the likeliest token of each, all
+        of them."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.turn:
             middles, scores, labels = self.inference.predict(
-                self.network, image, " . ".join(words) + " .", threshold, 0.0, self.device, remove_combined=True
+                self.network,
+                image,
+                " . ".join(words) + " .",
+                threshold,
+                0.0,
+                self.device,
+                remove_combined=True,
             )
         size = import_torch().tensor([pixels.shape[1], pixels.shape[0]])
         middle, half = middles[:, :2] * size, middles[:, 2:] * size / 2
@@ -320,18 +380,27 @@ class GroundingDINOPackage:
 
 
 def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> GroundingDINOPackage:
-    """The package's network with the tensors of an original file such as `groundingdino_swint_ogc.pth`.
+    """The package's network with the tensors of an original file such as
+    `groundingdino_swint_ogc.pth`.
 
-    `tokenizer` is a folder with BERT, or an id of it, which the package then fetches. Raises WeightsError where the
-    package or BERT is missing, or the file is of another network or lacks a tensor.
+    `tokenizer` is a folder with BERT, or an id of it, which the package then fetches. Raises
+    WeightsError where the package or BERT is missing, or the file is of another network or lacks a
+    tensor.
     """
-    inference, configs = import_package("groundingdino.util.inference"), import_package("groundingdino.util.slconfig")
+    inference, configs = (
+        import_package("groundingdino.util.inference"),
+        import_package("groundingdino.util.slconfig"),
+    )
     tensors = unwrap(read_tensors(model))
     require_kind(model, tensors, "GroundingDINO")
     name = CONFIGS.get(tensors["backbone.0.patch_embed.proj.weight"].shape[0])
     if name is None:
-        raise WeightsError(f"{model} has an encoder of another size than {' and '.join(CONFIGS.values())}")
-    settings = configs.SLConfig.fromfile(str(find_package_file("groundingdino-py", "groundingdino", "config", name)))
+        raise WeightsError(
+            f"{model} has an encoder of another size than {' and '.join(CONFIGS.values())}"
+        )
+    settings = configs.SLConfig.fromfile(
+        str(find_package_file("groundingdino-py", "groundingdino", "config", name))
+    )
     settings.device, bert = place.device, Path(tokenizer).expanduser()
     settings.text_encoder_type = str(bert) if bert.is_dir() else BERT
     try:
@@ -339,8 +408,11 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
             network = inference.build_model(settings)
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
-            f"the package groundingdino could not be opened with {settings.text_encoder_type} ({first_line(exc)}); set "
-            f"tokenizer: to a folder with {BERT}, its weights too, or type: {INSTALL['groundingdino']}"
+            f"the package groundingdino could not be opened with {settings.text_encoder_type}"
+            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT}, its weights too, or"
+            f" type: {INSTALL['groundingdino']}"
         ) from exc
     tensors = {key: each for key, each in tensors.items() if key not in COMPUTED}
-    return GroundingDINOPackage(inference, load_weights(network, tensors, model).to(place.device), place.device)
+    return GroundingDINOPackage(
+        inference, load_weights(network, tensors, model).to(place.device), place.device
+    )

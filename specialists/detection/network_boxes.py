@@ -1,4 +1,5 @@
-"""What detectors share: the words they are asked for, and boxes from what a network gives or a segmenter cuts out."""
+"""What detectors share: the words they are asked for, and boxes from what a network gives or a
+segmenter cuts out."""
 
 from __future__ import annotations
 
@@ -24,11 +25,14 @@ def asked_words(words: Sequence[str] | None) -> tuple[str, ...]:
 
 def to_numbers(values: Any) -> NDArray[np.float64]:
     """An array, or a tensor of any precision and place, as an array."""
-    return np.asarray(values if isinstance(values, np.ndarray) else values.float().cpu().numpy(), np.float64)
+    return np.asarray(
+        values if isinstance(values, np.ndarray) else values.float().cpu().numpy(), np.float64
+    )
 
 
 def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, most: int) -> Boxes:
-    """The boxes (n, 4) in the image's pixels with scores (n,), clipped to it, the surest `most` first."""
+    """The boxes (n, 4) in the image's pixels with scores (n,), clipped to it, the surest `most`
+    first."""
     sure, (height, width) = to_numbers(scores), image.shape[:2]
     edges = to_numbers(xyxy).reshape(-1, 4).clip(0, [width, height, width, height])
     order = np.argsort(-sure, kind="stable")
@@ -37,18 +41,26 @@ def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
 
 
 def lines_with(lines: Boxes, words: Sequence[str]) -> Boxes:
-    """The lines of text that hold one of the words, labelled with it, ignoring case; a text is one word."""
+    """The lines of text that hold one of the words, labelled with it, ignoring case; a text is one
+    word."""
     words = (words,) if isinstance(words, str) else words
-    kept = [(k, word) for word in words for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
+    kept = [
+        (k, word)
+        for word in words
+        for k, text in enumerate(lines.labels)
+        if word.lower() in text.lower()
+    ]
     chosen = lines[[k for k, _ in kept]] if kept else lines[:0]
     return Boxes(chosen.xyxy, chosen.scores, np.array([word for _, word in kept], str))
 
 
 @dataclass(frozen=True)
 class MaskBoxes:
-    """The boxes of a segmenter's masks, where a stage looks for a detector: `U2Net` zooms on what is salient.
+    """The boxes of a segmenter's masks, where a stage looks for a detector: `U2Net` zooms on what
+    is salient.
 
-    Words that are looked for take the place of the `segmenter`'s own where it has any, as `SAM3` and `GroundedSAM` do.
+    Words that are looked for take the place of the `segmenter`'s own where it has any, as `SAM3`
+    and `GroundedSAM` do.
     """
 
     segmenter: Segmenter

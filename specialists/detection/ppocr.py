@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch, open_shared
+from looktwice.pipelines.runtime.networks import (
+    Place,
+    WeightsError,
+    from_hub,
+    import_torch,
+    open_shared,
+)
 from looktwice.specialists.detection.network_boxes import lines_with
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata
@@ -27,14 +33,20 @@ FIND, READ = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
 STRIDE = 32  # pixels, of which the sides of an image are multiples that text is looked for in
 SETTINGS: dict[str, dict[str, Any]] = {  # what transformers takes where a folder does not say
     FIND: {
-        "limit_side_len": 960, "limit_type": "max", "max_side_limit": 4000,
-        "image_mean": (0.406, 0.456, 0.485), "image_std": (0.225, 0.224, 0.229),
+        "limit_side_len": 960,
+        "limit_type": "max",
+        "max_side_limit": 4000,
+        "image_mean": (0.406, 0.456, 0.485),
+        "image_std": (0.225, 0.224, 0.229),
     },
     READ: {
-        "size": {"height": 48, "width": 320}, "max_image_width": 3200, "character_list": (),
-        "image_mean": (0.5, 0.5, 0.5), "image_std": (0.5, 0.5, 0.5),
+        "size": {"height": 48, "width": 320},
+        "max_image_width": 3200,
+        "character_list": (),
+        "image_mean": (0.5, 0.5, 0.5),
+        "image_std": (0.5, 0.5, 0.5),
     },
-}  # fmt: skip
+}
 
 
 class Part(NamedTuple):
@@ -45,9 +57,15 @@ class Part(NamedTuple):
     settings: dict[str, Any]
 
     def run(self, image: Any) -> Floats:
-        """What the network gives for one image (3, height, width) of red, green and blue in 0..255."""
-        torch, (mean, std) = import_torch(), (self.settings["image_mean"], self.settings["image_std"])
-        seen = (image.float() / 255 - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+        """What the network gives for one image (3, height, width) of red, green and blue in
+        0..255."""
+        torch, (mean, std) = (
+            import_torch(),
+            (self.settings["image_mean"], self.settings["image_std"]),
+        )
+        seen = (image.float() / 255 - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(
+            3, 1, 1
+        )
         if self.turns:
             seen = seen.flip(0)
         if (lacking := self.settings.get("size", {}).get("width", 0) - seen.shape[2]) > 0:
@@ -64,17 +82,22 @@ class Part(NamedTuple):
 
 
 def find_text(folder: Path, pixels: Pixels) -> Floats:
-    """The probability of text in each place of an image, seen whole: (1, 1, rows, columns). Raises WeightsError."""
+    """The probability of text in each place of an image, seen whole: (1, 1, rows, columns). Raises
+    WeightsError."""
     part = _open(FIND, folder)
     return part.run(_stretched(pixels, *_size(part.settings, *pixels.shape[:2]), antialias=True))
 
 
 def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
-    """The probability (1, steps, letters) of each letter in an upright line, and the letters. Raises WeightsError."""
+    """The probability (1, steps, letters) of each letter in an upright line, and the letters.
+    Raises WeightsError."""
     part = _open(READ, folder)
     letters = tuple(part.settings["character_list"])
     if not letters:
-        raise WeightsError(f"{folder}: its preprocessor_config.json names no character_list; give a release's folder")
+        raise WeightsError(
+            f"{folder}: its preprocessor_config.json names no character_list; give a release's"
+            " folder"
+        )
     high, least = (int(part.settings["size"][side]) for side in ("height", "width"))
     ratio = line.shape[1] / line.shape[0]
     wide = int(high * max(ratio, least / high))
@@ -90,10 +113,16 @@ def _open(kind: str, folder: Path) -> Part:
         place = Place.of("auto", "float32")
         network = from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
         if not str(network.config.model_type).startswith("pp_ocr"):
-            raise WeightsError(f"{folder} holds a {network.config.model_type}, which is no network of PP-OCR")
+            raise WeightsError(
+                f"{folder} holds a {network.config.model_type}, which is no network of PP-OCR"
+            )
         file = folder / "preprocessor_config.json"
         said = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        return Part(network, place, {**SETTINGS[kind], **{name: said[name] for name in SETTINGS[kind] if name in said}})
+        return Part(
+            network,
+            place,
+            {**SETTINGS[kind], **{name: said[name] for name in SETTINGS[kind] if name in said}},
+        )
 
     return open_shared((kind, str(folder.resolve())), open_)
 
@@ -116,42 +145,59 @@ def _size(settings: dict[str, Any], height: int, width: int) -> tuple[int, int]:
 
 
 def _stretched(pixels: Pixels, rows: int, columns: int, antialias: bool) -> Any:
-    """An image (3, rows, columns); smoothed as floats, or as whole numbers between its nearest pixels."""
+    """An image (3, rows, columns); smoothed as floats, or as whole numbers between its nearest
+    pixels."""
     torch = import_torch()
     image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
     image = image.float() if antialias else image
     resize = torch.nn.functional.interpolate
-    return resize(image, (rows, columns), mode="bilinear", align_corners=False, antialias=antialias)[0]
+    return resize(
+        image, (rows, columns), mode="bilinear", align_corners=False, antialias=antialias
+    )[0]
 
 
 Quad = NDArray[np.float32]  # (4, 2) corners x, y: upper left, upper right, lower right, lower left
 FILES = {
-    part: PackageFile("rapidocr", "rapidocr", ("models", f"PP-OCRv6_{part}_small.onnx"), "'looktwice[eyes]'")
+    part: PackageFile(
+        "rapidocr", "rapidocr", ("models", f"PP-OCRv6_{part}_small.onnx"), "'looktwice[eyes]'"
+    )
     for part in ("det", "rec")
 }
-SHORTEST, LARGEST = 736, 4096  # pixels: sides of the image that the first network is given, its stride below
+SHORTEST, LARGEST = (
+    736,
+    4096,
+)  # pixels: sides of the image that the first network is given, its stride below
 STRIDE = 32
-TEXT, UNCLIP = 0.3, 1.6  # the probability of text, and the growth of a region as a share of area over perimeter
-SLIM, LOW = 8, 30  # an image that is wider than this many times its height, or lower, gets a black margin
+TEXT, UNCLIP = (
+    0.3,
+    1.6,
+)  # the probability of text, and the growth of a region as a share of area over perimeter
+SLIM, LOW = (
+    8,
+    30,
+)  # an image that is wider than this many times its height, or lower, gets a black margin
 HEIGHT, WIDTH = 48, 320  # pixels of a line that the second network is given, the width at least
 UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
 
 
 @dataclass(frozen=True)
 class PPOCR:
-    """A detector of text: each box is a line, its label what the line says, its score how surely it is read.
+    """A detector of text: each box is a line, its label what the line says, its score how surely it
+    is read.
 
-    Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by differentiable
-    binarization (Liao et al., AAAI 2020, section 3), which become lines where their mean probability is above
-    `box_threshold`; each is straightened and read by connectionist temporal classification. Lines whose letters have a
-    mean probability below `threshold` are dropped. Chinese, Japanese, English and other Latin scripts are read, text
-    that stands on its head is not. An image whose longer side has more than `longest` pixels is searched smaller, and
+    Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by
+    differentiable binarization (Liao et al., AAAI 2020, section 3), which become lines where their
+    mean probability is above `box_threshold`; each is straightened and read by connectionist
+    temporal classification. Lines whose letters have a mean probability below `threshold` are
+    dropped. Chinese, Japanese, English and other Latin scripts are read, text that stands on its
+    head is not. An image whose longer side has more than `longest` pixels is searched smaller, and
     read at its own size.
 
-    With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come in reading order:
-    row by row, each from left to right. The networks lie in the package rapidocr, which is not imported; `detector`
-    and `recognizer` are other files in its format, or folders of PP-OCRv5's or v6's networks as Hugging Face
-    transformers saves them, which look at images as their own configuration says, at any `longest`.
+    With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come
+    in reading order: row by row, each from left to right. The networks lie in the package rapidocr,
+    which is not imported; `detector` and `recognizer` are other files in its format, or folders of
+    PP-OCRv5's or v6's networks as Hugging Face transformers saves them, which look at images as
+    their own configuration says, at any `longest`.
     """
 
     threshold: float = 0.5
@@ -162,19 +208,26 @@ class PPOCR:
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1 or not 0 <= self.box_threshold <= 1:
-            raise ValueError(f"thresholds lie in 0..1, found {self.threshold} and {self.box_threshold}")
+            raise ValueError(
+                f"thresholds lie in 0..1, found {self.threshold} and {self.box_threshold}"
+            )
         if self.longest < STRIDE:
             raise ValueError(f"longest is {STRIDE} pixels or more, found {self.longest}")
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises WeightsError."""
+        """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises
+        WeightsError."""
         if words is not None:
             return lines_with(look_once(self, pixels), words)
         pixels = require_pixels(pixels)
         detector, recognizer = self.files()
         quads = _sort_lines(self._find(pixels, detector))
         read = [_recognize(_straighten(pixels, quad), recognizer) for quad in quads]
-        kept = [(quad, *line) for quad, line in zip(quads, read, strict=True) if line[0] and line[1] >= self.threshold]
+        kept = [
+            (quad, *line)
+            for quad, line in zip(quads, read, strict=True)
+            if line[0] and line[1] >= self.threshold
+        ]
         xyxy = [np.concatenate((quad.min(0), quad.max(0))) for quad, _, _ in kept]
         return Boxes(
             np.reshape(xyxy, (-1, 4)),
@@ -188,25 +241,37 @@ class PPOCR:
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
         """The lines in pixels of the image, unsorted."""
-        shown, margin, found = (pixels, 0, find_text(file, pixels)) if file.is_dir() else self._look(pixels, file)
+        shown, margin, found = (
+            (pixels, 0, find_text(file, pixels)) if file.is_dir() else self._look(pixels, file)
+        )
         if found.ndim != 4 or found.shape[1] != 1:
-            raise WeightsError(f"{file} gives {found.shape}, which is no map of text; set detector: to one of PP-OCR")
+            raise WeightsError(
+                f"{file} gives {found.shape}, which is no map of text; set detector: to one of"
+                " PP-OCR"
+            )
         size, cells = np.array(pixels.shape[1::-1]), np.array(found.shape[:1:-1])
-        back = size / (shown.shape[1], shown.shape[0] - 2 * margin)  # pixels of the image in one of what is shown
+        back = size / (
+            shown.shape[1],
+            shown.shape[0] - 2 * margin,
+        )  # pixels of the image in one of what is shown
         change = back * shown.shape[1::-1] / cells, back * (0, margin)
         quads = [
-            np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32) for quad in self._quads(found[0, 0])
+            np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32)
+            for quad in self._quads(found[0, 0])
         ]
         return [quad for quad in quads if min(_sides(quad)) > 3]
 
     def _look(self, pixels: Pixels, file: Path) -> tuple[Pixels, int, Floats]:
         """What is shown of an image, its margin, and what the network of a file gives for it."""
-        shown, margin = _with_margin(_resized(pixels, min(1.0, self.longest / max(pixels.shape[:2]))))
+        shown, margin = _with_margin(
+            _resized(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
+        )
         grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
         return shown, margin, open_onnx(file).run(normalize(_resized(shown, grown, STRIDE)))[0]
 
     def _quads(self, likely: Floats) -> list[Quad]:
-        """The lines in a map of the probability of text (height, width), grown to what their letters take up."""
+        """The lines in a map of the probability of text (height, width), grown to what their
+        letters take up."""
         mask = cv2.dilate((likely > TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
         outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         quads = list[Quad]()
@@ -224,14 +289,17 @@ class PPOCR:
 
 def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
     """The image at another scale, its sides multiples of `stride`."""
-    height, width = (max(stride, round(side * scale / stride) * stride) for side in pixels.shape[:2])
+    height, width = (
+        max(stride, round(side * scale / stride) * stride) for side in pixels.shape[:2]
+    )
     if (height, width) == pixels.shape[:2]:
         return pixels
     return np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
 def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
-    """The image with black above and below it where it is low or slim, as one line is, and how much."""
+    """The image with black above and below it where it is low or slim, as one line is, and how
+    much."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
         return pixels, 0
@@ -241,7 +309,9 @@ def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
 
 def normalize(pixels: Pixels) -> Floats:
     """A batch (1, 3, height, width) of -1..1, blue first, as the networks were trained."""
-    return np.ascontiguousarray((pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2))
+    return np.ascontiguousarray(
+        (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
+    )
 
 
 def _corners(x: float, y: float, width: float, height: float, angle: float) -> Quad:
@@ -258,7 +328,8 @@ def _mean_inside(likely: Floats, corners: Quad) -> float:
 
 
 def _ordered(corners: Quad) -> Quad:
-    """The corners from the upper left one on, clockwise: the two on the left are the line's first."""
+    """The corners from the upper left one on, clockwise: the two on the left are the line's
+    first."""
     by_x = corners[np.argsort(corners[:, 0], kind="stable")]
     left, right = (pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:]))
     return np.array([left[0], right[0], right[1], left[1]], np.float32)
@@ -266,7 +337,10 @@ def _ordered(corners: Quad) -> Quad:
 
 def _sides(quad: Quad) -> tuple[float, float]:
     """The width and height of a line in pixels."""
-    across, down = (max(np.linalg.norm(quad[a] - quad[b]), np.linalg.norm(quad[c] - quad[d])) for a, b, c, d in SIDES)
+    across, down = (
+        max(np.linalg.norm(quad[a] - quad[b]), np.linalg.norm(quad[c] - quad[d]))
+        for a, b, c, d in SIDES
+    )
     return float(across), float(down)
 
 
@@ -274,7 +348,8 @@ SIDES = ((0, 1, 2, 3), (0, 3, 1, 2))
 
 
 def _sort_lines(quads: Sequence[Quad]) -> list[Quad]:
-    """Row by row, each from left to right; a new row begins half a line's height below the line before."""
+    """Row by row, each from left to right; a new row begins half a line's height below the line
+    before."""
     down = sorted(quads, key=lambda quad: float(quad[0, 1]))
     row, rows = 0, list[int]()
     for before, quad in zip([*down[:1], *down], down, strict=False):
@@ -289,7 +364,9 @@ def _straighten(pixels: Pixels, quad: Quad) -> Pixels:
     width, height = map(int, _sides(quad))
     goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
     change = cv2.getPerspectiveTransform(quad, goal)
-    line = cv2.warpPerspective(pixels, change, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    line = cv2.warpPerspective(
+        pixels, change, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
     return np.asarray(np.rot90(line) if height >= UPRIGHT * width else line, np.uint8)
 
 
@@ -298,16 +375,21 @@ def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
     found, letters = read_line(file, line) if file.is_dir() else _letter_scores(line, file)
     if found.ndim != 3 or found.shape[-1] != len(letters):
         raise WeightsError(
-            f"{file} gives {found.shape} for {len(letters)} letters; set recognizer: to a file that carries its own "
-            "letters, as those of rapidocr do"
+            f"{file} gives {found.shape} for {len(letters)} letters; set recognizer: to a file that"
+            " carries its own letters, as those of rapidocr do"
         )
     best = found[0].argmax(1)
-    new = (best > 0) & (best != np.concatenate(([0], best[:-1])))  # 0 is no letter, and one that goes on stands once
-    return "".join(letters[k] for k in best[new]).strip(), float(found[0].max(1)[new].mean()) if new.any() else 0.0
+    new = (best > 0) & (
+        best != np.concatenate(([0], best[:-1]))
+    )  # 0 is no letter, and one that goes on stands once
+    return "".join(letters[k] for k in best[new]).strip(), (
+        float(found[0].max(1)[new].mean()) if new.any() else 0.0
+    )
 
 
 def _letter_scores(line: Pixels, file: Path) -> tuple[Floats, tuple[str, ...]]:
-    """The probability of each letter in a line, as the network of a file gives it, and the letters."""
+    """The probability of each letter in a line, as the network of a file gives it, and the
+    letters."""
     ratio = line.shape[1] / line.shape[0]
     size = min(math.ceil(HEIGHT * ratio), max(WIDTH, int(HEIGHT * ratio))), HEIGHT
     shown = normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
@@ -317,10 +399,13 @@ def _letter_scores(line: Pixels, file: Path) -> tuple[Floats, tuple[str, ...]]:
 
 def _path(part: str, own: Path | None) -> Path:
     """The file or folder of a network. Raises WeightsError with what to type."""
-    return own.expanduser() if own is not None and own.expanduser().is_dir() else FILES[part].path(own)
+    return (
+        own.expanduser() if own is not None and own.expanduser().is_dir() else FILES[part].path(own)
+    )
 
 
 @lru_cache(maxsize=4)
 def _letters(file: Path) -> tuple[str, ...]:
-    """What the outputs of a recognizer stand for: none, the letters that its file names, a space."""
+    """What the outputs of a recognizer stand for: none, the letters that its file names, a
+    space."""
     return ("", *read_metadata(file).get("character", "").splitlines(), " ")

@@ -1,4 +1,5 @@
-"""RF-DETR, and any other detector of fixed classes of Hugging Face transformers, by hub id or folder."""
+"""RF-DETR, and any other detector of fixed classes of Hugging Face transformers, by hub id or
+folder."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.detection.network_boxes import asked_words, surest_boxes
 from looktwice.specialists.networks.checkpoints import refuse_file
-from looktwice.specialists.networks.transformers_hub import HubNetwork, first_images, require_numbers
+from looktwice.specialists.networks.transformers_hub import (
+    HubNetwork,
+    first_images,
+    require_numbers,
+)
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 
@@ -29,12 +34,13 @@ Item = tuple[Pixels, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class RFDETR(HubNetwork[Item, Boxes]):
-    """Boxes of the classes that a detector has learnt, by RF-DETR (Robinson et al., ICLR 2026) or another one.
+    """Boxes of the classes that a detector has learnt, by RF-DETR (Robinson et al., ICLR 2026) or
+    another one.
 
-    Any id that Hugging Face transformers opens for object detection works (DETR, RT-DETR, D-FINE, YOLOS ...). Words
-    are labels of the network, in the singular or plural; without one, boxes of all labels are given. A box is kept
-    where its score is above `threshold`; the surest comes first, and at most `most` are given. Scores are
-    probabilities.
+    Any id that Hugging Face transformers opens for object detection works (DETR, RT-DETR, D-FINE,
+    YOLOS ...). Words are labels of the network, in the singular or plural; without one, boxes of
+    all labels are given. A box is kept where its score is above `threshold`; the surest comes
+    first, and at most `most` are given. Scores are probabilities.
     """
 
     model: str = "Roboflow/rf-detr-base"
@@ -48,7 +54,9 @@ class RFDETR(HubNetwork[Item, Boxes]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.threshold < 1:
-            raise ValueError(f"threshold is a probability, 0 or more and below 1, found {self.threshold}")
+            raise ValueError(
+                f"threshold is a probability, 0 or more and below 1, found {self.threshold}"
+            )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """Boxes of these labels in an HxWx3 RGB image, of all without words.
@@ -58,20 +66,26 @@ class RFDETR(HubNetwork[Item, Boxes]):
         return self.predict((pixels, words))
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
-        """The image and its words; a text is one word. Raises NoEvidence for a word that is no label."""
+        """The image and its words; a text is one word. Raises NoEvidence for a word that is no
+        label."""
         pixels, words = super().prepare(given[:1])[0], asked_words((*given, None)[1])
         self._chosen(words)
         return pixels, words
 
     def open_processor(self) -> Any:
-        """The processor that belongs to the network, whatever its files name. Raises WeightsError."""
-        if getattr(from_hub("AutoConfig", self.model, self.revision), "model_type", None) != "rf_detr":
+        """The processor that belongs to the network, whatever its files name. Raises
+        WeightsError."""
+        if (
+            getattr(from_hub("AutoConfig", self.model, self.revision), "model_type", None)
+            != "rf_detr"
+        ):
             return super().open_processor()
         settings = from_hub("RTDetrImageProcessorPil", self.model, self.revision)
         if not (settings.size.height and settings.size.width):
             raise WeightsError(
-                f"{self.model}: RF-DETR looks at images of one size, and its preprocessor_config.json says "
-                f"{dict(settings.size)}; give the id or folder of a release"
+                f"{self.model}: RF-DETR looks at images of one size, and its"
+                f" preprocessor_config.json says {dict(settings.size)}; give the id or folder of a"
+                " release"
             )
         return _Processor(settings)
 
@@ -83,30 +97,40 @@ class RFDETR(HubNetwork[Item, Boxes]):
         found = network.processor.post_process_object_detection(
             outputs, threshold=self.threshold, target_sizes=[image.shape[:2] for image in images]
         )
-        return [self._boxes(each, image, words) for each, image, words in zip(found, images, chosen, strict=True)]
+        return [
+            self._boxes(each, image, words)
+            for each, image, words in zip(found, images, chosen, strict=True)
+        ]
 
     def _chosen(self, words: Sequence[str]) -> dict[int, str]:
-        """The numbers of the labels that are asked for, each with its word; without words all. Raises NoEvidence."""
+        """The numbers of the labels that are asked for, each with its word; without words all.
+        Raises NoEvidence."""
         key = ("labels", self.model, self.revision)
         labels = open_shared(key, self._labels)
         if not words:
             return {int(number): str(label) for number, label in labels.items()}
         numbers = {str(label).lower(): int(number) for number, label in labels.items()}
-        found = {word: [numbers[name] for name in _singulars(word) if name in numbers][:1] for word in words}
+        found = {
+            word: [numbers[name] for name in _singulars(word) if name in numbers][:1]
+            for word in words
+        }
         unknown = [repr(word) for word in words if not found[word]]
         if unknown:
             known = ", ".join(name for name in numbers if name not in UNNAMED)
-            raise NoEvidence(f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {known}")
+            raise NoEvidence(
+                f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {known}"
+            )
         return {number: word for word, (number, *_) in found.items()}
 
     def _labels(self) -> dict[int, str]:
-        """The labels of the network by their numbers. Raises WeightsError where it is no detector of classes."""
+        """The labels of the network by their numbers. Raises WeightsError where it is no detector
+        of classes."""
         refuse_file(self.model)
         config = from_hub("AutoConfig", self.model, self.revision)
         if type(config) not in import_transformers().MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise WeightsError(
-                f"{self.model} is a network of the type {config.model_type!r}, which finds no objects; give an id or "
-                "folder of RF-DETR, DETR, RT-DETR, D-FINE or YOLOS"
+                f"{self.model} is a network of the type {config.model_type!r}, which finds no"
+                " objects; give an id or folder of RF-DETR, DETR, RT-DETR, D-FINE or YOLOS"
             )
         labels: dict[int, str] = config.id2label
         return labels
@@ -119,9 +143,11 @@ class RFDETR(HubNetwork[Item, Boxes]):
 
 
 class _Processor:
-    """RF-DETR's processor, which transformers has for torchvision alone; its boxes are made as RT-DETR's.
+    """RF-DETR's processor, which transformers has for torchvision alone; its boxes are made as
+    RT-DETR's.
 
-    The files of some releases name DETR's, which would smooth images and take the scores for those of one class.
+    The files of some releases name DETR's, which would smooth images and take the scores for those
+    of one class.
     """
 
     def __init__(self, settings: Any) -> None:
@@ -132,11 +158,16 @@ class _Processor:
         """Images as the network takes them: 0..1, bilinear without smoothing, then normalized."""
         torch, settings = import_torch(), self.settings
         size = settings.size.height, settings.size.width
-        mean, std = (torch.tensor(each).view(3, 1, 1) for each in (settings.image_mean, settings.image_std))
+        mean, std = (
+            torch.tensor(each).view(3, 1, 1) for each in (settings.image_mean, settings.image_std)
+        )
         resize = torch.nn.functional.interpolate
         batch = []
         for image in images:
-            pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() * settings.rescale_factor
+            pixels = (
+                torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float()
+                * settings.rescale_factor
+            )
             batch.append((resize(pixels, size, mode="bilinear", align_corners=False) - mean) / std)
         seen = {"pixel_values": torch.cat(batch)}
         return import_transformers().BatchFeature(seen, tensor_type=return_tensors)

@@ -1,6 +1,9 @@
-"""Readers of flat drawings without weights: shapes, colours, grids, dot letters, pattern sheets. All but one answer.
+"""Readers of flat drawings without weights: shapes, colours, grids, dot letters, pattern sheets.
+All but one answer.
 
-Not here: detectors for photographs (`detection`), and how such drawings are generated (`eval.tasks`)."""
+Not here: detectors for photographs (`detection`), and how such drawings are generated
+(`eval.tasks`).
+"""
 
 import lazy_loader
 

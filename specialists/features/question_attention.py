@@ -1,4 +1,5 @@
-"""What a question looks at: attention of a language model's question tokens over its image tokens, and their places."""
+"""What a question looks at: attention of a language model's question tokens over its image tokens,
+and their places."""
 
 from __future__ import annotations
 
@@ -15,16 +16,24 @@ from looktwice.pipelines.models.chat_template import Chat
 from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.specialists.features.attention import Floats, attention_setting, cover, labelled, receive
+from looktwice.specialists.features.attention import (
+    Floats,
+    attention_setting,
+    cover,
+    labelled,
+    receive,
+)
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.protocols import NoEvidence
 
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """What each image token gets of a question's tokens, on average over these: `values` (tokens,), of 1 in all.
+    """What each image token gets of a question's tokens, on average over these: `values` (tokens,),
+    of 1 in all.
 
-    `pictures` (tokens,) is the number of its picture, `places` (tokens, 4) are those of `token_places`.
+    `pictures` (tokens,) is the number of its picture, `places` (tokens, 4) are those of
+    `token_places`.
     """
 
     values: Floats
@@ -39,20 +48,23 @@ class Looks:
 
 @dataclass(frozen=True)
 class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
-    """Measures how much of the attention that a question's tokens give to its pictures lies on the sample's marks.
+    """Measures how much of the attention that a question's tokens give to its pictures lies on the
+    sample's marks.
 
-    `model`, `revision`, `system`, `max_pixels`, `dtype` and `device` are those of the LocalVLM whose language model is
-    looked into: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a second time, with attention that can be added
-    up, and given the conversation up to the last turn of the user in the same tokens as when it answers; before
-    anything was asked, the views and the prompt. The weights from the tokens of that turn's words to each image token
-    are averaged over words, heads and layers, or taken of one `layer` (0 is the first, -1 the last). Conversations are
-    run one by one.
+    `model`, `revision`, `system`, `max_pixels`, `dtype` and `device` are those of the LocalVLM
+    whose language model is looked into: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a
+    second time, with attention that can be added up, and given the conversation up to the last turn
+    of the user in the same tokens as when it answers; before anything was asked, the views and the
+    prompt. The weights from the tokens of that turn's words to each image token are averaged over
+    words, heads and layers, or taken of one `layer` (0 is the first, -1 the last). Conversations
+    are run one by one.
 
-    Measured are `question_attention`, the share of the marks in what the pictures get, `marked_area`, their share of
-    the area, and `image_attention`, what image tokens get of all. `labels` and `radius` are those of AttentionShare;
-    marks lie where the views show them. Samples without such a mark in a view, or with all words in front of the
-    pictures, get a note. After Do You See Me, appendix N, which asks it of the vision encoder. Raises WeightsError for
-    other families.
+    Measured are `question_attention`, the share of the marks in what the pictures get,
+    `marked_area`, their share of the area, and `image_attention`, what image tokens get of all.
+    `labels` and `radius` are those of AttentionShare; marks lie where the views show them. Samples
+    without such a mark in a view, or with all words in front of the pictures, get a note. After Do
+    You See Me, appendix N, which asks it of the vision encoder. Raises WeightsError for other
+    families.
     """
 
     layer: int | None = None
@@ -78,10 +90,15 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         inside = total = area = pixels = 0.0
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
-            values, covered = looks.map(number, height, width), cover(marks, (height, width), self.radius)
+            values, covered = (
+                looks.map(number, height, width),
+                cover(marks, (height, width), self.radius),
+            )
             inside, total = inside + values[covered].sum(), total + values.sum()
             area, pixels = area + covered.sum(), pixels + covered.size
-        state = state.measured("question_attention", inside / total).measured("marked_area", area / pixels)
+        state = state.measured("question_attention", inside / total).measured(
+            "marked_area", area / pixels
+        )
         return state.measured("image_attention", float(looks.values.sum()))
 
     def prepare(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -102,12 +119,15 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         return Place.of(self.device, self.dtype, half="bfloat16")
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Any, ...]]) -> list[Looks]:
-        """What the words of each conversation look at. Raises NoEvidence where they see no picture."""
+        """What the words of each conversation look at. Raises NoEvidence where they see no
+        picture."""
         return [self._look(network, json.loads(turns), images) for turns, *images in items]
 
     def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
         torch, model = import_torch(), self._asked()
-        inputs, muted = (model.inputs(network, [Chat(each, images)]) for each in (turns, _mute(turns)))
+        inputs, muted = (
+            model.inputs(network, [Chat(each, images)]) for each in (turns, _mute(turns))
+        )
         places = token_places(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
         rows = words_among(tokens.tolist(), muted["input_ids"][0].tolist())
@@ -124,21 +144,28 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
 
     def _asked(self) -> LocalVLM:
         return LocalVLM(
-            self.model, self.revision, system=self.system, max_pixels=self.max_pixels, dtype=self.dtype,
+            self.model,
+            self.revision,
+            system=self.system,
+            max_pixels=self.max_pixels,
+            dtype=self.dtype,
             device=self.device,
-        )  # fmt: skip
+        )
 
 
 def words_among(prompt: Sequence[int], without: Sequence[int]) -> list[int]:
     """The positions of a prompt's tokens that are not in the same prompt `without` words."""
-    start = next((n for n, (a, b) in enumerate(zip(prompt, without, strict=False)) if a != b), len(without))
+    start = next(
+        (n for n, (a, b) in enumerate(zip(prompt, without, strict=False)) if a != b), len(without)
+    )
     ends = zip(reversed(prompt), reversed(without[start:]), strict=False)
     same = next((n for n, (a, b) in enumerate(ends) if a != b), len(without) - start)
     return list(range(start, len(prompt) - same))
 
 
 def _question(state: State) -> Messages:
-    """The conversation up to the last turn of the user; the views and the prompt where nothing was asked."""
+    """The conversation up to the last turn of the user; the views and the prompt where nothing was
+    asked."""
     users = [n for n, message in enumerate(state.messages) if message.role == "user"]
     if not users:
         return (Message("user", (*state.views, *([state.prompt] if state.prompt else []))),)
@@ -147,7 +174,9 @@ def _question(state: State) -> Messages:
 
 def _mute(turns: Sequence[Any]) -> list[Any]:
     """The turns without the words of the last one."""
-    content = [part if part["type"] == "image" else {**part, "text": ""} for part in turns[-1]["content"]]
+    content = [
+        part if part["type"] == "image" else {**part, "text": ""} for part in turns[-1]["content"]
+    ]
     return [*turns[:-1], {**turns[-1], "content": content}]
 
 
@@ -155,30 +184,43 @@ FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
 
 
 def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -> list[Floats]:
-    """Of each picture of a prompt the places of its tokens (tokens, 4), in the order in which they stand.
+    """Of each picture of a prompt the places of its tokens (tokens, 4), in the order in which they
+    stand.
 
-    A place is the top, bottom, left and right edge as parts of the picture's height and width; what lies below 0 or
-    above 1 is padding, and NaN is a token without a place. `sizes` are (height, width) of what the processor was given.
-    Raises WeightsError for families that are not among `FAMILIES`, and where the numbers of tokens do not fit.
+    A place is the top, bottom, left and right edge as parts of the picture's height and width; what
+    lies below 0 or above 1 is padding, and NaN is a token without a place. `sizes` are (height,
+    width) of what the processor was given. Raises WeightsError for families that are not among
+    `FAMILIES`, and where the numbers of tokens do not fit.
     """
     config, family = network.model.config, network.model.config.model_type
     if family not in FAMILIES:
-        raise WeightsError(f"where image tokens lie is known of {', '.join(FAMILIES)}, not of {family!r}")
+        raise WeightsError(
+            f"where image tokens lie is known of {', '.join(FAMILIES)}, not of {family!r}"
+        )
     if family.startswith("qwen"):
         merge = config.vision_config.spatial_merge_size
-        shapes = [(rows // merge, columns // merge) for _, rows, columns in inputs["image_grid_thw"].tolist()]
-        found = [_tiles(np.linspace(0, 1, rows + 1), np.linspace(0, 1, columns + 1)) for rows, columns in shapes]
+        shapes = [
+            (rows // merge, columns // merge)
+            for _, rows, columns in inputs["image_grid_thw"].tolist()
+        ]
+        found = [
+            _tiles(np.linspace(0, 1, rows + 1), np.linspace(0, 1, columns + 1))
+            for rows, columns in shapes
+        ]
     else:
         place = _tokens_of_square if family == "llava" else _tokens_of_tiles
         found = [place(network, height, width) for height, width in sizes]
     there = int((inputs["input_ids"] == config.image_token_id).sum())
     if there != sum(map(len, found)):
-        raise WeightsError(f"the prompt has {there} image tokens, where {sum(map(len, found))} should be")
+        raise WeightsError(
+            f"the prompt has {there} image tokens, where {sum(map(len, found))} should be"
+        )
     return found
 
 
 def spread(values: Floats, places: Floats, height: int, width: int) -> Floats:
-    """Values of tokens as a map (height, width): each spread evenly over its part of the picture, and added up.
+    """Values of tokens as a map (height, width): each spread evenly over its part of the picture,
+    and added up.
 
     Tokens that have no part of it are left out.
     """
@@ -187,7 +229,8 @@ def spread(values: Floats, places: Floats, height: int, width: int) -> Floats:
 
 
 def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
-    """(pixels, tokens): which part of a token lies on each pixel, of the part of it that lies on the picture."""
+    """(pixels, tokens): which part of a token lies on each pixel, of the part of it that lies on
+    the picture."""
     at = np.arange(pixels)[:, None]
     overlap = np.clip(np.fmin(ends * pixels, at + 1) - np.fmax(starts * pixels, at), 0, None)
     overlap[:, np.isnan(starts)] = 0
@@ -197,36 +240,52 @@ def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
 def _tiles(ys: Floats, xs: Floats) -> Floats:
     """Places row by row between these edges."""
     rows, columns = len(ys) - 1, len(xs) - 1
-    high, wide = np.repeat(np.column_stack([ys[:-1], ys[1:]]), columns, 0), np.tile([xs[:-1], xs[1:]], rows).T
+    high, wide = (
+        np.repeat(np.column_stack([ys[:-1], ys[1:]]), columns, 0),
+        np.tile([xs[:-1], xs[1:]], rows).T,
+    )
     return np.hstack([high, wide])
 
 
 def _tokens_of_square(network: Any, height: int, width: int) -> Floats:
-    """LLaVA: the middle of the picture, a square. Raises WeightsError for processors that pad it to one."""
+    """LLaVA: the middle of the picture, a square. Raises WeightsError for processors that pad it to
+    one."""
     images, side = network.processor.image_processor, _side(network)
     if getattr(images, "do_pad", False):
-        raise WeightsError("where image tokens lie is not known of pictures that are padded to a square")
+        raise WeightsError(
+            "where image tokens lie is not known of pictures that are padded to a square"
+        )
     size = images.size
     if size["shortest_edge"]:
-        scaled = [int(size["shortest_edge"] * edge / min(height, width)) for edge in (height, width)]
+        scaled = [
+            int(size["shortest_edge"] * edge / min(height, width)) for edge in (height, width)
+        ]
     else:
         scaled = [size["height"], size["width"]]
-    crop = [images.crop_size["height"], images.crop_size["width"]] if images.do_center_crop else scaled
+    crop = (
+        [images.crop_size["height"], images.crop_size["width"]] if images.do_center_crop else scaled
+    )
     ys, xs = (
         (int((edge - kept) / 2) + np.arange(side + 1) * kept / side) / edge
         for edge, kept in zip(scaled, crop, strict=True)
     )
-    first = np.full((int(network.model.config.vision_feature_select_strategy == "full"), 4), np.nan)  # the class token
+    first = np.full(
+        (int(network.model.config.vision_feature_select_strategy == "full"), 4), np.nan
+    )  # the class token
     return np.vstack([first, _tiles(ys, xs)])
 
 
 def _tokens_of_tiles(network: Any, height: int, width: int) -> Floats:
-    """LLaVA-NeXT: the whole picture in few tokens, then finer ones without its padding, each row with a newline."""
+    """LLaVA-NeXT: the whole picture in few tokens, then finer ones without its padding, each row
+    with a newline."""
     from transformers.image_processing_utils import select_best_resolution
 
     config, side = network.model.config, _side(network)
     if config.vision_feature_select_strategy != "default":
-        raise WeightsError("where image tokens lie is known of LLaVA-NeXT with vision_feature_select_strategy: default")
+        raise WeightsError(
+            "where image tokens lie is known of LLaVA-NeXT with vision_feature_select_strategy:"
+            " default"
+        )
     token = config.vision_config.image_size / side
     tall, wide = select_best_resolution((height, width), config.image_grid_pinpoints)
     rows, columns = round(tall / token), round(wide / token)
@@ -239,7 +298,10 @@ def _tokens_of_tiles(network: Any, height: int, width: int) -> Floats:
         left = (columns - int(round(width * rows / height, 7))) // 2
     ys, xs = (
         (np.arange(cut, count - cut + 1) * token - (whole - kept) // 2) / kept
-        for cut, count, whole, kept in ((above, rows, tall, seen[0]), (left, columns, wide, seen[1]))
+        for cut, count, whole, kept in (
+            (above, rows, tall, seen[0]),
+            (left, columns, wide, seen[1]),
+        )
     )
     fine = _tiles(ys, xs).reshape(len(ys) - 1, len(xs) - 1, 4)
     lines = np.concatenate([fine, np.full((len(fine), 1, 4), np.nan)], 1).reshape(-1, 4)

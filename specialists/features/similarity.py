@@ -1,4 +1,5 @@
-"""Similarity of two images by any dense features: of style, of content as a whole, or place by place."""
+"""Similarity of two images by any dense features: of style, of content as a whole, or place by
+place."""
 
 from __future__ import annotations
 
@@ -17,16 +18,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GramSimilarity:
-    """Similarity of style: which features occur together, wherever they are (Gatys et al., CVPR 2016).
+    """Similarity of style: which features occur together, wherever they are (Gatys et al., CVPR
+    2016).
 
-    1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of features, each the mean of v v^T over the cells, in
-    Frobenius norm; 1 is equal, 0 the farthest.
+    1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of features, each the mean of v v^T over
+    the cells, in Frobenius norm; 1 is equal, 0 the farthest.
     """
 
     features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
-        """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
+        """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
+        features raise."""
         first, second = (_gram(look_once(self.features, pixels)) for pixels in (pixels0, pixels1))
         most = np.linalg.norm(first) + np.linalg.norm(second)
         return float(1 - np.linalg.norm(first - second) / most) if most > 0 else 1.0
@@ -36,15 +39,18 @@ class GramSimilarity:
 class GlobalSimilarity:
     """Similarity of content as a whole: the cosine of the mean features.
 
-    With features of one vector for the image, such as DINOv2's with `part: whole`, it is the cosine of these.
+    With features of one vector for the image, such as DINOv2's with `part: whole`, it is the cosine
+    of these.
     """
 
     features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
-        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
+        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
+        features raise."""
         first, second = (
-            _rows(look_once(self.features, pixels)).mean(0, keepdims=True) for pixels in (pixels0, pixels1)
+            _rows(look_once(self.features, pixels)).mean(0, keepdims=True)
+            for pixels in (pixels0, pixels1)
         )
         return float(cosines(first, second)[0, 0])
 
@@ -53,13 +59,15 @@ class GlobalSimilarity:
 class DenseSimilarity:
     """Similarity place by place, wherever the places lie.
 
-    For each cell of one image the largest cosine to a cell of the other, averaged over the cells and both directions.
+    For each cell of one image the largest cosine to a cell of the other, averaged over the cells
+    and both directions.
     """
 
     features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
-        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
+        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the
+        features raise."""
         alike = cosines(*(_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)))
         return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
 

@@ -1,4 +1,5 @@
-"""Depth Anything, and any other depth network of Hugging Face transformers, by hub id, folder or original file."""
+"""Depth Anything, and any other depth network of Hugging Face transformers, by hub id, folder or
+original file."""
 
 from __future__ import annotations
 
@@ -42,22 +43,31 @@ from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.results import DepthMap
 
 SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
-METRIC = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")  # give distances, by their papers
+METRIC = (
+    "depth_pro",
+    "glpn",
+    "prompt_depth_anything",
+    "zoedepth",
+)  # give distances, by their papers
 
 
 @dataclass(frozen=True)
 class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
-    """Depth of one image by Depth Anything V1 or V2 (Yang et al., CVPR and NeurIPS 2024) or another network for depth.
+    """Depth of one image by Depth Anything V1 or V2 (Yang et al., CVPR and NeurIPS 2024) or another
+    network for depth.
 
-    Any id that Hugging Face transformers opens for depth estimation works; `LiheYoung/depth-anything-large-hf` is V1.
-    `resize` "authors" looks as the authors' own code does: cubic, in the image's proportions, until both sides have
-    518 pixels or more, in multiples of 14; the map is brought to the size of the image bilinearly, as each version's
-    code does. "hub" leaves both to the processor that was saved with the network, which scales the side nearer to
-    518 and so looks at fewer pixels; networks other than Depth Anything are always left to theirs.
+    Any id that Hugging Face transformers opens for depth estimation works;
+    `LiheYoung/depth-anything-large-hf` is V1. `resize` "authors" looks as the authors' own code
+    does: cubic, in the image's proportions, until both sides have 518 pixels or more, in multiples
+    of 14; the map is brought to the size of the image bilinearly, as each version's code does.
+    "hub" leaves both to the processor that was saved with the network, which scales the side nearer
+    to 518 and so looks at fewer pixels; networks other than Depth Anything are always left to
+    theirs.
 
-    Which direction the values have follows from the configuration: Depth Anything's relative models give inverse
-    depth, metric ones, GLPN, ZoeDepth and Depth Pro distances. Where it says nothing (DPT) `larger_is_nearer` must.
-    The small model of version 2 is Apache-2.0, the larger ones CC-BY-NC.
+    Which direction the values have follows from the configuration: Depth Anything's relative models
+    give inverse depth, metric ones, GLPN, ZoeDepth and Depth Pro distances. Where it says nothing
+    (DPT) `larger_is_nearer` must. The small model of version 2 is Apache-2.0, the larger ones
+    CC-BY-NC.
     """
 
     model: str = "depth-anything/Depth-Anything-V2-Small-hf"
@@ -89,20 +99,22 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     def direction(self, config: Any) -> bool:
         """Whether larger values are nearer, by the configuration of a network, else by the setting.
 
-        Raises WeightsError where neither says it, or the setting says otherwise than the configuration.
+        Raises WeightsError where neither says it, or the setting says otherwise than the
+        configuration.
         """
         known, said = larger_is_nearer(config), self.larger_is_nearer
         if known is None and said is None:
             raise WeightsError(
-                f"{self.model}: the configuration of a {config.model_type} does not say whether its depth is inverse "
-                "depth or a distance; set larger_is_nearer: true for inverse depth (MiDaS, Intel/dpt-large), false "
-                "for distances (DPT over DINOv2 for NYU or KITTI)"
+                f"{self.model}: the configuration of a {config.model_type} does not say whether its"
+                " depth is inverse depth or a distance; set larger_is_nearer: true for inverse"
+                " depth (MiDaS, Intel/dpt-large), false for distances (DPT over DINOv2 for NYU or"
+                " KITTI)"
             )
         if None not in (known, said) and known != said:
             kind = "inverse depth, which is larger" if known else "a distance, which is smaller"
             raise WeightsError(
-                f"{self.model}: its configuration says that it gives {kind} for what is nearer, and "
-                f"larger_is_nearer: {str(said).lower()} says otherwise; leave the setting out"
+                f"{self.model}: its configuration says that it gives {kind} for what is nearer, and"
+                f" larger_is_nearer: {str(said).lower()} says otherwise; leave the setting out"
             )
         return bool(said if known is None else known)
 
@@ -124,7 +136,8 @@ def larger_is_nearer(config: Any) -> bool | None:
 
 
 def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
-    """Columns and rows of the image that the authors' code gives to the network: no side under `SIDE`."""
+    """Columns and rows of the image that the authors' code gives to the network: no side under
+    `SIDE`."""
     scale = max(SIDE / width, SIDE / height)
     columns, rows = (round(side * scale / multiple) * multiple for side in (width, height))
     least = math.ceil(SIDE / multiple) * multiple
@@ -135,15 +148,23 @@ def _run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Seq
     torch, config = import_torch(), network.config
     height, width = images[0].shape[:2]
     size = authors_size(width, height, config.patch_size)
-    seen = np.stack([(cv2.resize(each / 255.0, size, interpolation=cv2.INTER_CUBIC) - MEAN) / STD for each in images])
+    seen = np.stack(
+        [
+            (cv2.resize(each / 255.0, size, interpolation=cv2.INTER_CUBIC) - MEAN) / STD
+            for each in images
+        ]
+    )
     batch = torch.from_numpy(seen.transpose(0, 3, 1, 2)).to(place.device, place.torch_dtype)
     told = network.model(pixel_values=batch).predicted_depth[:, None].float()
     resize = torch.nn.functional.interpolate
-    return list(resize(told, (height, width), mode="bilinear", align_corners=_is_version_2(config))[:, 0])
+    return list(
+        resize(told, (height, width), mode="bilinear", align_corners=_is_version_2(config))[:, 0]
+    )
 
 
 def _is_version_2(config: Any) -> bool:
-    """Version 1 reads the last four blocks of its encoder, version 2 four that are spread over it."""
+    """Version 1 reads the last four blocks of its encoder, version 2 four that are spread over
+    it."""
     read = list(config.backbone_config.out_indices)
     return read != list(range(read[0], read[0] + len(read)))
 
@@ -160,22 +181,29 @@ def _run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> S
 
 
 def _without_padding(maps: Any, sizes: Sequence[tuple[int, int]]) -> Sequence[Any]:
-    """ZoeDepth's maps (n, h, w) at the sizes of their images, without the rim that its processor adds to each side.
+    """ZoeDepth's maps (n, h, w) at the sizes of their images, without the rim that its processor
+    adds to each side.
 
-    The rim is three times the root of half the side (`depth_model.py` of its authors). The processor would take it
-    off itself, with torchvision alone.
+    The rim is three times the root of half the side (`depth_model.py` of its authors). The
+    processor would take it off itself, with torchvision alone.
     """
     resize = import_torch().nn.functional.interpolate
     found = []
     for each, (height, width) in zip(maps, sizes, strict=True):
         rim, side = (int(math.sqrt(length / 2) * 3) for length in (height, width))
-        padded = resize(each[None, None].float(), (height + 2 * rim, width + 2 * side), mode="bicubic")
+        padded = resize(
+            each[None, None].float(), (height + 2 * rim, width + 2 * side), mode="bicubic"
+        )
         found.append(padded[0, 0, rim : rim + height, side : side + width])
     return found
 
 
 SIDE = 518  # pixels of the shorter side of the authors' input
-LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}  # that version 2 reads, by depth
+LAYERS = {
+    12: (3, 6, 9, 12),
+    24: (5, 12, 18, 24),
+    40: (10, 20, 30, 40),
+}  # that version 2 reads, by depth
 FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
 UNIT = r"depth_head\.scratch\.refinenet(\d)\.resConfUnit(\d)\.conv(\d)\."
 HEAD: Rules = (
@@ -198,10 +226,11 @@ HEAD: Rules = (
 
 
 def open_depth_anything(path: str) -> HubModel:
-    """Depth Anything from a file such as `depth_anything_v2_vits.pth` or `depth_anything_vitl14.pth`.
+    """Depth Anything from a file such as `depth_anything_v2_vits.pth` or
+    `depth_anything_vitl14.pth`.
 
-    Which layers it reads, and whether its depth is in metres, is not in the file but in its name, which must be one
-    of the authors'. Raises WeightsError.
+    Which layers it reads, and whether its depth is in metres, is not in the file but in its name,
+    which must be one of the authors'. Raises WeightsError.
     """
     transformers = import_transformers()
     tensors = unwrap(read_tensors(path))
@@ -210,7 +239,10 @@ def open_depth_anything(path: str) -> HubModel:
     settings = dinov2_settings(encoder)
     layers = _layers(path, settings["num_hidden_layers"])
     backbone = transformers.Dinov2Config(
-        **settings, out_features=[f"stage{n}" for n in layers], apply_layernorm=True, reshape_hidden_states=False
+        **settings,
+        out_features=[f"stage{n}" for n in layers],
+        apply_layernorm=True,
+        reshape_hidden_states=False,
     )
     head = tensors["depth_head.scratch.output_conv2.0.weight"].shape
     config = transformers.DepthAnythingConfig(
@@ -223,19 +255,28 @@ def open_depth_anything(path: str) -> HubModel:
         **_metric(path),
     )
     named = {f"backbone.{name}": each for name, each in dinov2_names(encoder).items()}
-    named |= rename({name: each for name, each in tensors.items() if name.startswith("depth_head.")}, HEAD)
+    named |= rename(
+        {name: each for name, each in tensors.items() if name.startswith("depth_head.")}, HEAD
+    )
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
     keep_positions(network.backbone.embeddings)
     size = {"height": SIDE, "width": SIDE}
     processor = transformers.DPTImageProcessorPil(
-        size=size, keep_aspect_ratio=True, ensure_multiple_of=settings["patch_size"], do_pad=False,
-        image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225], resample=3,
-    )  # fmt: skip
+        size=size,
+        keep_aspect_ratio=True,
+        ensure_multiple_of=settings["patch_size"],
+        do_pad=False,
+        image_mean=[0.485, 0.456, 0.406],
+        image_std=[0.229, 0.224, 0.225],
+        resample=3,
+    )
     return HubModel(network, processor)
 
 
 def _under(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)
+    }
 
 
 def _layers(path: str, depth: int) -> tuple[int, ...]:
@@ -245,8 +286,9 @@ def _layers(path: str, depth: int) -> tuple[int, ...]:
     if re.match(r"depth_anything_vit[sbl]14\b", name):
         return tuple(range(depth - 3, depth + 1))
     raise WeightsError(
-        f"{path} holds Depth Anything, but neither its tensors nor its name tell which version, and versions 1 and 2 "
-        "read other layers; name it as its authors do, depth_anything_v2_vits.pth or depth_anything_vits14.pth"
+        f"{path} holds Depth Anything, but neither its tensors nor its name tell which version, and"
+        " versions 1 and 2 read other layers; name it as its authors do,"
+        " depth_anything_v2_vits.pth or depth_anything_vits14.pth"
     )
 
 
@@ -258,8 +300,9 @@ def _metric(path: str) -> dict[str, Any]:
         if scenes in name:
             return {"depth_estimation_type": "metric", "max_depth": metres}
     raise WeightsError(
-        f"{path} holds depth in metres, up to a limit that its name alone tells; name it as its authors do, "
-        "depth_anything_v2_metric_hypersim_vits.pth or depth_anything_v2_metric_vkitti_vits.pth"
+        f"{path} holds depth in metres, up to a limit that its name alone tells; name it as its"
+        " authors do, depth_anything_v2_metric_hypersim_vits.pth or"
+        " depth_anything_v2_metric_vkitti_vits.pth"
     )
 
 
@@ -268,13 +311,15 @@ FILES = ("config.json", "model.safetensors")
 
 @dataclass(frozen=True)
 class DepthAnything3(Network[tuple[Pixels], DepthMap]):
-    """Depth of one image by Depth Anything 3 (Lin et al., arXiv 2511.10647), by its package, which is to be installed.
+    """Depth of one image by Depth Anything 3 (Lin et al., arXiv 2511.10647), by its package, which
+    is to be installed.
 
-    `model` is an id of its releases, or a folder with their `config.json` and `model.safetensors`: DA3MONO-LARGE,
-    DA3-SMALL and DA3-BASE are Apache-2.0, DA3-LARGE and larger CC-BY-NC. All of them give distances, larger is
-    farther, on a scale of their own but for the nested ones, which give metres. The package brings the longer side to
-    504 pixels and chooses the precision itself; its map is brought to the size of the image bilinearly. Each image is
-    looked at alone, for several at once are views of one scene to it.
+    `model` is an id of its releases, or a folder with their `config.json` and `model.safetensors`:
+    DA3MONO-LARGE, DA3-SMALL and DA3-BASE are Apache-2.0, DA3-LARGE and larger CC-BY-NC. All of them
+    give distances, larger is farther, on a scale of their own but for the nested ones, which give
+    metres. The package brings the longer side to 504 pixels and chooses the precision itself; its
+    map is brought to the size of the image bilinearly. Each image is looked at alone, for several
+    at once are views of one scene to it.
     """
 
     model: str = "depth-anything/DA3MONO-LARGE"
@@ -284,7 +329,10 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dtype != "auto":
-            raise ValueError(f"the package chooses the precision itself, found dtype: {self.dtype}; leave dtype out")
+            raise ValueError(
+                f"the package chooses the precision itself, found dtype: {self.dtype}; leave"
+                " dtype out"
+            )
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The map of the first image, at its size; further images are not looked at.
@@ -300,18 +348,22 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
     def open_network(self, place: Place) -> Any:
         """The package's network with the tensors of its files. Raises WeightsError."""
         os.environ.setdefault("DA3_LOG_LEVEL", "WARN")  # or it prints three lines for each image
-        refuse_file(self.model, f"an id of its releases, or a folder with their {' and '.join(FILES)}")
+        refuse_file(
+            self.model, f"an id of its releases, or a folder with their {' and '.join(FILES)}"
+        )
         api, folder = import_package("depth_anything_3.api"), self._folder()
         from safetensors.torch import load_model
 
         try:
-            network = api.DepthAnything3(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+            network = api.DepthAnything3(
+                **json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            )
             missing, surplus = load_model(network, folder / "model.safetensors", strict=False)
         except (OSError, ValueError, KeyError, RuntimeError) as exc:
             said = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} is no network of the package depth_anything_3 ({said}); give an id of its releases or "
-                f"a folder with their {' and '.join(FILES)}"
+                f"{self.model} is no network of the package depth_anything_3 ({said}); give an id"
+                f" of its releases or a folder with their {' and '.join(FILES)}"
             ) from exc
         loading = {"missing_keys": missing, "unexpected_keys": surplus}
         return check_tensors(self.model, network, loading).to(place.device).eval()
@@ -323,7 +375,9 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             with fixed_draws():  # for the sky, whose distance it draws from that of other pixels
                 depth = network.inference([pixels]).depth[0]
             height, width = pixels.shape[:2]
-            sized = cv2.resize(np.asarray(depth, np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+            sized = cv2.resize(
+                np.asarray(depth, np.float32), (width, height), interpolation=cv2.INTER_LINEAR
+            )
             found.append(DepthMap(np.asarray(sized, np.float64), larger_is_nearer=False))
         return found
 
@@ -332,7 +386,8 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         return weights_hash(self._folder())
 
     def _folder(self) -> Path:
-        """Where the files lie, fetched from the hub where `model` is no folder. Raises WeightsError."""
+        """Where the files lie, fetched from the hub where `model` is no folder. Raises
+        WeightsError."""
         place = Path(self.model).expanduser()
         if place.is_dir():
             return place
@@ -342,7 +397,12 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             silent = bool(hub_silence(self.model, self.revision))
             wanted = list(FILES)
             return Path(
-                snapshot_download(self.model, revision=self.revision, allow_patterns=wanted, local_files_only=silent)
+                snapshot_download(
+                    self.model,
+                    revision=self.revision,
+                    allow_patterns=wanted,
+                    local_files_only=silent,
+                )
             )
 
         return fetch(f"{self.model} (model:)", fetched)

@@ -1,4 +1,5 @@
-"""Relative depth from pictorial cues of one image, without weights: a `DepthMap` per cue, larger values nearer."""
+"""Relative depth from pictorial cues of one image, without weights: a `DepthMap` per cue, larger
+values nearer."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class _Cue(ABC):
     """A depth map from what `nearness` sees in the colours of an image."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The values of `nearness`; larger is nearer. Raises NoEvidence for a single-coloured image."""
+        """The values of `nearness`; larger is nearer. Raises NoEvidence for a single-coloured
+        image."""
         return DepthMap(self.nearness(require_colors(image)), larger_is_nearer=True)
 
     @abstractmethod
@@ -40,16 +42,18 @@ class VerticalPosition:
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The row of each pixel; larger is nearer."""
         height, width = require_pixels(image).shape[:2]
-        return DepthMap(np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1), larger_is_nearer=True)
+        return DepthMap(
+            np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1), larger_is_nearer=True
+        )
 
 
 @dataclass(frozen=True)
 class Haze(_Cue):
     """Less haze is nearer: transmission by the dark channel prior (He et al., CVPR 2009).
 
-    In clear air every window of a twentieth of the longer side holds a pixel that is dark in one channel; haze adds
-    airlight, estimated from the brightest 0.1 % of the dark channel. The value is the transmission of equation 11
-    without its `omega`.
+    In clear air every window of a twentieth of the longer side holds a pixel that is dark in one
+    channel; haze adds airlight, estimated from the brightest 0.1 % of the dark channel. The value
+    is the transmission of equation 11 without its `omega`.
     """
 
     def nearness(self, image: Pixels) -> Floats:
@@ -86,7 +90,8 @@ class Saturation(_Cue):
 
 @dataclass(frozen=True)
 class Brightness(_Cue):
-    """Brighter is nearer, as in natural scenes a little more often than not (Potetz and Lee, JOSA A 2003)."""
+    """Brighter is nearer, as in natural scenes a little more often than not (Potetz and Lee, JOSA A
+    2003)."""
 
     def nearness(self, image: Pixels) -> Floats:
         """The mean grey in each window, 0..1."""
@@ -97,13 +102,16 @@ class Brightness(_Cue):
 class Sharpness(_Cue):
     """Sharper edges are nearer, as if the focus were on the foreground; independent of contrast.
 
-    An edge that is blurred again loses the more the sharper it was (Zhuo and Sim, Pattern Recognition 2011).
+    An edge that is blurred again loses the more the sharper it was (Zhuo and Sim, Pattern
+    Recognition 2011).
     """
 
     def nearness(self, image: Pixels) -> Floats:
         """How many times steeper edges are than when blurred again; 1 where there are none."""
         gray, side = _gray(image), _side(image, WINDOW)
-        first, second = (_window_mean(_gradient_magnitude(each), side) for each in (gray, _blur(gray, SIGMA)))
+        first, second = (
+            _window_mean(_gradient_magnitude(each), side) for each in (gray, _blur(gray, SIGMA))
+        )
         return (first + 1e-3) / (second + 1e-3)
 
 
@@ -119,9 +127,13 @@ class TextureSize(_Cue):
         """The mean number of the band, 0 for the finest, NaN where there is no texture."""
         gray, side = _gray(image), _side(image, 2 * WINDOW)
         blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
-        energies = np.stack([_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
+        energies = np.stack(
+            [_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
+        )
         total = energies.sum(0)
-        grain = np.tensordot(np.arange(BANDS, dtype=np.float64), energies, 1) / np.maximum(total, 1e-12)
+        grain = np.tensordot(np.arange(BANDS, dtype=np.float64), energies, 1) / np.maximum(
+            total, 1e-12
+        )
         return np.where(total > 1e-7, grain, np.nan)
 
 
@@ -139,8 +151,15 @@ def _window_mean(values: Floats, side: int) -> Floats:
 
 
 def _blur(values: Floats, sigma: float) -> Floats:
-    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REFLECT), np.float64)
+    return np.asarray(
+        cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REFLECT), np.float64
+    )
 
 
 def _gradient_magnitude(values: Floats) -> Floats:
-    return np.hypot(*(cv2.Sobel(values, cv2.CV_64F, *axis, borderType=cv2.BORDER_REFLECT) for axis in ((1, 0), (0, 1))))
+    return np.hypot(
+        *(
+            cv2.Sobel(values, cv2.CV_64F, *axis, borderType=cv2.BORDER_REFLECT)
+            for axis in ((1, 0), (0, 1))
+        )
+    )

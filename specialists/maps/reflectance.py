@@ -12,25 +12,34 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, first_line, import_diffusers, import_torch
+from looktwice.pipelines.runtime.networks import (
+    Place,
+    WeightsError,
+    first_line,
+    import_diffusers,
+    import_torch,
+)
 from looktwice.specialists.networks.image_size import InputSize, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.transformers_hub import open_diffusion
 from looktwice.specialists.results import FeatureGrid
 
 Floats = NDArray[np.float64]
-DARKEST = 1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
+DARKEST = (
+    1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
+)
 
 
 @dataclass(frozen=True)
 class ColorRetinex:
     """Reflectance by colour Retinex (Grosse et al., ICCV 2009, section 4.1).
 
-    A step between two neighbouring pixels is the surface's where the logarithm of its brightness changes by more
-    than `brightness`, or that of its colour by more than `color`; what changes less is the light's and is taken away.
-    What is left is put together again by least squares. Light is thought to be white, so colours stay as they are.
-    A picture whose longer side has more than `longest` pixels is looked at smaller: the steps depend on that. Both
-    thresholds are plain choices and were fitted to nothing.
+    A step between two neighbouring pixels is the surface's where the logarithm of its brightness
+    changes by more than `brightness`, or that of its colour by more than `color`; what changes less
+    is the light's and is taken away. What is left is put together again by least squares. Light is
+    thought to be white, so colours stay as they are. A picture whose longer side has more than
+    `longest` pixels is looked at smaller: the steps depend on that. Both thresholds are plain
+    choices and were fitted to nothing.
     """
 
     brightness: float = 0.1
@@ -39,23 +48,30 @@ class ColorRetinex:
 
     def __post_init__(self) -> None:
         if not min(self.brightness, self.color) >= 0:
-            raise ValueError(f"brightness and color are 0 or more, found {self.brightness} and {self.color}")
+            raise ValueError(
+                f"brightness and color are 0 or more, found {self.brightness} and {self.color}"
+            )
         if self.longest < 16:
             raise ValueError(f"longest is 16 pixels or more, found {self.longest}")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured images."""
+        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured
+        images."""
         pixels = require_colors(pixels)
         size = InputSize.of(pixels, self.longest, 1)
         small = self._light(np.maximum(to_linear(size.resized(pixels)), DARKEST))
-        light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)
+        light = np.asarray(
+            cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64
+        )
         return to_linear(pixels) / np.exp(light)[..., None]
 
     def _light(self, seen: Floats) -> Floats:
         """The logarithm of the light on each pixel of linear RGB, with the mean 0."""
         logs = np.log(seen)
         gray = np.log(seen.mean(-1))
-        across, down = (self._light_steps(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0))
+        across, down = (
+            self._light_steps(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0)
+        )
         return integrate_steps(across, down)
 
     def _light_steps(self, steps: Floats, gray: Floats) -> Floats:
@@ -68,7 +84,8 @@ class ColorRetinex:
 
 @dataclass(frozen=True)
 class ConstantShading:
-    """Constant shading: the image's own colours as reflectance, as if it were lit evenly; the trivial baseline."""
+    """Constant shading: the image's own colours as reflectance, as if it were lit evenly; the
+    trivial baseline."""
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) of the sRGB pixels, 0..1."""
@@ -88,8 +105,9 @@ def levels_to_linear(levels: Floats) -> Floats:
 def integrate_steps(across: Floats, down: Floats) -> Floats:
     """The map (height, width) of mean 0 whose steps are nearest to these in least squares.
 
-    `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and below. Solved by
-    the cosine transform, whose waves are the eigenvectors of the Laplacian on a grid without steps over its rim.
+    `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and
+    below. Solved by the cosine transform, whose waves are the eigenvectors of the Laplacian on a
+    grid without steps over its rim.
     """
     from scipy.fft import dctn, idctn
 
@@ -114,12 +132,13 @@ Item = tuple[Pixels]
 
 @dataclass(frozen=True)
 class MarigoldAlbedo(Network[Item, FeatureGrid]):
-    """Reflectance as Marigold denoises it from an image (Ke et al., 2025, intrinsic image decomposition).
+    """Reflectance as Marigold denoises it from an image (Ke et al., 2025, intrinsic image
+    decomposition).
 
-    `model` is a pipeline of diffusers for intrinsic images, by hub id or folder; its map named `albedo` is taken.
-    `steps` and `longest`, the longest side in pixels at which it looks, are the pipeline's own where None. Of
-    `ensemble` draws the median is taken; the noise is made from `seed`, and is the same
-    for all images of one size.
+    `model` is a pipeline of diffusers for intrinsic images, by hub id or folder; its map named
+    `albedo` is taken. `steps` and `longest`, the longest side in pixels at which it looks, are the
+    pipeline's own where None. Of `ensemble` draws the median is taken; the noise is made from
+    `seed`, and is the same for all images of one size.
     """
 
     model: str = "prs-eth/marigold-iid-appearance-v1-1"
@@ -140,7 +159,8 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
             raise ValueError("ensemble is 1, or 3 or more, for a median; found 2")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Linear RGB (height, width, 3), 0..1. Raises NoEvidence for single-coloured images, WeightsError."""
+        """Linear RGB (height, width, 3), 0..1. Raises NoEvidence for single-coloured images,
+        WeightsError."""
         return self.predict((pixels,)).values
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
@@ -156,11 +176,21 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
         try:
             told = kind.load_config(self.model, revision=self.revision)
         except (OSError, ValueError) as exc:
-            raise WeightsError(f"{self.model}: its model_index.json could not be read ({first_line(exc)})") from exc
-        names = ("prediction_type", "target_properties", "default_denoising_steps", "default_processing_resolution")
+            raise WeightsError(
+                f"{self.model}: its model_index.json could not be read ({first_line(exc)})"
+            ) from exc
+        names = (
+            "prediction_type",
+            "target_properties",
+            "default_denoising_steps",
+            "default_processing_resolution",
+        )
         held = {name: told[name] for name in names if name in told}
         if "albedo" not in (held.get("target_properties") or {}).get("target_names", ()):
-            raise WeightsError(f"{self.model} is no pipeline for intrinsic images with a map named albedo; {KIND} is")
+            raise WeightsError(
+                f"{self.model} is no pipeline for intrinsic images with a map named albedo;"
+                f" {KIND} is"
+            )
         pipeline = kind(**parts, **held).to(place.device)
         pipeline.set_progress_bar_config(disable=True)
         return pipeline

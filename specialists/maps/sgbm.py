@@ -22,13 +22,15 @@ MODES = {
 
 @dataclass(frozen=True)
 class SGBM:
-    """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right view.
+    """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right
+    view.
 
-    `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd side of the
-    matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity changes by one and by more, per
-    pixel of the block and colour channel (OpenCV's P1 and P2 over `channels * block**2`). Unknown disparities are NaN:
-    ambiguous matches, matches that differ by over a pixel between the two directions, and small speckles. `mode` is
-    OpenCV's: "hh" follows more directions and takes more memory, "3way" fewer of them.
+    `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd
+    side of the matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity
+    changes by one and by more, per pixel of the block and colour channel (OpenCV's P1 and P2 over
+    `channels * block**2`). Unknown disparities are NaN: ambiguous matches, matches that differ by
+    over a pixel between the two directions, and small speckles. `mode` is OpenCV's: "hh" follows
+    more directions and takes more memory, "3way" fewer of them.
     """
 
     disparities: int = 128
@@ -51,13 +53,22 @@ class SGBM:
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """Disparity of the left view `image` in pixels, given the right view. Raises NoEvidence."""
         if len(others) != 1:
-            raise NoEvidence(f"stereo needs a left and a right view, found {1 + len(others)} image(s)")
+            raise NoEvidence(
+                f"stereo needs a left and a right view, found {1 + len(others)} image(s)"
+            )
         left, right = require_pixels(image), require_pixels(others[0])
         if left.shape != right.shape:
-            raise NoEvidence(f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]} pixels")
+            raise NoEvidence(
+                f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]}"
+                " pixels"
+            )
         require_size(left, self.block)
-        # OpenCV gives no value in the first `disparities` columns, so the rim is repeated to the left
-        padded = [cv2.copyMakeBorder(view, 0, 0, self.disparities, 0, cv2.BORDER_REPLICATE) for view in (left, right)]
+        # OpenCV gives no value in the first `disparities` columns, so the rim is repeated to the
+        # left
+        padded = [
+            cv2.copyMakeBorder(view, 0, 0, self.disparities, 0, cv2.BORDER_REPLICATE)
+            for view in (left, right)
+        ]
         found = self._matcher().compute(*padded)[:, self.disparities :].astype(np.float64) / 16
         return DepthMap(np.where(found < 0, np.nan, found), larger_is_nearer=True)
 

@@ -34,14 +34,18 @@ def fix_efficient_loftr(network: Any) -> None:
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
-    """Which cells are each other's best (Wang et al., CVPR 2024, section 3.2), from scores (n, h0, w0, h1, w1).
+    """Which cells are each other's best (Wang et al., CVPR 2024, section 3.2), from scores (n, h0,
+    w0, h1, w1).
 
-    Gives the numbers of the joined cells of image 0 and 1, -1 for none, and their scores: both (n, 2, h0 * w0).
+    Gives the numbers of the joined cells of image 0 and 1, -1 for none, and their scores: both (n,
+    2, h0 * w0).
     """
     torch = import_torch()
     from transformers.models.efficientloftr.modeling_efficientloftr import mask_border
 
-    inside = mask_border(torch.ones_like(scores, dtype=torch.bool), config.coarse_matching_border_removal, False)
+    inside = mask_border(
+        torch.ones_like(scores, dtype=torch.bool), config.coarse_matching_border_removal, False
+    )
     scores, inside = (each.flatten(3).flatten(1, 2) for each in (scores, inside))
     mutual = (scores == scores.amax(2, keepdim=True)) & (scores == scores.amax(1, keepdim=True))
     kept = torch.where(mutual & inside & (scores > config.coarse_matching_threshold), scores, 0)
@@ -52,28 +56,36 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
 
 
 def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
-    """Where matches lie, (n, 2, m, 2): first to a pixel, then in image 1 to a part of one (the same, section 3.3).
+    """Where matches lie, (n, 2, m, 2): first to a pixel, then in image 1 to a part of one (the
+    same, section 3.3).
 
-    `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s + 2), d) those in
-    image 1 with a rim of one pixel; the last channels are for the second step. `cells` (n, 2, m, 2) are the windows'
-    places, `scale` the pixels of a step.
+    `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s
+    + 2), d) those in image 1 with a rim of one pixel; the last channels are for the second step.
+    `cells` (n, 2, m, 2) are the windows' places, `scale` the pixels of a step.
     """
     torch = import_torch()
     count, slots, inner, width = fine0.shape
     side, cut = isqrt(inner), width - config.fine_matching_slice_dim
     fine0, fine1 = fine0.flatten(0, 1), fine1.flatten(0, 1)
     alike = fine0[..., :cut] @ fine1[..., :cut].mT / width
-    likely = (alike.softmax(1) * alike.softmax(2)).unflatten(2, (side + 2, side + 2))[..., 1:-1, 1:-1]
+    likely = (alike.softmax(1) * alike.softmax(2)).unflatten(2, (side + 2, side + 2))[
+        ..., 1:-1, 1:-1
+    ]
     best = likely.flatten(1).argmax(1)
     at0, at1 = best // inner, best % inner
-    rows, step = torch.arange(len(best), device=best.device), torch.arange(-1, 2, device=best.device)
+    rows, step = (
+        torch.arange(len(best), device=best.device),
+        torch.arange(-1, 2, device=best.device),
+    )
     asked = fine0[rows, at0, cut:, None] / (width - cut) ** 0.5
     near = (fine1[..., cut:] @ asked).unflatten(1, (side + 2, side + 2))[..., 0]
     down, across = (at1 // side)[:, None, None] + step[:, None], (at1 % side)[:, None, None] + step
     heat = near[rows[:, None, None], down, across] / config.fine_matching_regress_temperature
     heat = heat.flatten(1).softmax(1).unflatten(1, (3, 3))
     part = torch.stack([(heat * step).sum((1, 2)), (heat * step[:, None]).sum((1, 2))], 1)
-    place0, place1 = (torch.stack([at % side, at // side], 1) - side // 2 + 0.5 for at in (at0, at1))
+    place0, place1 = (
+        torch.stack([at % side, at // side], 1) - side // 2 + 0.5 for at in (at0, at1)
+    )
     moved = torch.stack([place0.to(part), place1 + part], 1)
     return cells + moved.unflatten(0, (count, slots)).transpose(1, 2) * scale
 
@@ -83,12 +95,14 @@ Pair = tuple[Pixels, Pixels]
 
 @dataclass(frozen=True)
 class KeypointMatcher(HubNetwork[Pair, Matches]):
-    """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue, or their like.
+    """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue,
+    or their like.
 
-    Any id that Hugging Face transformers opens for keypoint matching works. A match is kept where its score, its
-    confidence, is above `threshold`, beyond the network's own one. Images are looked at in the size of the processor
-    that was saved with the network, usually 640 x 480, upright where both are, in their own proportions: the rest of
-    the size is black, and matches there are dropped. SuperPoint's weights are not for commercial use.
+    Any id that Hugging Face transformers opens for keypoint matching works. A match is kept where
+    its score, its confidence, is above `threshold`, beyond the network's own one. Images are looked
+    at in the size of the processor that was saved with the network, usually 640 x 480, upright
+    where both are, in their own proportions: the rest of the size is black, and matches there are
+    dropped. SuperPoint's weights are not for commercial use.
     """
 
     model: str = "zju-community/efficientloftr"
@@ -103,10 +117,14 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dtype == "float16":
-            raise ValueError("these matchers exceed float16 and then find nothing; set dtype: bfloat16 or float32")
+            raise ValueError(
+                "these matchers exceed float16 and then find nothing; set dtype: bfloat16 or"
+                " float32"
+            )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured. Raises WeightsError."""
+        """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured. Raises
+        WeightsError."""
         return self.predict((pixels0, pixels1))
 
     def settle(self, item: Pair) -> Matches | None:
@@ -130,8 +148,11 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         if self.batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[_pad(pixels, columns / rows) for pixels in item] for item in items]
-        told = network.model(**network.inputs(place, images=canvases, size={"height": rows, "width": columns}))
-        # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the others give centres
+        told = network.model(
+            **network.inputs(place, images=canvases, size={"height": rows, "width": columns})
+        )
+        # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the
+        # others give centres
         corner = 0.5 if getattr(told, "mask", None) is None else 0.0
         found = []
         for number, item in enumerate(items):
@@ -140,7 +161,9 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
             kept = kept[np.argsort(-scores[kept], kind="stable")]
             xy = [
                 InputSize(canvas.shape[1], canvas.shape[0], columns, rows).to_image(
-                    told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]] * (columns, rows) - corner
+                    told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]]
+                    * (columns, rows)
+                    - corner
                 )
                 for side, canvas in enumerate(canvases[number])
             ]
@@ -151,7 +174,8 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         return found
 
     def batch_key(self, item: Pair) -> Hashable:
-        """Whether both images are upright: all pairs are brought to one size or to the same one turned."""
+        """Whether both images are upright: all pairs are brought to one size or to the same one
+        turned."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
@@ -163,9 +187,12 @@ def _pad(pixels: Pixels, ratio: float) -> Pixels:
 
 
 def _read_matches(told: Any, number: int) -> tuple[Any, Any]:
-    """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and their scores (n,)."""
+    """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and
+    their scores (n,)."""
     matches, scores = told.matches[number], told.matching_scores[number].float().cpu().numpy()[0]
-    if getattr(told, "mask", None) is None:  # EfficientLoFTR: the keypoints of a slot are already those of a match
+    if (
+        getattr(told, "mask", None) is None
+    ):  # EfficientLoFTR: the keypoints of a slot are already those of a match
         slots = np.arange(matches.shape[-1])
         return np.where(matches.cpu().numpy() >= 0, slots, -1), scores
     partner = matches[0].cpu().numpy()
@@ -175,7 +202,9 @@ def _read_matches(told: Any, number: int) -> tuple[Any, Any]:
     return np.stack([np.where(partner >= 0, np.arange(len(partner)), -1), partner]), scores
 
 
-ATTENTION = re.compile(r"^matcher\.loftr_coarse\.layers\.(\d+)\.(.*)")  # in turn within an image and across both
+ATTENTION = re.compile(
+    r"^matcher\.loftr_coarse\.layers\.(\d+)\.(.*)"
+)  # in turn within an image and across both
 NAMES: Rules = (
     (r"^matcher\.backbone\.layer(\d+)\.rbr_", r"matcher.backbone.layer\1.0.rbr_"),
     (r"^matcher\.backbone\.layer(\d+)\.", r"efficientloftr.backbone.stages.\1.blocks."),
@@ -202,12 +231,16 @@ NAMES: Rules = (
 
 
 def open_efficient_loftr(path: str) -> HubModel:
-    """EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises WeightsError."""
+    """EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
+    WeightsError."""
     transformers = import_transformers()
     tensors = unwrap(read_tensors(path))
     require_kind(path, tensors, "EfficientLoFTR")
     blocks = [count(tensors, rf"matcher\.backbone\.layer{n}\.(\d+)\.") or 1 for n in range(4)]
-    wide = [tensors[f"matcher.backbone.layer{n}.{'0.' * (n > 0)}rbr_dense.conv.weight"].shape[0] for n in range(4)]
+    wide = [
+        tensors[f"matcher.backbone.layer{n}.{'0.' * (n > 0)}rbr_dense.conv.weight"].shape[0]
+        for n in range(4)
+    ]
     reach = tensors["matcher.loftr_coarse.layers.0.aggregate.weight"].shape[-1]
     config = transformers.EfficientLoFTRConfig(
         stage_num_blocks=blocks,
@@ -225,8 +258,9 @@ def open_efficient_loftr(path: str) -> HubModel:
 
 
 def _attention(name: str) -> str:
-    found = ATTENTION.match(name)
-    if not found:
+    match = ATTENTION.match(name)
+    if not match:
         return name
-    kind = "cross" if int(found[1]) % 2 else "self"
-    return f"efficientloftr.local_feature_transformer.layers.{int(found[1]) // 2}.{kind}_attention.{found[2]}"
+    number, rest = int(match[1]), match[2]
+    kind = "cross" if number % 2 else "self"
+    return f"efficientloftr.local_feature_transformer.layers.{number // 2}.{kind}_attention.{rest}"

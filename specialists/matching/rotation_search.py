@@ -1,4 +1,5 @@
-"""Any matcher on several rotations of the second image; the rotation with the most matches is kept."""
+"""Any matcher on several rotations of the second image; the rotation with the most matches is
+kept."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class RotationSearch:
-    """Matches of image 0 and image 1 turned by each of `degrees`, counter-clockwise about its centre.
+    """Matches of image 0 and image 1 turned by each of `degrees`, counter-clockwise about its
+    centre.
 
-    Networks that were trained on upright pairs lose views that are turned by more than some 20 degrees; this looks
-    for the turn, at the price of one pass for each. The first rotation with the most matches is kept. Corners
-    outside the image are black, and matches there are dropped.
+    Networks that were trained on upright pairs lose views that are turned by more than some 20
+    degrees; this looks for the turn, at the price of one pass for each. The first rotation with the
+    most matches is kept. Corners outside the image are black, and matches there are dropped.
     """
 
     matcher: Matcher
@@ -33,7 +35,8 @@ class RotationSearch:
             raise ValueError("degrees names one turn or more, found none; 0 is the image as it is")
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the matcher raises."""
+        """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the
+        matcher raises."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # turned, it would have corners of another
             return look_once(self.matcher, pixels0, pixels1)
@@ -43,7 +46,9 @@ class RotationSearch:
         if turn == 0:
             return look_once(self.matcher, pixels0, pixels1)
         matrix, size = _turn(pixels1.shape[1], pixels1.shape[0], turn)
-        found = look_once(self.matcher, pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8))
+        found = look_once(
+            self.matcher, pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8)
+        )
         back = cv2.invertAffineTransform(matrix)
         xy1 = found.xy1 @ back[:, :2].T + back[:, 2]
         inside = ((xy1 >= -0.5) & (xy1 <= np.array(pixels1.shape[1::-1]) - 0.5)).all(1)
@@ -51,8 +56,11 @@ class RotationSearch:
 
 
 def _turn(width: int, height: int, degrees: float) -> tuple[NDArray[np.float64], tuple[int, int]]:
-    """The map from an image to the whole of it turned, 2x3 in pixel centres, and that one's (width, height)."""
-    matrix = np.asarray(cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0), np.float64)
+    """The map from an image to the whole of it turned, 2x3 in pixel centres, and that one's (width,
+    height)."""
+    matrix = np.asarray(
+        cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0), np.float64
+    )
     wide, high = turned_size((width, height), degrees)
     matrix[:, 2] += np.array([wide - width, high - height]) / 2
     return matrix, (wide, high)

@@ -16,9 +16,9 @@ from looktwice.specialists.results import Features, Matches
 class SIFT:
     """Matches whose descriptor is clearly nearer than the runner-up (Lowe, IJCV 2004, section 7.1).
 
-    A match is kept where its distance is below `ratio` times that of the second nearest; its confidence is one
-    minus that quotient. `mutual` keeps only matches that are also each other's nearest. `features` is the number
-    of the strongest keypoints taken from each image.
+    A match is kept where its distance is below `ratio` times that of the second nearest; its
+    confidence is one minus that quotient. `mutual` keeps only matches that are also each other's
+    nearest. `features` is the number of the strongest keypoints taken from each image.
     """
 
     features: int = 4096
@@ -38,11 +38,17 @@ class SIFT:
             return Matches.none()
         vectors0, vectors1 = found0.vectors.astype(np.float32), found1.vectors.astype(np.float32)
         matcher = cv2.BFMatcher(cv2.NORM_L2)
-        back = {m.queryIdx: m.trainIdx for m in matcher.match(vectors1, vectors0)} if self.mutual else {}
+        back = (
+            {m.queryIdx: m.trainIdx for m in matcher.match(vectors1, vectors0)}
+            if self.mutual
+            else {}
+        )
         kept = []
         for first, second in matcher.knnMatch(vectors0, vectors1, k=2):
             quotient = first.distance / second.distance if second.distance > 0 else 1.0
-            if quotient < self.ratio and (not self.mutual or back[first.trainIdx] == first.queryIdx):
+            if quotient < self.ratio and (
+                not self.mutual or back[first.trainIdx] == first.queryIdx
+            ):
                 kept.append((first.queryIdx, first.trainIdx, 1 - quotient))
         if not kept:
             return Matches.none()
@@ -59,5 +65,7 @@ class SIFT:
         if not points:
             return Features(np.empty((0, 2)), np.empty((0, 128)), np.empty(0))
         return Features(
-            np.array([p.pt for p in points]), np.asarray(vectors, np.float64), np.array([p.response for p in points])
+            np.array([p.pt for p in points]),
+            np.asarray(vectors, np.float64),
+            np.array([p.response for p in points]),
         )

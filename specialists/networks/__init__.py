@@ -1,6 +1,8 @@
-"""What every network shares: opening, devices, batches, stored results, checkpoints, and the size of its input image.
+"""What every network shares: opening, devices, batches, stored results, checkpoints, and the size
+of its input image.
 
-A new network inherits `networks.Network`, or `networks.HubNetwork` where Hugging Face transformers opens it.
+A new network inherits `networks.Network`, or `networks.HubNetwork` where Hugging Face transformers
+opens it.
 
 Not here: any one network."""
 

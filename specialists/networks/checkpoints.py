@@ -1,4 +1,5 @@
-"""Weights files of torch: read as tensors by name, told apart by these, renamed, and loaded into a network."""
+"""Weights files of torch: read as tensors by name, told apart by these, renamed, and loaded into a
+network."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from looktwice.pipelines.runtime.networks import (
 )
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
-WRAPPINGS = ("state_dict", "model", "teacher", "extractor")  # under which one of these keys, files keep their tensors
+WRAPPINGS = (
+    "state_dict",
+    "model",
+    "teacher",
+    "extractor",
+)  # under which one of these keys, files keep their tensors
 DEPTH_3 = "specialists.maps.DepthAnything3 with the folder that it lies in"
 FOLDER = "an id or a folder of Hugging Face transformers"
 
@@ -35,11 +41,27 @@ class Kind(NamedTuple):
 
 
 KINDS: tuple[Kind, ...] = (
-    Kind("SAM-HQ", ("mask_decoder.hf_token.weight", "image_encoder.pos_embed"), "specialists.segmentation.SAM"),
+    Kind(
+        "SAM-HQ",
+        ("mask_decoder.hf_token.weight", "image_encoder.pos_embed"),
+        "specialists.segmentation.SAM",
+    ),
     Kind("SAM 2", ("image_encoder.trunk.pos_embed",), "specialists.segmentation.SAM"),
-    Kind("SAM", ("image_encoder.pos_embed", "mask_decoder.iou_token.weight"), "specialists.segmentation.SAM"),
-    Kind("MobileSAM", ("image_encoder.patch_embed.seq.0.c.weight",), "nothing here; SAM and SAM 2 are read"),
-    Kind("Depth Anything", ("pretrained.cls_token", "depth_head.projects.0.weight"), "specialists.maps.DepthAnything"),
+    Kind(
+        "SAM",
+        ("image_encoder.pos_embed", "mask_decoder.iou_token.weight"),
+        "specialists.segmentation.SAM",
+    ),
+    Kind(
+        "MobileSAM",
+        ("image_encoder.patch_embed.seq.0.c.weight",),
+        "nothing here; SAM and SAM 2 are read",
+    ),
+    Kind(
+        "Depth Anything",
+        ("pretrained.cls_token", "depth_head.projects.0.weight"),
+        "specialists.maps.DepthAnything",
+    ),
     Kind(
         "Depth Anything 1 for metric depth",
         ("core.core.pretrained.cls_token",),
@@ -47,35 +69,82 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("Depth Anything 3", ("model.backbone.pretrained.cls_token",), DEPTH_3),
     Kind("Depth Anything 3", ("model.da3.backbone.pretrained.cls_token",), DEPTH_3),
-    Kind("MiDaS", ("scratch.refinenet1.out_conv.weight",), f"specialists.maps.DepthAnything with {FOLDER}"),
-    Kind("GroundingDINO", ("feat_map.weight", "transformer.level_embed"), "specialists.detection.GroundingDINO"),
-    Kind("EfficientLoFTR", ("matcher.backbone.layer0.rbr_dense.conv.weight",), "specialists.matching.KeypointMatcher"),
-    Kind("EfficientLoFTR", ("backbone.layer0.rbr_dense.conv.weight",), "specialists.matching.KeypointMatcher"),
+    Kind(
+        "MiDaS",
+        ("scratch.refinenet1.out_conv.weight",),
+        f"specialists.maps.DepthAnything with {FOLDER}",
+    ),
+    Kind(
+        "GroundingDINO",
+        ("feat_map.weight", "transformer.level_embed"),
+        "specialists.detection.GroundingDINO",
+    ),
+    Kind(
+        "EfficientLoFTR",
+        ("matcher.backbone.layer0.rbr_dense.conv.weight",),
+        "specialists.matching.KeypointMatcher",
+    ),
+    Kind(
+        "EfficientLoFTR",
+        ("backbone.layer0.rbr_dense.conv.weight",),
+        "specialists.matching.KeypointMatcher",
+    ),
     Kind(
         "LoFTR",
         ("matcher.backbone.conv1.weight", "matcher.loftr_coarse.layers.0.norm1.weight"),
         "specialists.matching.LoFTR",
     ),
-    Kind("LoFTR", ("backbone.conv1.weight", "loftr_coarse.layers.0.norm1.weight"), "specialists.matching.LoFTR"),
-    Kind("XFeat's LightGlue", ("extractor.model.net.skip1.1.weight",), "specialists.matching.XFeat, as its matcher"),
+    Kind(
+        "LoFTR",
+        ("backbone.conv1.weight", "loftr_coarse.layers.0.norm1.weight"),
+        "specialists.matching.LoFTR",
+    ),
+    Kind(
+        "XFeat's LightGlue",
+        ("extractor.model.net.skip1.1.weight",),
+        "specialists.matching.XFeat, as its matcher",
+    ),
     Kind("LightGlue", ("posenc.Wr.weight",), "specialists.matching.LightGlue, as its head"),
     Kind("XFeat", ("skip1.1.weight", "block1.0.layer.0.weight"), "specialists.matching.XFeat"),
     Kind("DISK", ("unet.path_down.0.1.3.weight",), "specialists.matching.LightGlue"),
-    Kind("ALIKED", ("score_head.6.weight",), "specialists.matching.LightGlue with features: aliked"),
-    Kind("SuperGlue", ("bin_score", "kenc.encoder.0.weight"), f"specialists.matching.KeypointMatcher with {FOLDER}"),
-    Kind("SuperPoint", ("conv1a.weight", "convDa.weight"), f"specialists.matching.KeypointMatcher with {FOLDER}"),
+    Kind(
+        "ALIKED", ("score_head.6.weight",), "specialists.matching.LightGlue with features: aliked"
+    ),
+    Kind(
+        "SuperGlue",
+        ("bin_score", "kenc.encoder.0.weight"),
+        f"specialists.matching.KeypointMatcher with {FOLDER}",
+    ),
+    Kind(
+        "SuperPoint",
+        ("conv1a.weight", "convDa.weight"),
+        f"specialists.matching.KeypointMatcher with {FOLDER}",
+    ),
     Kind("DINOv2", ("pos_embed", "cls_token", "blocks.0.ls1.gamma"), "specialists.features.DINOv2"),
-    Kind("DINOv3", ("rope_embed.periods", "cls_token"), f"specialists.features.DINOv2 with {FOLDER}"),
+    Kind(
+        "DINOv3", ("rope_embed.periods", "cls_token"), f"specialists.features.DINOv2 with {FOLDER}"
+    ),
     Kind("RoMa", ("decoder.embedding_decoder.blocks.0.norm1.weight",), "specialists.matching.RoMa"),
-    Kind("EfficientNet-lite0", ("_conv_stem.weight", "_blocks.0._bn2.bias"), "specialists.features.EfficientNet"),
-    Kind("a ResNet with one output, as DIRE's", ("layer4.2.bn3.weight", "fc.weight"), "specialists.detection.DIRE"),
+    Kind(
+        "EfficientNet-lite0",
+        ("_conv_stem.weight", "_blocks.0._bn2.bias"),
+        "specialists.features.EfficientNet",
+    ),
+    Kind(
+        "a ResNet with one output, as DIRE's",
+        ("layer4.2.bn3.weight", "fc.weight"),
+        "specialists.detection.DIRE",
+    ),
 )
 """The first that fits is meant."""
 STARTS = (  # of files that are no torch file, what they are, and what to do
     (b"<", "a web page, saved in place of the file behind it; fetch it again"),
     (b"version https://git-lfs", "a pointer of Git LFS, not the file; type: git lfs pull"),
     (b"GGUF", "a file of llama.cpp, which nothing here reads"),
-    (b"\x08", "an ONNX file; for YuNet's use specialists.detection.YuNet, else give the file of torch"),
+    (
+        b"\x08",
+        "an ONNX file; for YuNet's use specialists.detection.YuNet, else give the file of torch",
+    ),
     (
         b"\x01\x01",
         "a file of dlib; for it use specialists.detection.FaceRecognition with models: its folder",
@@ -95,7 +164,11 @@ def unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(inner := content.get(name), Mapping):
             return unwrap(inner)
     prefixed = [name for name in content if name.startswith("module.")]
-    return {name.removeprefix("module."): each for name, each in content.items()} if prefixed else dict(content)
+    return (
+        {name.removeprefix("module."): each for name, each in content.items()}
+        if prefixed
+        else dict(content)
+    )
 
 
 def find_kind(tensors: Mapping[str, Any]) -> Kind | None:
@@ -104,11 +177,14 @@ def find_kind(tensors: Mapping[str, Any]) -> Kind | None:
 
 
 def require_kind(path: str | Path, tensors: Mapping[str, Any], *names: str) -> str:
-    """The name of the network whose file this is. Raises WeightsError, with what it is, where it is none of `names`."""
+    """The name of the network whose file this is. Raises WeightsError, with what it is, where it is
+    none of `names`."""
     kind = find_kind(tensors)
     if kind is not None and kind.name in names:
         return kind.name
-    raise WeightsError(f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}, or {FOLDER}")
+    raise WeightsError(
+        f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}, or {FOLDER}"
+    )
 
 
 def say_kind(path: str | Path, tensors: Mapping[str, Any]) -> str:
@@ -117,20 +193,28 @@ def say_kind(path: str | Path, tensors: Mapping[str, Any]) -> str:
     if kind is not None:
         return f"{path} is a checkpoint of {kind.name}; for it use {kind.use}"
     if Path(path).expanduser().with_name("config.json").is_file():
-        return f"{path} is a part of a folder of transformers; set model: to the folder {Path(path).parent}"
+        return (
+            f"{path} is a part of a folder of transformers; set model: to the folder"
+            f" {Path(path).parent}"
+        )
     first = next(iter(tensors), "")
-    return f"{path} is a checkpoint of a network that is not known here, of {len(tensors)} entries such as {first!r}"
+    return (
+        f"{path} is a checkpoint of a network that is not known here, of {len(tensors)} entries"
+        f" such as {first!r}"
+    )
 
 
 def refuse_other(path: str | Path, tensors: Mapping[str, Any], *names: str) -> None:
-    """Raises WeightsError, with what it is, where a file is that of a known network, and of none of `names`."""
+    """Raises WeightsError, with what it is, where a file is that of a known network, and of none of
+    `names`."""
     kind = find_kind(tensors)
     if kind is not None and kind.name not in names:
         raise WeightsError(f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}")
 
 
 def say_bytes(file: Path) -> str:
-    """What a file is that torch cannot read, told from its first bytes; empty where they tell nothing."""
+    """What a file is that torch cannot read, told from its first bytes; empty where they tell
+    nothing."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
@@ -139,13 +223,19 @@ def say_bytes(file: Path) -> str:
 
 
 Network = TypeVar("Network")
-LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")  # not parameters, and not computed anew
+LEARNED_BUFFERS = (
+    ".running_mean",
+    ".running_var",
+    "positional_embedding",
+)  # not parameters, and not computed anew
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """The content of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in it is never run.
+    """The content of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in it is
+    never run.
 
-    That is tensors by name, in some checkpoints under one key such as `state_dict`. Raises WeightsError.
+    That is tensors by name, in some checkpoints under one key such as `state_dict`. Raises
+    WeightsError.
     """
     file = weights_file(path)
     torch = import_torch()
@@ -154,22 +244,38 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
     try:
         safe = file.suffix == ".safetensors"
-        content = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
-    except (  # the first bytes of another file may mean anything to torch
-        OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
-        pickle.UnpicklingError, SafetensorError,
-    ) as exc:  # fmt: skip
-        unread = (
-            f"{file} could not be read as a file of tensors alone ({type(exc).__name__}: {first_line(exc)}); fetch "
+        content = (
+            load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
         )
-        raise WeightsError(say_bytes(file) or f"{unread}it again, or save it anew with safetensors") from exc
+    except (  # the first bytes of another file may mean anything to torch
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        pickle.UnpicklingError,
+        SafetensorError,
+    ) as exc:
+        unread = (
+            f"{file} could not be read as a file of tensors alone ({type(exc).__name__}:"
+            f" {first_line(exc)}); fetch "
+        )
+        raise WeightsError(
+            say_bytes(file) or f"{unread}it again, or save it anew with safetensors"
+        ) from exc
     if not isinstance(content, Mapping):
-        raise WeightsError(f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights")
+        raise WeightsError(
+            f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights"
+        )
     return dict(content)
 
 
 def say_file(path: str | Path) -> str:
-    """What a file of weights is, as a sentence without its end; empty where it is none that is known."""
+    """What a file of weights is, as a sentence without its end; empty where it is none that is
+    known."""
     try:
         tensors = unwrap(read_tensors(path))
     except WeightsError:
@@ -178,7 +284,8 @@ def say_file(path: str | Path) -> str:
 
 
 def refuse_file(model: str, takes: str = FOLDER) -> None:
-    """Raises WeightsError, with what the file is, where a setting that `takes` something else names one."""
+    """Raises WeightsError, with what the file is, where a setting that `takes` something else names
+    one."""
     if is_weights_file(model):
         raise WeightsError(f"{say_kind(model, unwrap(read_tensors(model)))}; this takes {takes}")
 
@@ -186,10 +293,13 @@ def refuse_file(model: str, takes: str = FOLDER) -> None:
 def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
     """A file of an installed package, which is not imported.
 
-    Raises WeightsError where the package or the file is missing; `install` is what to give pip, if not the package.
+    Raises WeightsError where the package or the file is missing; `install` is what to give pip, if
+    not the package.
     """
     found = importlib.util.find_spec(package)
-    places = [Path(place, *parts) for place in (found.submodule_search_locations or ())] if found else []
+    places = (
+        [Path(place, *parts) for place in found.submodule_search_locations or ()] if found else []
+    )
     for place in places:
         if place.is_file():
             return place
@@ -200,10 +310,12 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
 
 
 def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
-    """The network with these tensors, in evaluation mode; buffers that it computes itself may be missing.
+    """The network with these tensors, in evaluation mode; buffers that it computes itself may be
+    missing.
 
-    Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is missing, unknown or of
-    another shape; a file of another network that is known is called what it is.
+    Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is
+    missing, unknown or of another shape; a file of another network that is known is called what it
+    is.
     """
     name = type(network).__name__
     kind = find_kind(unwrap(tensors))
@@ -216,7 +328,9 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
         said = " ".join(str(exc).split())[:200]
         raise WeightsError(f"{known} does not fit {name} ({said}); give its own file") from exc
     learned = dict(network.named_parameters())
-    missing = [each for each in left.missing_keys if each in learned or each.endswith(LEARNED_BUFFERS)]
+    missing = [
+        each for each in left.missing_keys if each in learned or each.endswith(LEARNED_BUFFERS)
+    ]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
         raise WeightsError(f"{source} does not fit {name} ({odd}); give its own file")
@@ -224,18 +338,22 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
 
 
 def try_tensors(run: Callable[[], Any], source: str | Path) -> None:
-    """Runs a network that is nothing but tensors by name once. Raises WeightsError where one is missing or unfit."""
+    """Runs a network that is nothing but tensors by name once. Raises WeightsError where one is
+    missing or unfit."""
     try:
         with import_torch().inference_mode():
             run()
     except KeyError as exc:
         raise WeightsError(f"{source} lacks the tensor {exc.args[0]}; give the whole file") from exc
     except RuntimeError as exc:
-        raise WeightsError(f"{source} holds tensors that do not fit together ({first_line(exc)})") from exc
+        raise WeightsError(
+            f"{source} holds tensors that do not fit together ({first_line(exc)})"
+        ) from exc
 
 
 def fetch(what: str, build: Callable[[], Network]) -> Network:
-    """A network that a library builds with weights that it fetches itself. Raises WeightsError where it cannot.
+    """A network that a library builds with weights that it fetches itself. Raises WeightsError
+    where it cannot.
 
     `what` names it for the error, with the setting that takes a file instead.
     """
@@ -243,11 +361,14 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # one for each address that it tries; the sentence below says it once
+            warnings.simplefilter(
+                "ignore"
+            )  # one for each address that it tries; the sentence below says it once
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
-            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network and set its path"
+            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network"
+            " and set its path"
         ) from exc
 
 
@@ -262,7 +383,8 @@ def import_kornia() -> Any:
 
 
 Rules = tuple[tuple[str, str], ...]
-"""Pieces of an original name, as patterns, and what stands there in transformers; all that fit are applied in order."""
+"""Pieces of an original name, as patterns, and what stands there in transformers; all that fit are
+applied in order."""
 
 
 def rename(tensors: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
@@ -276,13 +398,15 @@ def rename(tensors: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 
 
 def split_rows(tensors: Mapping[str, Any], joined: str, parts: Iterable[str]) -> dict[str, Any]:
-    """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named by `parts`."""
+    """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named
+    by `parts`."""
     names = tuple(parts)
     found: dict[str, Any] = {}
     for name, each in tensors.items():
         if joined in name:
             found |= {
-                name.replace(joined, part): rows for part, rows in zip(names, each.chunk(len(names)), strict=True)
+                name.replace(joined, part): rows
+                for part, rows in zip(names, each.chunk(len(names)), strict=True)
             }
         else:
             found[name] = each
@@ -294,11 +418,14 @@ def count(tensors: Mapping[str, Any], pattern: str) -> int:
     return len({found[1] for name in tensors if (found := re.match(pattern, name))})
 
 
-def open_converted(model_class: str, config: Any, tensors: Mapping[str, Any], path: str, *unused: str) -> Any:
-    """A network of transformers with these tensors, named as in the files of its hub, in evaluation mode.
+def open_converted(
+    model_class: str, config: Any, tensors: Mapping[str, Any], path: str, *unused: str
+) -> Any:
+    """A network of transformers with these tensors, named as in the files of its hub, in evaluation
+    mode.
 
-    Raises WeightsError where a tensor is unknown, of another shape, or missing, but for those with a name of `unused`
-    between their dots.
+    Raises WeightsError where a tensor is unknown, of another shape, or missing, but for those with
+    a name of `unused` between their dots.
     """
     kind = getattr(import_transformers(), model_class)
     try:
@@ -307,5 +434,7 @@ def open_converted(model_class: str, config: Any, tensors: Mapping[str, Any], pa
                 None, config=config, state_dict=dict(tensors), output_loading_info=True
             )
     except (RuntimeError, ValueError, OSError) as exc:
-        raise WeightsError(f"{path} does not fit {model_class} ({first_line(exc)}); give a release's own file") from exc
+        raise WeightsError(
+            f"{path} does not fit {model_class} ({first_line(exc)}); give a release's own file"
+        ) from exc
     return check_tensors(path, network, told, unused).eval()

@@ -1,4 +1,5 @@
-"""What counts as an image, the size to which it is resized for a network, and the mapping back to its own pixels."""
+"""What counts as an image, the size to which it is resized for a network, and the mapping back to
+its own pixels."""
 
 from __future__ import annotations
 
@@ -14,31 +15,40 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of red, green and blue in 0..1
+MEAN, STD = (
+    (0.485, 0.456, 0.406),
+    (0.229, 0.224, 0.225),
+)  # ImageNet's, of red, green and blue in 0..1
 
 
 def require_pixels(image: Any) -> Pixels:
     """The pixels of an image, HxWx3 RGB uint8, given as these or as a PIL image in mode RGB.
 
-    Everything else is refused, because a network would take it for another picture. Raises ValueError.
+    Everything else is refused, because a network would take it for another picture. Raises
+    ValueError.
     """
     if isinstance(image, Image.Image):
         if image.mode != "RGB":
-            raise ValueError(f'an image is RGB, found a PIL image in mode {image.mode}; give image.convert("RGB")')
+            raise ValueError(
+                f"an image is RGB, found a PIL image in mode {image.mode}; give"
+                ' image.convert("RGB")'
+            )
         image = np.asarray(image)
     if not isinstance(image, np.ndarray):
         raise ValueError(
-            f"an image is an array HxWx3 of uint8 or a PIL image, found a {type(image).__name__}; give its pixels"
+            f"an image is an array HxWx3 of uint8 or a PIL image, found a {type(image).__name__};"
+            " give its pixels"
         )
     if image.dtype != np.uint8:
         raise ValueError(
-            f"pixels are uint8, 0..255, found {image.dtype} of shape {image.shape}; floats in 0..1 become pixels by "
-            "(255 * image).round().astype(np.uint8)"
+            f"pixels are uint8, 0..255, found {image.dtype} of shape {image.shape}; floats in 0..1"
+            " become pixels by (255 * image).round().astype(np.uint8)"
         )
     if image.ndim != 3 or image.shape[2] != 3:
         raise ValueError(
-            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image becomes RGB by "
-            "cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by image[..., :3], channels come last"
+            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image becomes RGB by"
+            " cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by image[..., :3], channels"
+            " come last"
         )
     if not image.size:
         raise ValueError(f"an image has one pixel or more, found the shape {image.shape}")
@@ -46,16 +56,20 @@ def require_pixels(image: Any) -> Pixels:
 
 
 def require_size(image: Any, least: int) -> Pixels:
-    """The pixels of an image, as `require_pixels`. Raises NoEvidence where a side is shorter than `least` pixels."""
+    """The pixels of an image, as `require_pixels`. Raises NoEvidence where a side is shorter than
+    `least` pixels."""
     pixels = require_pixels(image)
     height, width = pixels.shape[:2]
     if min(width, height) < least:
-        raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
+        raise NoEvidence(
+            f"an image of {width} x {height} pixels is too small, {least} x {least} are needed"
+        )
     return pixels
 
 
 def shrink(pixels: Pixels, longest: int) -> Pixels:
-    """The image, where its longer side has more than `longest` pixels made smaller by averages over areas."""
+    """The image, where its longer side has more than `longest` pixels made smaller by averages over
+    areas."""
     scale = min(1.0, longest / max(pixels.shape[:2]))
     if scale == 1:
         return pixels
@@ -64,12 +78,14 @@ def shrink(pixels: Pixels, longest: int) -> Pixels:
 
 
 def is_one_color(pixels: Pixels) -> bool:
-    """Whether all pixels of an image are the same; what a network finds in it then is an artefact."""
+    """Whether all pixels of an image are the same; what a network finds in it then is an
+    artefact."""
     return bool((pixels == pixels[:1, :1]).all())
 
 
 def require_colors(image: Any) -> Pixels:
-    """The pixels of an image, as `require_pixels`. Raises NoEvidence where all of them are the same."""
+    """The pixels of an image, as `require_pixels`. Raises NoEvidence where all of them are the
+    same."""
     pixels = require_pixels(image)
     if is_one_color(pixels):
         raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
@@ -78,7 +94,8 @@ def require_colors(image: Any) -> Pixels:
 
 @dataclass(frozen=True)
 class InputSize:
-    """An image of `width` x `height` pixels is resized to `columns` x `rows` pixels for a network."""
+    """An image of `width` x `height` pixels is resized to `columns` x `rows` pixels for a
+    network."""
 
     width: int
     height: int
@@ -86,17 +103,28 @@ class InputSize:
     rows: int
 
     @classmethod
-    def of(cls, pixels: Pixels, longest: int | None, multiple: int, least: int = 1, enlarge: bool = False) -> InputSize:
-        """The image's own size, both sides rounded down to a multiple of `multiple`, and at least that.
+    def of(
+        cls,
+        pixels: Pixels,
+        longest: int | None,
+        multiple: int,
+        least: int = 1,
+        enlarge: bool = False,
+    ) -> InputSize:
+        """The image's own size, both sides rounded down to a multiple of `multiple`, and at least
+        that.
 
-        A longer side than `longest` is first brought to that length; with `enlarge` a shorter one too. Raises
-        NoEvidence where a side of the image is shorter than `least` pixels.
+        A longer side than `longest` is first brought to that length; with `enlarge` a shorter one
+        too. Raises NoEvidence where a side of the image is shorter than `least` pixels.
         """
         require_size(pixels, least)
         height, width = pixels.shape[:2]
         scale = longest / max(width, height) if longest is not None else 1.0
         scale = scale if enlarge else min(1.0, scale)
-        columns, rows = (max(multiple, int(side * scale + 1e-6) // multiple * multiple) for side in (width, height))
+        columns, rows = (
+            max(multiple, int(side * scale + 1e-6) // multiple * multiple)
+            for side in (width, height)
+        )
         return cls(width, height, columns, rows)
 
     def resized(self, pixels: Pixels) -> Pixels:

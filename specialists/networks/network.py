@@ -1,4 +1,5 @@
-"""What every network has in common: its weights, its device, batches over threads, and stored results."""
+"""What every network has in common: its weights, its device, batches over threads, and stored
+results."""
 
 from __future__ import annotations
 
@@ -32,17 +33,20 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Network(ABC, Generic[Item, Result]):
-    """A network that stages call: `predict` is safe from any thread and gives what a batch of one gives.
+    """A network that stages call: `predict` is safe from any thread and gives what a batch of one
+    gives.
 
-    `model` is a hub id or a local folder (nothing is fetched before the first item), `revision` pins a commit or tag.
-    `device` "auto" takes CUDA, else MPS, else the CPU; `dtype` "auto" is float16 on CUDA where `half_is_safe`, and
-    float32 elsewhere; of a `mixed` class only sums inside the network are in a lower precision, because coordinates
-    would be off by pixels in it. Items from several threads are gathered into batches of up to `batch` that have the
-    same `batch_key`. Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
+    `model` is a hub id or a local folder (nothing is fetched before the first item), `revision`
+    pins a commit or tag. `device` "auto" takes CUDA, else MPS, else the CPU; `dtype` "auto" is
+    float16 on CUDA where `half_is_safe`, and float32 elsewhere; of a `mixed` class only sums inside
+    the network are in a lower precision, because coordinates would be off by pixels in it. Items
+    from several threads are gathered into batches of up to `batch` that have the same `batch_key`.
+    Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
     results are stored there by pixels, settings and weights.
 
-    A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its `result` class. What
-    a call is given passes `prepare`, `settle` and `finish`, so that `many` follows the rules of a call.
+    A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its
+    `result` class. What a call is given passes `prepare`, `settle` and `finish`, so that `many`
+    follows the rules of a call.
     """
 
     model: str = ""
@@ -65,18 +69,24 @@ class Network(ABC, Generic[Item, Result]):
 
     @abstractmethod
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Result]:
-        """The result of each of several items that have the same `batch_key`; called in inference mode."""
+        """The result of each of several items that have the same `batch_key`; called in inference
+        mode."""
 
     def many(self, inputs: Sequence[Any]) -> list[Any]:
         """What a call gives for each of several inputs, in order, computed in batches.
 
-        An input is an image, or a tuple of all that a call takes. Raises what a call raises for one of them.
+        An input is an image, or a tuple of all that a call takes. Raises what a call raises for one
+        of them.
         """
         given = [each if isinstance(each, tuple) else (each,) for each in inputs]
-        return [self.finish(one, result) for one, result in zip(given, self.predict_many(given), strict=True)]
+        return [
+            self.finish(one, result)
+            for one, result in zip(given, self.predict_many(given), strict=True)
+        ]
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
-        """What a call was given as an item for the network, its images checked. Raises ValueError, NoEvidence."""
+        """What a call was given as an item for the network, its images checked. Raises ValueError,
+        NoEvidence."""
         item: Any = tuple(map(require_pixels, given))
         checked: Item = item
         return checked
@@ -90,11 +100,13 @@ class Network(ABC, Generic[Item, Result]):
         return result
 
     def predict(self, given: tuple[Any, ...]) -> Result:
-        """The network's result of what one call was given. Raises WeightsError, NoEvidence, ValueError."""
+        """The network's result of what one call was given. Raises WeightsError, NoEvidence,
+        ValueError."""
         return self.predict_many([given])[0]
 
     def predict_many(self, given: Sequence[tuple[Any, ...]]) -> list[Result]:
-        """The network's results of what several calls were given; those that are not stored, in batches."""
+        """The network's results of what several calls were given; those that are not stored, in
+        batches."""
         if (ask := elsewhere()) is not None:
             return cast("list[Result]", ask(self, "predict_many", given))
         items, store = [self.prepare(each) for each in given], current_store()
@@ -104,7 +116,10 @@ class Network(ABC, Generic[Item, Result]):
         if store is not None and missing:
             name, kind = f"{self._settings()} {self.weights_id()} {self.place().dtype}", self.result
             keys = {n: result_key(name, *items[n]) for n in missing}
-            results = [store.get(keys[n], kind) if n in keys else result for n, result in enumerate(results)]
+            results = [
+                store.get(keys[n], kind) if n in keys else result
+                for n, result in enumerate(results)
+            ]
             missing = [n for n in missing if results[n] is None]
         with spend("networks"):
             found = self._batcher().many([items[n] for n in missing])
@@ -115,14 +130,21 @@ class Network(ABC, Generic[Item, Result]):
         return [result for result in results if result is not None]
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
-        """The results of items with the same `batch_key`, as one batch in this thread; nothing is stored."""
-        network, torch, asked, place = self.network(), import_torch(), self.place(), self._inner_place()
+        """The results of items with the same `batch_key`, as one batch in this thread; nothing is
+        stored."""
+        network, torch, asked, place = (
+            self.network(),
+            import_torch(),
+            self.place(),
+            self._inner_place(),
+        )
         lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
         with torch.inference_mode(), lower:
             return self.forward(network, place, items)
 
     def batch_key(self, item: Item) -> Hashable:
-        """Items go into one batch where this is equal: by default, where their images have the same sizes."""
+        """Items go into one batch where this is equal: by default, where their images have the same
+        sizes."""
         return tuple(each.shape for each in item if isinstance(each, np.ndarray))
 
     def network_key(self) -> Hashable:
@@ -130,7 +152,8 @@ class Network(ABC, Generic[Item, Result]):
         return (self.model, self.revision)
 
     def weights_id(self) -> str:
-        """What identifies the weights in keys of stored results: a sha256 of folder or file, or hub id and commit."""
+        """What identifies the weights in keys of stored results: a sha256 of folder or file, or hub
+        id and commit."""
         if Path(self.model).expanduser().exists():
             return weights_hash(self.model)
         commit = getattr(getattr(self.network(), "config", None), "_commit_hash", None)
@@ -153,7 +176,10 @@ class Network(ABC, Generic[Item, Result]):
 
     def _batcher(self) -> Batcher[Item, Result]:
         key = ("batcher", type(self), self._settings(), self.network_key(), self.device, self.batch)
-        return open_shared(key, lambda: Batcher(self.predict_batch, self.batch, self.batch_key, type(self).__name__))
+        return open_shared(
+            key,
+            lambda: Batcher(self.predict_batch, self.batch, self.batch_key, type(self).__name__),
+        )
 
     def _settings(self) -> str:
         """The settings that change results, as one text."""

@@ -22,7 +22,8 @@ METADATA = 14  # number of the field of an ONNX model that holds pairs of key an
 
 
 class PackageFile(NamedTuple):
-    """A file of weights in a package that is never imported: its name on the index, its folder, the file, `install`."""
+    """A file of weights in a package that is never imported: its name on the index, its folder, the
+    file, `install`."""
 
     distribution: str
     folder: str
@@ -49,14 +50,20 @@ class OnnxNetwork:
         with self.turn, spend("networks"):
             try:
                 self.network.setInput(images)
-                return [each.copy() for each in self.network.forward(self.network.getUnconnectedOutLayersNames())]
+                return [
+                    each.copy()
+                    for each in self.network.forward(self.network.getUnconnectedOutLayersNames())
+                ]
             except cv2.error as exc:
                 shape = " x ".join(map(str, images.shape))
-                raise WeightsError(f"{self.file} takes no batch of {shape} ({_said(exc)}); give its own file") from exc
+                raise WeightsError(
+                    f"{self.file} takes no batch of {shape} ({_said(exc)}); give its own file"
+                ) from exc
 
 
 def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork:
-    """The network of a file, opened once per process; `edit` may change its bytes first. Raises WeightsError."""
+    """The network of a file, opened once per process; `edit` may change its bytes first. Raises
+    WeightsError."""
     return open_shared(("onnx", str(file), edit), lambda: _open(file, edit(file.read_bytes())))
 
 
@@ -65,7 +72,8 @@ def _open(file: Path, content: bytes) -> OnnxNetwork:
         return OnnxNetwork(file, cv2.dnn.readNetFromONNX(np.frombuffer(content, np.uint8)))
     except cv2.error as exc:
         raise WeightsError(
-            f"{file} is no ONNX network that OpenCV {cv2.__version__} reads ({_said(exc)}); fetch it again"
+            f"{file} is no ONNX network that OpenCV {cv2.__version__} reads ({_said(exc)}); fetch"
+            " it again"
         ) from exc
 
 
@@ -75,12 +83,15 @@ def _said(exc: cv2.error) -> str:
 
 def read_metadata(file: Path) -> dict[str, str]:
     """The texts by key that an ONNX file carries beside its network, which OpenCV does not tell."""
-    pairs = [dict(_fields(value)) for number, value in _fields(file.read_bytes()) if number == METADATA]
+    pairs = [
+        dict(_fields(value)) for number, value in _fields(file.read_bytes()) if number == METADATA
+    ]
     return {pair[1].decode(): pair.get(2, b"").decode() for pair in pairs}
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of the fields of a protobuf message that have a length; numbers are passed over."""
+    """Number and content of the fields of a protobuf message that have a length; numbers are passed
+    over."""
     place = 0
     while place < len(message):
         tag, place = _varint(message, place)

@@ -22,14 +22,24 @@ _DRAWING = threading.Lock()
 
 
 def import_package(name: str) -> Any:
-    """A module of one of these packages. Raises WeightsError with what to type where it is missing or broken."""
+    """A module of one of these packages. Raises WeightsError with what to type where it is missing
+    or broken."""
     package = name.partition(".")[0]
     try:
         with OPENING:
             return importlib.import_module(name)
-    except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:  # face_recognition may end the process
+    except (
+        ImportError,
+        AttributeError,
+        RuntimeError,
+        SystemExit,
+    ) as exc:  # face_recognition may end the process
         absent = isinstance(exc, ModuleNotFoundError) and exc.name == package
-        why = "is not installed" if absent else f"cannot be imported ({first_line(exc.__context__ or exc)})"
+        why = (
+            "is not installed"
+            if absent
+            else f"cannot be imported ({first_line(exc.__context__ or exc)})"
+        )
         for each in [each for each in sys.modules if each.partition(".")[0] == package]:
             del sys.modules[each]  # half imported, it would say something else the next time
         raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
@@ -43,7 +53,8 @@ def require_float32(dtype: str) -> None:
 
 @contextmanager
 def fixed_draws() -> Iterator[None]:
-    """Inside, code that draws from torch's one generator draws the same each time; one thread at a time."""
+    """Inside, code that draws from torch's one generator draws the same each time; one thread at a
+    time."""
     torch = import_torch()
     with _DRAWING, torch.random.fork_rng():
         torch.manual_seed(0)

@@ -1,4 +1,5 @@
-"""Networks of Hugging Face transformers by hub id or folder: opened with their processor, in one place."""
+"""Networks of Hugging Face transformers by hub id or folder: opened with their processor, in one
+place."""
 
 from __future__ import annotations
 
@@ -35,20 +36,22 @@ class HubModel:
         return self.model.config
 
     def inputs(self, place: Place, **given: Any) -> Any:
-        """The processor's tensors for these images and texts, on the network's device and in its precision."""
+        """The processor's tensors for these images and texts, on the network's device and in its
+        precision."""
         return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
 
 
 @dataclass(frozen=True)
 class HubNetwork(Network[Item, Result]):
-    """A network that Hugging Face transformers opens by id or folder, from safetensors, without torchvision.
+    """A network that Hugging Face transformers opens by id or folder, from safetensors, without
+    torchvision.
 
-    `model_class` and `processor_class` are the transformers classes that open it and its processor. `min_side` is
-    the shortest side of an image in pixels that the processor takes; None where no processor is used. Files must
-    hold the network's tensors and no others, but for those with one of the names `unused` between their dots, because
-    no result of this class depends on them.
-    `compile` gives the network to `torch.compile`, which takes a minute at the first call and at each new size of
-    image, and needs a C++ compiler on the CPU.
+    `model_class` and `processor_class` are the transformers classes that open it and its processor.
+    `min_side` is the shortest side of an image in pixels that the processor takes; None where no
+    processor is used. Files must hold the network's tensors and no others, but for those with one
+    of the names `unused` between their dots, because no result of this class depends on them.
+    `compile` gives the network to `torch.compile`, which takes a minute at the first call and at
+    each new size of image, and needs a C++ compiler on the CPU.
     """
 
     compile: bool = field(default=False, metadata=NOT_IDENTITY)
@@ -67,7 +70,8 @@ class HubNetwork(Network[Item, Result]):
         return item
 
     def open_file(self, path: str) -> HubModel:
-        """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where none is read."""
+        """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where
+        none is read."""
         refuse_file(path)
         raise WeightsError(f"there is no folder {path}; give {FOLDER}")
 
@@ -96,9 +100,13 @@ class HubNetwork(Network[Item, Result]):
 
 
 def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, Any]:
-    """The parts of a pipeline of diffusers that denoises images by words, by their names. Raises WeightsError."""
+    """The parts of a pipeline of diffusers that denoises images by words, by their names. Raises
+    WeightsError."""
     refuse_file(model, "the id or folder of a pipeline of diffusers")
-    source, settings = (model, revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
+    source, settings = (
+        (model, revision),
+        {"torch_dtype": place.torch_dtype, "use_safetensors": True},
+    )
     words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
     return {
         "unet": diffusers_part("UNet2DConditionModel", *source, "unet", **settings),
@@ -110,9 +118,13 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
 
 
 def require_numbers(scores: Any, model: str, dtype: str) -> None:
-    """Raises ValueError where scores are no numbers: no threshold lets them pass, so that nothing would be found."""
+    """Raises ValueError where scores are no numbers: no threshold lets them pass, so that nothing
+    would be found."""
     if scores.isnan().any():
-        raise ValueError(f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it again")
+        raise ValueError(
+            f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it"
+            " again"
+        )
 
 
 def first_images(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:

@@ -1,4 +1,5 @@
-"""Segment Anything, versions 1 to 3: the thing in a box or at a point, and everything in an image."""
+"""Segment Anything, versions 1 to 3: the thing in a box or at a point, and everything in an
+image."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.specialists.networks.checkpoints import is_weights_file, load_weights, read_tensors, require_kind, unwrap
+from looktwice.specialists.networks.checkpoints import (
+    is_weights_file,
+    load_weights,
+    read_tensors,
+    require_kind,
+    unwrap,
+)
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.packages import import_package, require_float32
@@ -26,12 +33,14 @@ from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1, 
 
 @dataclass(frozen=True)
 class MaskFilter:
-    """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
+    """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023,
+    appendix B).
 
-    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of the mask with
-    itself when the logits are cut one higher and one lower. Of masks whose boxes overlap by more than `overlap` IoU
-    the surest stays. `smallest` is the least share of the image that a mask covers. Of more than `most` the surest
-    are kept. SAM 2 predicts lower: its authors cut at an `iou` of 0.8.
+    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of
+    the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
+    overlap by more than `overlap` IoU the surest stays. `smallest` is the least share of the image
+    that a mask covers. Of more than `most` the surest are kept. SAM 2 predicts lower: its authors
+    cut at an `iou` of 0.8.
     """
 
     iou: float = 0.88
@@ -48,7 +57,11 @@ class MaskFilter:
             raise ValueError(f"most is 1 mask or more, found {self.most}")
 
 
-BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}  # the package's names, by the channels of the encoder
+BUILDS = {
+    768: "vit_b",
+    1024: "vit_l",
+    1280: "vit_h",
+}  # the package's names, by the channels of the encoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +71,14 @@ class SamPackage:
     package: Any
     network: Any
 
-    def masks(self, pixels: Pixels, prompts: NDArray[np.float64], filter: MaskFilter | None, most: int) -> Masks:
-        """A mask of each prompt, box (n, 4) or point (n, 2), or with a filter those worth it of all points.
+    def masks(
+        self, pixels: Pixels, prompts: NDArray[np.float64], filter: MaskFilter | None, most: int
+    ) -> Masks:
+        """A mask of each prompt, box (n, 4) or point (n, 2), or with a filter those worth it of all
+        points.
 
-        Prompts are given as the package takes them, in pixels, and it adds half a pixel itself; `most` at once.
+        Prompts are given as the package takes them, in pixels, and it adds half a pixel itself;
+        `most` at once.
         """
         if filter is not None:
             return self._kept(pixels, prompts, filter, most)
@@ -70,59 +87,89 @@ class SamPackage:
         masks, scores = [], []
         for start in range(0, len(prompts), most):
             chunk = prompts[start : start + most]
-            found, iou, _ = predictor.predict_torch(**self._tensors(predictor.transform, chunk, size))
+            found, iou, _ = predictor.predict_torch(
+                **self._tensors(predictor.transform, chunk, size)
+            )
             best = iou.argmax(1)
             rows = import_torch().arange(len(chunk), device=best.device)
             masks.append(found[rows, best].cpu().numpy())
             scores.append(iou[rows, best].cpu().numpy())
         return Masks(np.concatenate(masks), np.concatenate(scores), np.full(len(prompts), ""))
 
-    def _tensors(self, transform: Any, prompts: NDArray[np.float64], size: Sequence[int]) -> dict[str, Any]:
+    def _tensors(
+        self, transform: Any, prompts: NDArray[np.float64], size: Sequence[int]
+    ) -> dict[str, Any]:
         def tensor(values: NDArray[np.float64]) -> Any:
-            return import_torch().as_tensor(values, device=self.network.device, dtype=import_torch().float32)
+            return import_torch().as_tensor(
+                values, device=self.network.device, dtype=import_torch().float32
+            )
 
         boxes = prompts.shape[1] == 4
-        given: dict[str, Any] = {"point_coords": None, "point_labels": None, "multimask_output": not boxes}
+        given: dict[str, Any] = {
+            "point_coords": None,
+            "point_labels": None,
+            "multimask_output": not boxes,
+        }
         if boxes:
             return given | {"boxes": tensor(transform.apply_boxes(prompts, size))}
         labels = tensor(np.ones((len(prompts), 1)))
         return given | {
-            "point_coords": tensor(transform.apply_coords(prompts, size))[:, None], "point_labels": labels
-        }  # fmt: skip
+            "point_coords": tensor(transform.apply_coords(prompts, size))[:, None],
+            "point_labels": labels,
+        }
 
-    def _kept(self, pixels: Pixels, points: NDArray[np.float64], filter: MaskFilter, most: int) -> Masks:
+    def _kept(
+        self, pixels: Pixels, points: NDArray[np.float64], filter: MaskFilter, most: int
+    ) -> Masks:
         height, width = pixels.shape[:2]
         generator = self.package.SamAutomaticMaskGenerator(
-            self.network, points_per_side=None, point_grids=[(points + 0.5) / (width, height)], points_per_batch=most,
-            pred_iou_thresh=filter.iou, stability_score_thresh=filter.stability, box_nms_thresh=filter.overlap,
-        )  # fmt: skip
+            self.network,
+            points_per_side=None,
+            point_grids=[(points + 0.5) / (width, height)],
+            points_per_batch=most,
+            pred_iou_thresh=filter.iou,
+            stability_score_thresh=filter.stability,
+            box_nms_thresh=filter.overlap,
+        )
         least = max(1.0, filter.smallest * height * width)
         found = [each for each in generator.generate(pixels) if each["area"] >= least]
         surest = sorted(found, key=lambda each: -each["predicted_iou"])[: filter.most]
         surest.sort(key=lambda each: -each["area"])
-        masks = np.reshape([each["segmentation"] for each in surest], (-1, height, width)).astype(bool)
-        return Masks(masks, np.array([each["predicted_iou"] for each in surest]), np.full(len(surest), ""))
+        masks = np.reshape([each["segmentation"] for each in surest], (-1, height, width)).astype(
+            bool
+        )
+        return Masks(
+            masks, np.array([each["predicted_iou"] for each in surest]), np.full(len(surest), "")
+        )
 
 
 def open_sam_package(model: str, place: Place) -> SamPackage:
     """The package's network with the tensors of an original file such as `sam_vit_b_01ec64.pth`.
 
-    Raises WeightsError where the package is missing, or the file is of another network or lacks a tensor.
+    Raises WeightsError where the package is missing, or the file is of another network or lacks a
+    tensor.
     """
     package, tensors = import_package("segment_anything"), unwrap(read_tensors(model))
     require_kind(model, tensors, "SAM")
     width = tensors["image_encoder.pos_embed"].shape[-1]
     if width not in BUILDS:
-        raise WeightsError(f"{model} has an encoder of {width} channels; the package builds {list(BUILDS)}")
+        raise WeightsError(
+            f"{model} has an encoder of {width} channels; the package builds {list(BUILDS)}"
+        )
     network = package.sam_model_registry[BUILDS[width]]()
     return SamPackage(package, load_weights(network, tensors, model).to(place.device))
 
 
 KINDS = {
-    "sam": "SamModel", "sam_hq": "SamHQModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model",
-    "edgetam": "EdgeTamModel", "edgetam_video": "EdgeTamModel",
-    "sam3_tracker": "Sam3TrackerModel", "sam3_video": "Sam3TrackerModel",
-}  # fmt: skip
+    "sam": "SamModel",
+    "sam_hq": "SamHQModel",
+    "sam2": "Sam2Model",
+    "sam2_video": "Sam2Model",
+    "edgetam": "EdgeTamModel",
+    "edgetam_video": "EdgeTamModel",
+    "sam3_tracker": "Sam3TrackerModel",
+    "sam3_video": "Sam3TrackerModel",
+}
 
 Floats = NDArray[np.float64]
 Size = tuple[int, int]
@@ -131,7 +178,8 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SamNetwork:
-    """A network, its place, and how it looks: version 1 `pads` an image to a square, later ones stretch it."""
+    """A network, its place, and how it looks: version 1 `pads` an image to a square, later ones
+    stretch it."""
 
     model: Any
     place: Place
@@ -161,7 +209,10 @@ class SamNetwork:
         batch = torch.cat([self._square(image) for image in images]).to(self.place.torch_dtype)
         seen = self.model.get_image_embeddings(batch)
         if self.config.model_type == "sam_hq":  # with what its early layers see
-            return [(seen[0][n : n + 1], [early[n : n + 1] for early in seen[1]]) for n in range(len(images))]
+            return [
+                (seen[0][n : n + 1], [early[n : n + 1] for early in seen[1]])
+                for n in range(len(images))
+            ]
         if self.pads:
             return [seen[n : n + 1] for n in range(len(images))]
         return [[level[n : n + 1] for level in seen] for n in range(len(images))]
@@ -169,7 +220,8 @@ class SamNetwork:
     def decode(self, seen: Any, prompts: Floats, size: Size, several: bool) -> tuple[Any, Any]:
         """The masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n, k).
 
-        Prompts are points (n, 2) in pixel centres or boxes (n, 4) in edges; k is 3 with `several`, else 1.
+        Prompts are points (n, 2) in pixel centres or boxes (n, 4) in edges; k is 3 with `several`,
+        else 1.
         """
         torch = import_torch()
         rows, columns = self.inner(size)
@@ -177,19 +229,24 @@ class SamNetwork:
         edges = prompts + 0.5 if prompts.shape[1] == 2 else prompts
         # transformers takes pixel centres of the square and adds the half pixel itself
         given = torch.from_numpy(edges * to_square - 0.5).float().to(self.place.device)[None]
-        named = {"input_boxes": given} if prompts.shape[1] == 4 else {"input_points": given[:, :, None]}
+        named = (
+            {"input_boxes": given} if prompts.shape[1] == 4 else {"input_points": given[:, :, None]}
+        )
         if self.config.model_type == "sam_hq":
             named |= {"image_embeddings": seen[0], "intermediate_embeddings": seen[1]}
         found = self.model(**{"image_embeddings": seen, **named}, multimask_output=several)
         return found.pred_masks[0].float(), found.iou_scores[0].float()
 
     def upscaled(self, logits: Any, size: Size) -> Any:
-        """Small logits (n, h, w) at the size of the image (n, height, width); positive is inside."""
+        """Small logits (n, h, w) at the size of the image (n, height, width); positive is
+        inside."""
         resize = import_torch().nn.functional.interpolate
         logits = logits[:, None]
         if self.pads:
             rows, columns = self.inner(size)
-            logits = resize(logits, (self.side, self.side), mode="bilinear", align_corners=False)[..., :rows, :columns]
+            logits = resize(logits, (self.side, self.side), mode="bilinear", align_corners=False)[
+                ..., :rows, :columns
+            ]
         return resize(logits, size, mode="bilinear", align_corners=False)[:, 0]
 
     def _square(self, image: Pixels) -> Any:
@@ -198,17 +255,29 @@ class SamNetwork:
             return see_square(image, self.side).to(self.place.device)
         torch = import_torch()
         if self.pads:  # as version 1's code does, which rounds what it resizes to whole levels
-            image = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
-        small = torch.from_numpy(image.copy()).to(self.place.device).permute(2, 0, 1)[None].float() / 255
+            image = np.asarray(
+                Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR)
+            )
+        small = (
+            torch.from_numpy(image.copy()).to(self.place.device).permute(2, 0, 1)[None].float()
+            / 255
+        )
         if not self.pads:
             resize = torch.nn.functional.interpolate
-            small = resize(small, (rows, columns), mode="bilinear", align_corners=False, antialias=True)
-        mean, std = (torch.tensor(each, device=small.device).view(1, 3, 1, 1) for each in (MEAN, STD))
-        return torch.nn.functional.pad((small - mean) / std, (0, self.side - columns, 0, self.side - rows))
+            small = resize(
+                small, (rows, columns), mode="bilinear", align_corners=False, antialias=True
+            )
+        mean, std = (
+            torch.tensor(each, device=small.device).view(1, 3, 1, 1) for each in (MEAN, STD)
+        )
+        return torch.nn.functional.pad(
+            (small - mean) / std, (0, self.side - columns, 0, self.side - rows)
+        )
 
 
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
-    """SAM in any of its kinds by hub id or folder, or an original checkpoint by its file. Raises WeightsError."""
+    """SAM in any of its kinds by hub id or folder, or an original checkpoint by its file. Raises
+    WeightsError."""
     if is_weights_file(model):
         tensors = unwrap(read_tensors(model))
         name = require_kind(model, tensors, "SAM", "SAM-HQ", "SAM 2")
@@ -219,8 +288,8 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
-            f"{model} is a network of the type {kind!r}, not Segment Anything; give an id or folder of type "
-            f"{', '.join(KINDS)}"
+            f"{model} is a network of the type {kind!r}, not Segment Anything; give an id or folder"
+            f" of type {', '.join(KINDS)}"
         )
     network = from_hub(KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True)
     if kind == "sam_hq":
@@ -234,16 +303,19 @@ Item = tuple[Pixels, Floats, MaskFilter | None]
 
 @dataclass(frozen=True)
 class SAM(Network[Item, Masks]):
-    """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR 2025).
+    """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR
+    2025).
 
-    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023), SAM 2, SAM 3 (of which its tracker looks;
-    what words name is found by `SAM3`) or EdgeTAM (Zhou et al., CVPR 2025; its backbone needs timm) of Hugging Face
-    transformers, or an original checkpoint file (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`).
-    Images of any sizes are seen as one batch; `prompts` of them are decoded at once. A box gets the network's one
-    mask, a point the best of its three. Scores are the predicted IoU.
+    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023), SAM 2, SAM 3 (of which
+    its tracker looks; what words name is found by `SAM3`) or EdgeTAM (Zhou et al., CVPR 2025; its
+    backbone needs timm) of Hugging Face transformers, or an original checkpoint file
+    (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`). Images of any sizes are
+    seen as one batch; `prompts` of them are decoded at once. A box gets the network's one mask, a
+    point the best of its three. Scores are the predicted IoU.
 
-    With `package` the authors' own package segment_anything, which is to be installed, looks at the original file of
-    version 1 that `model` names: its predictor is given boxes and points, its generator those of `SegmentEverything`.
+    With `package` the authors' own package segment_anything, which is to be installed, looks at the
+    original file of version 1 that `model` names: its predictor is given boxes and points, its
+    generator those of `SegmentEverything`.
     """
 
     model: str = "facebook/sam2.1-hiera-tiny"
@@ -262,47 +334,67 @@ class SAM(Network[Item, Masks]):
             require_float32(self.dtype)
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
-        """One mask for each box, in its order, with its label. Raises NoEvidence if single-coloured, WeightsError."""
+        """One mask for each box, in its order, with its label. Raises NoEvidence if
+        single-coloured, WeightsError."""
         return self.finish((pixels, boxes), self.predict((pixels, boxes)))
 
     def at(self, pixels: Pixels, points: ArrayLike) -> Masks:
-        """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence, WeightsError."""
+        """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence,
+        WeightsError."""
         return self.predict((pixels, points))
 
     def worthy(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
-        """What is worth keeping of the masks of each point, three each, the largest first. Raises as `at` does."""
+        """What is worth keeping of the masks of each point, three each, the largest first. Raises
+        as `at` does."""
         return self.predict((pixels, points, filter))
 
     def open_network(self, place: Place) -> Any:
         """The network. Raises WeightsError."""
-        return open_sam_package(self.model, place) if self.package else open_sam(self.model, self.revision, place)
+        return (
+            open_sam_package(self.model, place)
+            if self.package
+            else open_sam(self.model, self.revision, place)
+        )
 
     def network_key(self) -> Hashable:
         """The id or file, its revision, and whose code runs it."""
         return (super().network_key(), self.package)
 
-    def forward(self, network: SamNetwork | SamPackage, place: Place, items: Sequence[Item]) -> list[Masks]:
-        """The masks of each image: all are seen together, and their prompts decoded image by image."""
+    def forward(
+        self, network: SamNetwork | SamPackage, place: Place, items: Sequence[Item]
+    ) -> list[Masks]:
+        """The masks of each image: all are seen together, and their prompts decoded image by
+        image."""
         if isinstance(network, SamPackage):
             return [network.masks(*item, self.prompts) for item in items]
         seen = network.embed([item[0] for item in items])
         return [
-            self._best_masks(network, each, pixels, prompts) if filter is None
-            else self._kept(network, each, pixels, prompts, filter)
+            (
+                self._best_masks(network, each, pixels, prompts)
+                if filter is None
+                else self._kept(network, each, pixels, prompts, filter)
+            )
             for each, (pixels, prompts, filter) in zip(seen, items, strict=True)
-        ]  # fmt: skip
+        ]
 
     def batch_key(self, item: Item) -> Hashable:
         """Images of all sizes go together: the network looks at squares."""
         return None
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
-        """The image, what is asked of it, boxes or points, and the filter, if any. Raises NoEvidence, ValueError."""
+        """The image, what is asked of it, boxes or points, and the filter, if any. Raises
+        NoEvidence, ValueError."""
         pixels, prompts, filter = (*given, None)[:3]
         asked = np.asarray(prompts.xyxy if isinstance(prompts, Boxes) else prompts, np.float64)
         if asked.size and (asked.ndim > 2 or asked.shape[-1] not in (2, 4)):
-            raise ValueError(f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}")
-        return require_colors(pixels), asked.reshape(-1, asked.shape[-1] if asked.size else 2), filter
+            raise ValueError(
+                f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
+            )
+        return (
+            require_colors(pixels),
+            asked.reshape(-1, asked.shape[-1] if asked.size else 2),
+            filter,
+        )
 
     def settle(self, item: Item) -> Masks | None:
         """No mask where nothing is asked."""
@@ -312,10 +404,14 @@ class SAM(Network[Item, Masks]):
     def finish(self, given: tuple[Any, ...], result: Masks) -> Masks:
         """The masks with the labels of their boxes."""
         boxes = given[1]
-        return Masks(result.masks, result.scores, boxes.labels) if isinstance(boxes, Boxes) else result
+        return (
+            Masks(result.masks, result.scores, boxes.labels) if isinstance(boxes, Boxes) else result
+        )
 
     def _chunks(self, prompts: Floats) -> list[Floats]:
-        return [prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)]
+        return [
+            prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)
+        ]
 
     def _best_masks(self, network: SamNetwork, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
         size, several, masks, scores = _size(pixels), prompts.shape[1] == 2, [], []
@@ -327,22 +423,32 @@ class SAM(Network[Item, Masks]):
             scores += iou[rows, best].tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
-    def _kept(self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, filter: MaskFilter) -> Masks:
+    def _kept(
+        self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, filter: MaskFilter
+    ) -> Masks:
         size, small, scores, boxes = _size(pixels), [], [], []
         for chunk in self._chunks(points):
-            logits, iou = (each.flatten(0, 1) for each in network.decode(seen, chunk, size, several=True))
+            logits, iou = (
+                each.flatten(0, 1) for each in network.decode(seen, chunk, size, several=True)
+            )
             for n in np.flatnonzero((iou > filter.iou).cpu().numpy()):
                 full = network.upscaled(logits[n : n + 1], size)[0]
                 inside, union = (int((full > cut).sum()) for cut in (1, -1))
                 covered = full > 0
                 share = float(covered.float().mean())
-                if union and inside / union > filter.stability and share > 0 and share >= filter.smallest:
+                if (
+                    union
+                    and inside / union > filter.stability
+                    and share > 0
+                    and share >= filter.smallest
+                ):
                     small.append(logits[n])
                     scores.append(float(iou[n]))
                     boxes.append(_box(covered.cpu().numpy()))
         kept = _suppress_overlaps(boxes, scores, filter)
         masks = sorted(
-            ((_full_size_mask(network, small[n], size), scores[n]) for n in kept), key=lambda each: -each[0].sum()
+            ((_full_size_mask(network, small[n], size), scores[n]) for n in kept),
+            key=lambda each: -each[0].sum(),
         )
         found = np.reshape([mask for mask, _ in masks], (-1, *size))
         return Masks(found, np.array([score for _, score in masks]), np.full(len(masks), ""))
@@ -350,10 +456,11 @@ class SAM(Network[Item, Masks]):
 
 @dataclass(frozen=True)
 class SegmentEverything:
-    """Everything that SAM finds from a grid of `side` x `side` points over the image (Kirillov et al., appendix B).
+    """Everything that SAM finds from a grid of `side` x `side` points over the image (Kirillov et
+    al., appendix B).
 
-    The masks may overlap and lie in one another; `filter` says which are kept, and the largest comes first. The crops
-    of the paper, by which it finds smaller things, are left out.
+    The masks may overlap and lie in one another; `filter` says which are kept, and the largest
+    comes first. The crops of the paper, by which it finds smaller things, are left out.
     """
 
     sam: SAM = field(default_factory=SAM)
@@ -365,7 +472,8 @@ class SegmentEverything:
             raise ValueError(f"side is 1 point or more along each side, found {self.side}")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of the image. Raises NoEvidence for a single-coloured image, WeightsError."""
+        """The masks at the size of the image. Raises NoEvidence for a single-coloured image,
+        WeightsError."""
         height, width = require_pixels(pixels).shape[:2]
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)

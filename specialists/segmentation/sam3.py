@@ -1,4 +1,5 @@
-"""Things named in words, each as a mask: by SAM 3, or found by a detector and cut out by a segmenter."""
+"""Things named in words, each as a mask: by SAM 3, or found by a detector and cut out by a
+segmenter."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ Item = tuple[Pixels, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SAM3(HubNetwork[Item, Masks]):
-    """Masks of all things that words name, by SAM 3 (Carion et al., ICLR 2026): short nouns such as `yellow bus`.
+    """Masks of all things that words name, by SAM 3 (Carion et al., ICLR 2026): short nouns such as
+    `yellow bus`.
 
-    Each of `words` is asked for by itself. A mask is kept where its score is above `threshold`, a probability whose
-    default is the authors'; the surest comes first, and at most `most` are given. With `detection.MaskBoxes` around
-    it, it is a detector, and then the words of a question take the place of `words`.
+    Each of `words` is asked for by itself. A mask is kept where its score is above `threshold`, a
+    probability whose default is the authors'; the surest comes first, and at most `most` are given.
+    With `detection.MaskBoxes` around it, it is a detector, and then the words of a question take
+    the place of `words`.
     """
 
     model: str = "facebook/sam3"
@@ -42,10 +45,13 @@ class SAM3(HubNetwork[Item, Masks]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.threshold < 1:
-            raise ValueError(f"threshold is a probability, 0 or more and below 1, found {self.threshold}")
+            raise ValueError(
+                f"threshold is a probability, 0 or more and below 1, found {self.threshold}"
+            )
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence, WeightsError."""
+        """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence,
+        WeightsError."""
         return self.predict((pixels,))
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
@@ -57,9 +63,16 @@ class SAM3(HubNetwork[Item, Masks]):
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Masks]:
         """The masks of each image: all are seen together, and each is asked for its words."""
-        images = import_torch().cat([see_square(image, int(network.config.image_size)) for image, _ in items])
-        seen = network.model.get_vision_features(pixel_values=images.to(place.device, place.torch_dtype))
-        return [self._masks(network, place, _repeated(seen, n, len(item[1])), item) for n, item in enumerate(items)]
+        images = import_torch().cat(
+            [see_square(image, int(network.config.image_size)) for image, _ in items]
+        )
+        seen = network.model.get_vision_features(
+            pixel_values=images.to(place.device, place.torch_dtype)
+        )
+        return [
+            self._masks(network, place, _repeated(seen, n, len(item[1])), item)
+            for n, item in enumerate(items)
+        ]
 
     def batch_key(self, item: Item) -> Hashable:
         """Images of all sizes go together: the network looks at squares."""
@@ -68,10 +81,19 @@ class SAM3(HubNetwork[Item, Masks]):
     def _masks(self, network: HubModel, place: Place, seen: Any, item: Item) -> Masks:
         """The masks of one image, which was seen once for each word."""
         torch, (image, words) = import_torch(), item
-        filled = {"padding": "max_length", "max_length": LONGEST, "truncation": True, "return_tensors": "pt"}
+        filled = {
+            "padding": "max_length",
+            "max_length": LONGEST,
+            "truncation": True,
+            "return_tensors": "pt",
+        }
         text = network.processor(list(words), **filled).to(place.device)
-        found = network.model(vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"])
-        scores = found.pred_logits.float().sigmoid() * found.presence_logits.float().sigmoid()  # a row for each word
+        found = network.model(
+            vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"]
+        )
+        scores = (
+            found.pred_logits.float().sigmoid() * found.presence_logits.float().sigmoid()
+        )  # a row for each word
         require_numbers(scores, self.model, place.dtype)
         order = scores.flatten().argsort(descending=True, stable=True)
         kept = order[scores.flatten()[order] > self.threshold][: self.most]
@@ -90,11 +112,16 @@ class SAM3(HubNetwork[Item, Masks]):
 
 
 def see_square(image: Pixels, side: int) -> Any:
-    """An image (1, 3, side, side) as SAM 3 sees it: stretched in whole steps of brightness, then -1..1."""
+    """An image (1, 3, side, side) as SAM 3 sees it: stretched in whole steps of brightness, then
+    -1..1."""
     torch = import_torch()
     pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None]
     resize = torch.nn.functional.interpolate
-    return resize(pixels, (side, side), mode="bilinear", align_corners=False, antialias=True).float() / 127.5 - 1
+    return (
+        resize(pixels, (side, side), mode="bilinear", align_corners=False, antialias=True).float()
+        / 127.5
+        - 1
+    )
 
 
 def _repeated(seen: Any, n: int, times: int) -> Any:
@@ -108,9 +135,11 @@ def _repeated(seen: Any, n: int, times: int) -> Any:
 
 @dataclass(frozen=True)
 class GroundedSAM:
-    """The things that `words` name, each as one mask (Ren et al., arXiv 2401.14159): a segmenter of two specialists.
+    """The things that `words` name, each as one mask (Ren et al., arXiv 2401.14159): a segmenter of
+    two specialists.
 
-    Scores are the detector's, labels its words, and the surest comes first, as the detector gives them.
+    Scores are the detector's, labels its words, and the surest comes first, as the detector gives
+    them.
     """
 
     detector: Detector
@@ -122,7 +151,8 @@ class GroundedSAM:
             raise ValueError("words names what is looked for, such as [cat, dog]; found none")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of the image; no find is no mask. Raises NoEvidence, WeightsError."""
+        """The masks at the size of the image; no find is no mask. Raises NoEvidence,
+        WeightsError."""
         boxes = look_once(self.detector, pixels, self.words)
         if not len(boxes):
             return Masks(np.empty((0, *pixels.shape[:2]), bool), boxes.scores, boxes.labels)

@@ -1,4 +1,5 @@
-"""Original checkpoints of Segment Anything, SAM-HQ, SAM 2 and 2.1, converted for Hugging Face transformers."""
+"""Original checkpoints of Segment Anything, SAM-HQ, SAM 2 and 2.1, converted for Hugging Face
+transformers."""
 
 from __future__ import annotations
 
@@ -46,14 +47,18 @@ NAMES: Rules = (
     (r"\.embedding_maskfeature\.1\.", ".mask_norm."),
     (r"\.embedding_maskfeature\.3\.", ".mask_conv2."),
 )
-PERCEPTRON = re.compile(r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)")
+PERCEPTRON = re.compile(
+    r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
+)
 SHARED = "prompt_encoder.shared_embedding.positional_embedding"
 
 
 def open_sam1(path: str, tensors: Mapping[str, Any]) -> Any:
-    """`SamModel` or `SamHQModel` with these tensors of a file such as `sam_vit_b_01ec64.pth`, in evaluation mode.
+    """`SamModel` or `SamHQModel` with these tensors of a file such as `sam_vit_b_01ec64.pth`, in
+    evaluation mode.
 
-    Its sizes are read from the shapes, so pruned or tiny networks of the same build open too. Raises WeightsError.
+    Its sizes are read from the shapes, so pruned or tiny networks of the same build open too.
+    Raises WeightsError.
     """
     transformers = import_transformers()
     settings = _settings(tensors)
@@ -68,7 +73,8 @@ def open_sam1(path: str, tensors: Mapping[str, Any]) -> Any:
 
 
 def fix_sam_hq(network: Any) -> None:
-    """Let an opened SAM-HQ of Hugging Face transformers draw masks from what its decoder has made of the image.
+    """Let an opened SAM-HQ of Hugging Face transformers draw masks from what its decoder has made
+    of the image.
 
     Its code (5.23) draws them from the image as it went in, with rows and columns exchanged.
     """
@@ -86,13 +92,17 @@ def fix_sam_hq(network: Any) -> None:
 
 
 def name_perceptrons(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors, with the layers of perceptrons named as transformers does: the first, those between, the last."""
+    """The tensors, with the layers of perceptrons named as transformers does: the first, those
+    between, the last."""
     found = {name: PERCEPTRON.match(name) for name in tensors}
     depth: dict[str, int] = {}
     for each in found.values():
         if each:
             depth[each[1]] = max(depth.get(each[1], 0), int(each[2]))
-    return {_layer(each, depth) if (each := found[name]) else name: tensor for name, tensor in tensors.items()}
+    return {
+        _layer(each, depth) if (each := found[name]) else name: tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _layer(found: re.Match[str], depth: Mapping[str, int]) -> str:
@@ -102,12 +112,20 @@ def _layer(found: re.Match[str], depth: Mapping[str, int]) -> str:
 
 
 def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that these shapes belong to. Raises KeyError with a name that is missing."""
-    size, patch = tensors["image_encoder.pos_embed"].shape[1], tensors["image_encoder.patch_embed.proj.weight"].shape[2]
+    """The configuration that these shapes belong to. Raises KeyError with a name that is
+    missing."""
+    size, patch = (
+        tensors["image_encoder.pos_embed"].shape[1],
+        tensors["image_encoder.patch_embed.proj.weight"].shape[2],
+    )
     width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
     image = {"image_size": size * patch, "patch_size": patch}
     vision = image | _encoder(tensors, size, hidden) | {"output_channels": width}
-    vision |= {"num_pos_feats": tensors["prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"].shape[1]}
+    vision |= {
+        "num_pos_feats": (
+            tensors["prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"].shape[1]
+        )
+    }
     prompts = image | {
         "image_embedding_size": size,
         "hidden_size": width,
@@ -115,7 +133,11 @@ def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
     }
     decoder = decoder_settings(tensors, width, "mask_decoder", "lin1")
     decoder["layer_norm_eps"] = 1e-5  # of the decoder's transformer, as torch has it
-    return {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": decoder}
+    return {
+        "vision_config": vision,
+        "prompt_encoder_config": prompts,
+        "mask_decoder_config": decoder,
+    }
 
 
 def _encoder(tensors: Mapping[str, Any], size: int, hidden: int) -> dict[str, Any]:
@@ -133,8 +155,11 @@ def _encoder(tensors: Mapping[str, Any], size: int, hidden: int) -> dict[str, An
     }
 
 
-def decoder_settings(tensors: Mapping[str, Any], width: int, decoder: str, mlp: str) -> dict[str, Any]:
-    """The configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of a layer's first weights."""
+def decoder_settings(
+    tensors: Mapping[str, Any], width: int, decoder: str, mlp: str
+) -> dict[str, Any]:
+    """The configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of a
+    layer's first weights."""
     first = f"{decoder}.transformer.layers.0."
     within = tensors[f"{first}cross_attn_token_to_image.q_proj.weight"].shape[0]
     return {
@@ -153,7 +178,8 @@ SIDE = 1024  # pixels of the square that every release looks at
 
 
 class Hiera(NamedTuple):
-    """What is in no shape of a file: heads at the first stage, windows by stage, and the blocks that see everything."""
+    """What is in no shape of a file: heads at the first stage, windows by stage, and the blocks
+    that see everything."""
 
     heads: int
     windows: tuple[int, ...]
@@ -166,7 +192,9 @@ RELEASES = {  # by blocks in each stage: tiny, small, base plus, large
     (2, 3, 16, 3): Hiera(2, (8, 4, 14, 7), (12, 16, 20)),
     (2, 6, 36, 4): Hiera(2, (8, 4, 16, 8), (23, 33, 43)),
 }
-KEPT = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")  # the rest is for video
+KEPT = re.compile(
+    r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$"
+)  # the rest is for video
 POINTS = "sam_prompt_encoder.point_embeddings."
 NAMES_2: Rules = (
     (r"^sam_(prompt_encoder|mask_decoder)\.", r"\1."),
@@ -182,13 +210,16 @@ NAMES_2: Rules = (
 
 
 def open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
-    """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises WeightsError."""
+    """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
+    WeightsError."""
     transformers = import_transformers()
     kept = {name: each for name, each in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
     named = rename(name_perceptrons(kept), NAMES_2)
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
-    named["shared_image_embedding.positional_embedding"] = named["prompt_encoder.shared_embedding.positional_embedding"]
+    named["shared_image_embedding.positional_embedding"] = named[
+        "prompt_encoder.shared_embedding.positional_embedding"
+    ]
     width = tensors["no_mem_embed"].shape[-1]
     config = transformers.Sam2Config(
         vision_config=_vision(path, tensors, width),
@@ -205,13 +236,15 @@ def open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
 
 def _vision(path: str, tensors: Mapping[str, Any], width: int) -> dict[str, Any]:
     blocks = count(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")
-    wide = [tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"].shape[0] for n in range(blocks)]
+    wide = [
+        tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"].shape[0] for n in range(blocks)
+    ]
     stages = sorted(set(wide))
     depth = tuple(wide.count(each) for each in stages)
     if depth not in RELEASES:
         raise WeightsError(
-            f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the file of a release, "
-            "or an id or folder of transformers"
+            f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the"
+            " file of a release, or an id or folder of transformers"
         )
     release, trunk = RELEASES[depth], "image_encoder.trunk."
     backbone = {

@@ -17,12 +17,13 @@ Labels = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Felzenszwalb:
-    """Regions that differ more from their neighbours than within (Felzenszwalb and Huttenlocher, IJCV 2004).
+    """Regions that differ more from their neighbours than within (Felzenszwalb and Huttenlocher,
+    IJCV 2004).
 
-    A larger `scale` gives larger regions; `sigma` is the blur before, in pixels, and `min_size` the pixels of the
-    smallest region, all three at the size at which it looks: a picture whose longer side has more than `longest`
-    pixels is looked at smaller. Of more than `most` regions the largest are kept. The segments are disjoint;
-    every score is 1.
+    A larger `scale` gives larger regions; `sigma` is the blur before, in pixels, and `min_size` the
+    pixels of the smallest region, all three at the size at which it looks: a picture whose longer
+    side has more than `longest` pixels is looked at smaller. Of more than `most` regions the
+    largest are kept. The segments are disjoint; every score is 1.
     """
 
     scale: float = 300
@@ -45,7 +46,9 @@ class Felzenszwalb:
 
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
-        found: Labels = felzenszwalb(small, scale=self.scale, sigma=self.sigma, min_size=self.min_size)
+        found: Labels = felzenszwalb(
+            small, scale=self.scale, sigma=self.sigma, min_size=self.min_size
+        )
         return _masks(found, pixels, self.most)
 
 
@@ -53,9 +56,9 @@ class Felzenszwalb:
 class Slic:
     """About `segments` compact regions of like colour (Achanta et al., PAMI 2012).
 
-    More `compactness` gives squarer regions; `sigma` is the blur before, in pixels at the size at which it looks:
-    a picture whose longer side has more than `longest` pixels is looked at smaller. Of more than `most` regions the
-    largest are kept. The segments are disjoint; every score is 1.
+    More `compactness` gives squarer regions; `sigma` is the blur before, in pixels at the size at
+    which it looks: a picture whose longer side has more than `longest` pixels is looked at smaller.
+    Of more than `most` regions the largest are kept. The segments are disjoint; every score is 1.
     """
 
     segments: int = 24
@@ -78,19 +81,27 @@ class Slic:
 
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
-        found: Labels = slic(small, self.segments, self.compactness, sigma=self.sigma, start_label=0)
+        found: Labels = slic(
+            small, self.segments, self.compactness, sigma=self.sigma, start_label=0
+        )
         return _masks(found, pixels, self.most)
 
 
 def _check_size(longest: int, most: int) -> None:
     if longest < 1 or most < 1:
-        raise ValueError(f"longest is 1 or more pixels and most 1 or more regions, found {longest} and {most}")
+        raise ValueError(
+            f"longest is 1 or more pixels and most 1 or more regions, found {longest} and {most}"
+        )
 
 
 def _masks(labels: Labels, pixels: Pixels, most: int) -> Masks:
     """Label numbers at any size as regions at the size of the image."""
     height, width = pixels.shape[:2]
-    full = cv2.resize(labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+    full = cv2.resize(
+        labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
+    )
     numbers, counts = np.unique(full, return_counts=True)
     kept = numbers[np.argsort(-counts, kind="stable")][:most]
-    return Masks(np.array([full == number for number in kept]), np.ones(len(kept)), np.full(len(kept), ""))
+    return Masks(
+        np.array([full == number for number in kept]), np.ones(len(kept)), np.full(len(kept), "")
+    )

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 
-def face_locations(img: Any, number_of_times_to_upsample: int = 1, model: str = "hog") -> list[tuple[int, ...]]:
+def face_locations(
+    img: Any, number_of_times_to_upsample: int = 1, model: str = "hog"
+) -> list[tuple[int, ...]]:
     """Top, right, bottom and left; with "cnn" one face, else two, each lower by the doublings."""
     assert img.dtype == np.uint8 and img.flags.c_contiguous
     places = [(10, 59, 49, 20), (0, img.shape[1], 30, 70)][: 1 if model == "cnn" else 2]

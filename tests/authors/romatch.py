@@ -1,4 +1,5 @@
-"""The face of romatch 0.1: its names, signatures and frame, over a warp that leaves every place where it is."""
+"""The face of romatch 0.1: its names, signatures and frame, over a warp that leaves every place
+where it is."""
 
 from __future__ import annotations
 
@@ -24,9 +25,12 @@ class RegressionMatcher:
         batched: bool = True,
         device: Any = None,
     ) -> tuple[Any, Any]:
-        """A warp (1, 6, 16, 4) of both directions, side by side, in -1..1 from edge to edge, and its certainty."""
+        """A warp (1, 6, 16, 4) of both directions, side by side, in -1..1 from edge to edge, and
+        its certainty."""
         assert isinstance(im_A_input, Image.Image) and im_A_input.mode == im_B_input.mode == "RGB"
-        y, x = torch.meshgrid(torch.arange(6) / 3 - 5 / 6, torch.arange(8) / 4 - 7 / 8, indexing="ij")
+        y, x = torch.meshgrid(
+            torch.arange(6) / 3 - 5 / 6, torch.arange(8) / 4 - 7 / 8, indexing="ij"
+        )
         warp = torch.stack([x, y, x, y], -1)[None]
         certainty = torch.full((1, 6, 16), 0.01)
         certainty[:, :3] = self.certain
@@ -36,13 +40,24 @@ class RegressionMatcher:
     def sample(self, matches: Any, certainty: Any, num: int = 10000) -> tuple[Any, Any]:
         matches, certainty = matches.reshape(-1, 4), certainty.reshape(-1).clone()
         certainty[certainty > 0.05] = 1
-        drawn = torch.multinomial(certainty, num_samples=min(4 * num, len(certainty)), replacement=False)
-        drawn = drawn[torch.multinomial(torch.ones(len(drawn)), num_samples=min(num, len(drawn)), replacement=False)]
+        drawn = torch.multinomial(
+            certainty, num_samples=min(4 * num, len(certainty)), replacement=False
+        )
+        drawn = drawn[
+            torch.multinomial(
+                torch.ones(len(drawn)), num_samples=min(num, len(drawn)), replacement=False
+            )
+        ]
         return matches[drawn], certainty[drawn]
 
-    def to_pixel_coordinates(self, coords: Any, H_A: int, W_A: int, H_B: Any = None, W_B: Any = None) -> Any:
+    def to_pixel_coordinates(
+        self, coords: Any, H_A: int, W_A: int, H_B: Any = None, W_B: Any = None
+    ) -> Any:
         sides = ((coords[..., :2], W_A, H_A), (coords[..., 2:], W_B, H_B))
-        return tuple(torch.stack([w / 2 * (xy[..., 0] + 1), h / 2 * (xy[..., 1] + 1)], -1) for xy, w, h in sides)
+        return tuple(
+            torch.stack([w / 2 * (xy[..., 0] + 1), h / 2 * (xy[..., 1] + 1)], -1)
+            for xy, w, h in sides
+        )
 
 
 def roma_outdoor(
@@ -60,7 +75,9 @@ def roma_outdoor(
         raise OSError("no network")
     if "decoder.scale" not in weights:
         raise RuntimeError('Error(s) in loading state_dict:\n\tMissing key(s): "decoder.scale".')
-    told.append({"device": device, "dtype": amp_dtype, "fused": use_custom_corr, "trained on": "outdoor"})
+    told.append(
+        {"device": device, "dtype": amp_dtype, "fused": use_custom_corr, "trained on": "outdoor"}
+    )
     return RegressionMatcher()
 
 

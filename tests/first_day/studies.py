@@ -1,4 +1,5 @@
-"""A study of a user's own folder against a server, run by the command line, and signals that come in the middle."""
+"""A study of a user's own folder against a server, run by the command line, and signals that come
+in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a newcomer is told before anything is paid: keys, stages, requests, costs, paths, names and own classes."""
+"""What a newcomer is told before anything is paid: keys, stages, requests, costs, paths, names and
+own classes."""
 
 from __future__ import annotations
 
@@ -95,7 +96,9 @@ class Own:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Own]:
+def own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Own]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     number = abs(hash(request.node.name)) % 10**9
@@ -105,9 +108,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 
 
 def test_check_all_names_keys_that_no_answer_can_match_and_ids_that_come_twice(own: Own) -> None:
-    """`check --all` said "no faults", and the run asked every question and failed them in scoring."""
+    """`check --all` said "no faults", and the run asked every question and failed them in
+    scoring."""
     said = own("check", "--all", "task.keys=AEA", code=2)
-    assert "task, sample 1: the key 'E' is none of A, B" in said and "1 fault in the samples" in said
+    assert (
+        "task, sample 1: the key 'E' is none of A, B" in said and "1 fault in the samples" in said
+    )
     assert "task, sample 0: the id comes twice" in own("check", "--all", "task.ids='010'", code=2)
     own("check", "--all", code=0)
 
@@ -137,7 +143,9 @@ def test_a_stage_that_fails_before_the_model_is_asked_is_a_fault(own: Own) -> No
     assert "no faults" not in said.splitlines()[0] and "1 fault" in said.splitlines()[0]
     assert "contestants.plain.stages.own: sample 0 of task: TypeError: " in said
     said = own("check", f"stages.own={{use: {own.module}.GivesNone, after: ask}}", code=0)
-    assert "no faults" in said.splitlines()[0] and "FAILED: TypeError" in said, "the made-up reply may be to blame"
+    assert "no faults" in said.splitlines()[0] and "FAILED: TypeError" in said, (
+        "the made-up reply may be to blame"
+    )
 
 
 def test_check_does_not_say_that_there_is_no_answer_where_it_is_read_later(own: Own) -> None:
@@ -147,7 +155,8 @@ def test_check_does_not_say_that_there_is_no_answer_where_it_is_read_later(own: 
 
 
 def test_a_run_says_what_is_left_to_ask(tmp_path: Path) -> None:
-    """A continued run announced all requests again, and a run whose replies were in the cache twice as many."""
+    """A continued run announced all requests again, and a run whose replies were in the cache twice
+    as many."""
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=6)
         first = looktwice("run", config, "--out", tmp_path, "--limit", "2").output
@@ -155,24 +164,37 @@ def test_a_run_says_what_is_left_to_ask(tmp_path: Path) -> None:
         again = looktwice("run", config, "--out", tmp_path).output
         shown = looktwice("run", config, "--out", tmp_path, "--limit", "3").output
         asked = server.stats["requests"]
-    assert "about to ask 2 requests, " in first and "about to ask up to 4 requests, " in more and asked == 6
+    assert (
+        "about to ask 2 requests, " in first
+        and "about to ask up to 4 requests, " in more
+        and asked == 6
+    )
     assert "about to ask" not in again + shown
 
 
 def test_a_cost_of_guessed_tokens_is_said_to_be_about(tmp_path: Path) -> None:
-    """ "cost at most 0.02" was exceeded: tokens of words are estimated, and those of pictures may be a guess."""
+    """ "cost at most 0.02" was exceeded: tokens of words are estimated, and those of pictures may
+    be a guess."""
     config = write_study(tmp_path, "http://127.0.0.1:9/v1")
-    said = looktwice("check", config, "model.prices={in: 2.5, out: 10}", "model.max_tokens=100").output
+    said = looktwice(
+        "check", config, "model.prices={in: 2.5, out: 10}", "model.max_tokens=100"
+    ).output
     assert ", out at most 400; cost about 0.00" in said and "with the longest replies" in said
     assert "cost at most" not in said
 
 
 @pytest.mark.parametrize("setting", ["path: %s", "more: [study.yaml, %s]", "named: {a: %s}"])
-def test_every_path_of_an_own_task_is_fenced_and_counts_from_the_file(own: Own, setting: str) -> None:
+def test_every_path_of_an_own_task_is_fenced_and_counts_from_the_file(
+    own: Own, setting: str
+) -> None:
     """A `Path` was looked for beside the YAML and fenced, a `tuple[Path, ...]` was neither."""
     text = (own.folder / "study.yaml").read_text()
     study = own.folder / "beside" / "study.yaml"
-    for path, code, says in (("..", 2, "lies outside"), ("nothing", 2, "does not exist"), ("study.yaml", 0, "")):
+    for path, code, says in (
+        ("..", 2, "lies outside"),
+        ("nothing", 2, "does not exist"),
+        ("study.yaml", 0, ""),
+    ):
         study.write_text(text.replace(".Lines}", f".Lines, {setting % path}}}"))
         assert says in own("check", code=code, study="beside/study.yaml")
 
@@ -196,7 +218,10 @@ def test_a_file_whose_name_names_no_folder_is_told_what_to_write(own: Own) -> No
 def test_contestants_that_differ_in_draws_alone_are_told_what_to_do(own: Own) -> None:
     """Refused as "the same as 'plain'", though the file says `draws: 5` of one."""
     said = own("check", "contestants={plain: {}, often: {draws: 5}}", code=2)
-    assert "the same as 'plain'" in said and "give the other `draws: 5`: draws alone are no difference" in said
+    assert (
+        "the same as 'plain'" in said
+        and "give the other `draws: 5`: draws alone are no difference" in said
+    )
 
 
 def test_a_fault_of_a_setting_stands_at_its_place(tmp_path: Path) -> None:
@@ -209,7 +234,9 @@ def test_a_fault_of_a_setting_stands_at_its_place(tmp_path: Path) -> None:
 
 def test_the_sentence_of_a_dead_server_has_no_word_of_the_library(tmp_path: Path) -> None:
     """ "Cannot connect to host 127.0.0.1:9 ssl:default"."""
-    said = looktwice("run", write_study(tmp_path, "http://127.0.0.1:9/v1"), "--out", tmp_path).output
+    said = looktwice(
+        "run", write_study(tmp_path, "http://127.0.0.1:9/v1"), "--out", tmp_path
+    ).output
     assert "cannot be reached" in said and "ssl:default" not in said
 
 
@@ -231,10 +258,18 @@ def test_show_prints_what_a_tool_gave_back(tmp_path: Path, monkeypatch: pytest.M
     from lamp_of_show import Lamp  # type: ignore[import-not-found]
 
     task = Photos("jigsaw", n=1)
-    evaluate(task, {"agent": Pipeline({"agent": Agent({"lamp": Lamp()})})}, Scripted(look_once), out="run")
+    evaluate(
+        task,
+        {"agent": Pipeline({"agent": Agent({"lamp": Lamp()})})},
+        Scripted(look_once),
+        out="run",
+    )
     sample = next(iter(task)).sample.id
     lines = [
-        line.strip() for line in looktwice("show", "run", sample, "--plugin", "lamp_of_show.py").output.splitlines()
+        line.strip()
+        for line in looktwice(
+            "show", "run", sample, "--plugin", "lamp_of_show.py"
+        ).output.splitlines()
     ]
     (look,) = [number for number, line in enumerate(lines) if line.startswith("look 1: lamp")]
     assert lines[look + 1] == "told: 'the lamp is on'"
@@ -263,11 +298,12 @@ class Lamp:
 
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_study_of_which_nobody_is_left_is_no_success(tmp_path: Path, command: str) -> None:
-    """blink_val without its saved replies was checked with "no faults", and its run ended well with nothing."""
+    """blink_val without its saved replies was checked with "no faults", and its run ended well with
+    nothing."""
     config = tmp_path / "study.yaml"
     config.write_text(
-        "tasks: {own: {use: eval.tasks.Photos, kind: jigsaw, n: 2}}\n"
-        "contestants: {one: {needs: {env: NOT_SET_ANYWHERE}, stages: {answer: {use: specialists.answers.Chance}}}}\n"
+        "tasks: {own: {use: eval.tasks.Photos, kind: jigsaw, n: 2}}\ncontestants: {one: {needs:"
+        " {env: NOT_SET_ANYWHERE}, stages: {answer: {use: specialists.answers.Chance}}}}\n"
     )
     ended = looktwice(command, config, *(("--out", tmp_path) if command == "run" else ()))
     assert ended.exit_code == 2 and "left out: one (" in ended.output, ended.output

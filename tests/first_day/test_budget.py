@@ -1,4 +1,5 @@
-"""`--budget` and `--max-requests`: a run stops by itself, says so, and goes on later without asking anything twice."""
+"""`--budget` and `--max-requests`: a run stops by itself, says so, and goes on later without asking
+anything twice."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
 
 PRICED = (
-    'models: {tiny: {use: pipelines.models.ChatAPI, model: tiny, url: "%s", prices: {in: 2.5, out: 10}}}\nmodel: tiny\n'
+    'models: {tiny: {use: pipelines.models.ChatAPI, model: tiny, url: "%s", prices: {in: 2.5, out:'
+    " 10}}}\nmodel: tiny\n"
 )
 EACH = (100 * 2.5 + 7 * 10) / 1e6  # of a question of the test server
 WORKERS = 4
@@ -31,17 +33,24 @@ def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
         first = looktwice("run", config, "--out", tmp_path, "--max-requests", "7")
         asked = server.stats["requests"]
         assert asked == 7, "none was counted and then not sent"
-        assert first.exit_code == 1 and "7 requests sent, as many as --max-requests allows" in first.output
+        assert (
+            first.exit_code == 1
+            and "7 requests sent, as many as --max-requests allows" in first.output
+        )
         assert f"({asked} new" in first.output and "goes on later" in first.output
         second = looktwice("run", config, "--out", tmp_path, "--max-requests", "20")
-        assert second.exit_code == 0 and f"({20 - asked} new, {asked} were there" in second.output, second.output
+        assert (
+            second.exit_code == 0 and f"({20 - asked} new, {asked} were there" in second.output
+        ), second.output
         assert server.stats["requests"] == 20
 
 
 def test_attempts_that_fail_are_requests_too(tmp_path: Path) -> None:
     with chat_server(None, "--first", "500") as server:
         config = write_study(tmp_path, server.url, n=4)
-        result = looktwice("run", config, "--out", tmp_path, "--max-requests", "3", "--workers", "1")
+        result = looktwice(
+            "run", config, "--out", tmp_path, "--max-requests", "3", "--workers", "1"
+        )
         assert server.stats["requests"] == 3 and "(2 new" in result.output, result.output
 
 
@@ -52,17 +61,21 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         first = looktwice(*words, 10 * EACH)
         asked = server.stats["requests"]
         assert asked == 10
-        assert first.exit_code == 1 and re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first.output), (
-            first.output
-        )
+        assert first.exit_code == 1 and re.search(
+            r"0\.00[34]\S* spent of a --budget of 0\.0032", first.output
+        ), first.output
         again = looktwice(*words, 10 * EACH)  # what the first run paid counts
         assert server.stats["requests"] == asked and again.exit_code == 1
-        halfway = looktwice(*words, 11.5 * EACH)  # which a twelfth would exceed: what one costs is remembered
+        halfway = looktwice(
+            *words, 11.5 * EACH
+        )  # which a twelfth would exceed: what one costs is remembered
         asked = server.stats["requests"]
         said = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
         assert asked == 11 and said in halfway.output
         last = looktwice(*words, 100 * EACH)
-        assert last.exit_code == 0 and f"({40 - asked} new, {asked} were there" in last.output, last.output
+        assert last.exit_code == 0 and f"({40 - asked} new, {asked} were there" in last.output, (
+            last.output
+        )
         assert server.stats["requests"] == 40
 
 
@@ -77,7 +90,9 @@ contestants:
 """
 
 
-def test_what_was_paid_counts_also_for_samples_without_a_record_and_stages_that_are_shared(tmp_path: Path) -> None:
+def test_what_was_paid_counts_also_for_samples_without_a_record_and_stages_that_are_shared(
+    tmp_path: Path,
+) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, n=6)
         head = config.read_text().split("stages:")[0]
@@ -96,7 +111,11 @@ def test_a_server_that_counts_no_tokens_cannot_keep_a_budget(tmp_path: Path) -> 
     with chat_server(None, "--no-usage") as server:
         config = priced(tmp_path, server.url, n=20)
         result = looktwice("run", config, "--out", tmp_path, "--budget", "1", "--workers", WORKERS)
-        assert result.exit_code == 1 and "counts no tokens" in result.output and "use --max-requests" in result.output
+        assert (
+            result.exit_code == 1
+            and "counts no tokens" in result.output
+            and "use --max-requests" in result.output
+        )
         assert server.stats["requests"] <= 2 * WORKERS
 
 
@@ -111,6 +130,11 @@ def test_replies_from_a_cache_cost_nothing(tmp_path: Path) -> None:
 
 def test_a_budget_needs_prices(tmp_path: Path) -> None:
     with chat_server() as server:
-        result = looktwice("run", write_study(tmp_path, server.url), "--out", tmp_path, "--budget", "1")
-        assert result.exit_code == 2 and "--budget: tiny has no prices; give it `prices: {in: " in result.output
+        result = looktwice(
+            "run", write_study(tmp_path, server.url), "--out", tmp_path, "--budget", "1"
+        )
+        assert (
+            result.exit_code == 2
+            and "--budget: tiny has no prices; give it `prices: {in: " in result.output
+        )
         assert server.stats["requests"] == 0

@@ -1,4 +1,5 @@
-"""A user's contestants: stages laid over the file's, pipelines without an answer, settings of nested parts."""
+"""A user's contestants: stages laid over the file's, pipelines without an answer, settings of
+nested parts."""
 
 from __future__ import annotations
 
@@ -48,9 +49,14 @@ def looktwice(*words: str) -> Result:
 
 def test_check_finds_a_pipeline_that_no_answer_can_come_of(folder: Path) -> None:
     """`check` said "no faults", and the run gave a table of unreadable answers."""
-    result = looktwice("check", "study.yaml", "stages.ask.use=silent_looks.Look", "--plugin", "silent_looks.py")
+    result = looktwice(
+        "check", "study.yaml", "stages.ask.use=silent_looks.Look", "--plugin", "silent_looks.py"
+    )
     assert result.exit_code == 2
-    assert "contestants.plain.stages: no answer can come of it: none of say, mark, ask asks" in result.output
+    assert (
+        "contestants.plain.stages: no answer can come of it: none of say, mark, ask asks"
+        in result.output
+    )
     assert "`ask: {use: prompting.turns.Ask}`" in result.output
 
 
@@ -62,33 +68,51 @@ EXTENDING = """
 
 
 def test_a_contestant_that_changes_one_stage_keeps_the_others(folder: Path) -> None:
-    """A contestant's `stages:` silently replaced all stages, `ask` among them, and 20 of 20 replies were unreadable."""
+    """A contestant's `stages:` silently replaced all stages, `ask` among them, and 20 of 20 replies
+    were unreadable."""
     (folder / "study.yaml").write_text(STUDY + "contestants:" + EXTENDING)
-    stages = {point.contestant: list(point.stages) for point in load_plan(folder / "study.yaml").points}
+    stages = {
+        point.contestant: list(point.stages) for point in load_plan(folder / "study.yaml").points
+    }
     assert stages == {name: ["say", "mark", "ask"] for name in ("plain", "blue", "words")}
 
 
 def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
-    """A specialist in a file with stages: its slot is new, and nothing said whether the other stages stay."""
+    """A specialist in a file with stages: its slot is new, and nothing said whether the other
+    stages stay."""
     chance = "{stages: {answer: {use: specialists.answers.Chance}}}"
     (folder / "study.yaml").write_text(f"{STUDY}contestants: {{chance: {chance}}}")
     said = looktwice("check", "study.yaml").output
-    assert "contestants.chance.stages.answer: a new slot needs its place; say `before:` or `after:` one of say" in said
+    assert (
+        "contestants.chance.stages.answer: a new slot needs its place; say `before:` or `after:`"
+        " one of say" in said
+    )
     assert "say `replace: true` beside `stages:`" in said
     assert looktwice("check", "study.yaml", "contestants.chance.replace=true").exit_code == 0
 
 
 def test_a_file_that_says_extend_is_told_what_to_type(folder: Path) -> None:
-    (folder / "study.yaml").write_text(f"{STUDY}contestants: {{a: {{extend: true, stages: {{mark: null}}}}}}")
+    (folder / "study.yaml").write_text(
+        f"{STUDY}contestants: {{a: {{extend: true, stages: {{mark: null}}}}}}"
+    )
     result = looktwice("check", "study.yaml")
     assert result.exit_code == 2
-    assert "contestants.a.extend: a contestant's stages are laid over the file's now, so drop `extend`" in result.output
+    assert (
+        "contestants.a.extend: a contestant's stages are laid over the file's now, so drop `extend`"
+        in result.output
+    )
 
 
-@pytest.mark.parametrize("stages", ["{ask: null}", "{ask: {use: prompting.wording.ChainOfThought}}"])
-def test_stages_that_are_known_to_give_no_answer_are_a_fault_before_the_run(folder: Path, stages: str) -> None:
+@pytest.mark.parametrize(
+    "stages", ["{ask: null}", "{ask: {use: prompting.wording.ChainOfThought}}"]
+)
+def test_stages_that_are_known_to_give_no_answer_are_a_fault_before_the_run(
+    folder: Path, stages: str
+) -> None:
     """The table had 0.0 and p = 0.0010 for a contestant that had forgotten `ask`."""
-    (folder / "study.yaml").write_text(f"{STUDY}contestants: {{plain: {{}}, mute: {{stages: {stages}}}}}")
+    (folder / "study.yaml").write_text(
+        f"{STUDY}contestants: {{plain: {{}}, mute: {{stages: {stages}}}}}"
+    )
     result = looktwice("run", "study.yaml")
     assert result.exit_code == 2
     assert "contestants.mute.stages: no answer can come of it: none of say, mark" in result.output
@@ -96,8 +120,14 @@ def test_stages_that_are_known_to_give_no_answer_are_a_fault_before_the_run(fold
 
 
 ZOOMS = {
-    "agent": "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom, crop: CROP}}}}",
-    "stage": "stages: {zoom: {use: prompting.controls.OracleCrop, crop: CROP}, ask: {use: prompting.turns.Ask}}",
+    "agent": (
+        "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom,"
+        " crop: CROP}}}}"
+    ),
+    "stage": (
+        "stages: {zoom: {use: prompting.controls.OracleCrop, crop: CROP}, ask: {use:"
+        " prompting.turns.Ask}}"
+    ),
 }
 PLACEBOS = {
     "agent": "{agent: {tools: {zoom: {elsewhere: true}}}}",
@@ -110,8 +140,11 @@ model: {use: eval.tasks.NearSighted}
 
 
 @pytest.mark.parametrize("kind", list(ZOOMS))
-def test_a_placebo_takes_its_settings_from_what_it_is_the_placebo_of(folder: Path, kind: str) -> None:
-    """The zoom arm showed pictures of 206 px and its placebo 480 px, because each named its crop for itself."""
+def test_a_placebo_takes_its_settings_from_what_it_is_the_placebo_of(
+    folder: Path, kind: str
+) -> None:
+    """The zoom arm showed pictures of 206 px and its placebo 480 px, because each named its crop
+    for itself."""
     zoom = ZOOMS[kind].replace("CROP", "{padding: 0, min_px: 16, upscale: 700}")
     contestants = f"{{real: {{}}, placebo: {{stages: {PLACEBOS[kind]}}}}}"
     (folder / "zoom.yaml").write_text(f"{PARTIAL}{zoom}\ncontestants: {contestants}")
@@ -136,7 +169,9 @@ def first_zoom(arm: Arm) -> View:
         ("prompting.views.ZoomOnMarks", Crop(padding=0.5)),
     ],
 )
-def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(use: str, merged: Crop) -> None:
+def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(
+    use: str, merged: Crop
+) -> None:
     """`crop: {padding: 0, min_px: 16}` lost the tool's `upscale: 512` without a word."""
     given = build({"use": use, "crop": {"padding": 0.5}})
     assert given.crop == merged
@@ -151,7 +186,9 @@ def test_a_nested_node_with_use_is_new(folder: Path) -> None:
 
 def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) -> None:
     zoom = ZOOMS["agent"].replace("CROP", "{padding: 0.5}")
-    (folder / "zoom.yaml").write_text(f"{PARTIAL}{zoom}\nsweep: {{stages.agent.tools.zoom.crop.min_px: [8, 9]}}")
+    (folder / "zoom.yaml").write_text(
+        f"{PARTIAL}{zoom}\nsweep: {{stages.agent.tools.zoom.crop.min_px: [8, 9]}}"
+    )
     arms = load_plan(folder / "zoom.yaml").points
     assert [arm.stages["agent"].tools["zoom"].crop for arm in arms] == [  # type: ignore[attr-defined]
         Crop(padding=0.5, min_px=pixels, upscale=512) for pixels in (8, 9)
@@ -159,17 +196,29 @@ def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) 
 
 
 def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folder: Path) -> None:
-    """Two markers, and `null` among the swept ones: "the same as 'plain'; drop one", and neither could be dropped."""
+    """Two markers, and `null` among the swept ones: "the same as 'plain'; drop one", and neither
+    could be dropped."""
     contestants = "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}"
-    (folder / "study.yaml").write_text(f"{STUDY}{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}")
+    (folder / "study.yaml").write_text(
+        f"{STUDY}{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}"
+    )
     said = looktwice("check", "study.yaml").output
-    assert "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or make this" in said
+    assert (
+        "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or make"
+        " this" in said
+    )
 
 
 @pytest.mark.parametrize("first", ["use", "radius"])
-def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(folder: Path, first: str) -> None:
-    """With the radius first, another class threw it away again: four combinations made three arms."""
-    axes = {"use": "[prompting.markers.Circles, prompting.markers.Crosshairs]", "radius": "[10, 30]"}
+def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(
+    folder: Path, first: str
+) -> None:
+    """With the radius first, another class threw it away again: four combinations made three
+    arms."""
+    axes = {
+        "use": "[prompting.markers.Circles, prompting.markers.Crosshairs]",
+        "radius": "[10, 30]",
+    }
     order = [first, *(name for name in axes if name != first)]
     lines = "".join(f"  stages.mark.{name}: {axes[name]}\n" for name in order)
     (folder / "study.yaml").write_text(f"{STUDY}sweep:\n{lines}")
@@ -186,7 +235,10 @@ def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(folder: 
     ("each", "found"),
     [
         ("null", {"Circles 10", "Circles 30", "none"}),
-        ("{use: prompting.markers.Crosshairs, radius: 7}", {"Circles 10", "Circles 30", "Crosshairs 7"}),
+        (
+            "{use: prompting.markers.Crosshairs, radius: 7}",
+            {"Circles 10", "Circles 30", "Crosshairs 7"},
+        ),
         ("{radius: 5}", {"Circles 10", "Circles 30", "Circles 5"}),
         ("{use: prompting.markers.Contours}", {"Circles 10", "Circles 30", "Contours 0"}),
     ],
@@ -197,5 +249,8 @@ def test_a_single_change_is_laid_over_the_sweep(folder: Path, each: str, found: 
         f"{STUDY}sweep: {{stages.mark.radius: [10, 30]}}\neach: [{{stages.mark: {each}}}]\n"
     )
     marks = [arm.stages.get("mark") for arm in load_plan(Path("study.yaml")).points]
-    shown = {f"{type(mark).__name__} {getattr(mark, 'radius', 0):g}" if mark else "none" for mark in marks}
+    shown = {
+        f"{type(mark).__name__} {getattr(mark, 'radius', 0):g}" if mark else "none"
+        for mark in marks
+    }
     assert shown == found

@@ -1,4 +1,5 @@
-"""A server that is not there, goes away or refuses everybody: the run stops with a sentence and blames no sample."""
+"""A server that is not there, goes away or refuses everybody: the run stops with a sentence and
+blames no sample."""
 
 from __future__ import annotations
 
@@ -23,12 +24,16 @@ GOES_ON = "what was answered is kept, and the same command goes on later"
 
 
 def test_nobody_there_stops_the_run_before_the_first_request(tmp_path: Path) -> None:
-    """240 requests to a closed port took 8 min 33 s, and ended with "240 failed ... the report says why"."""
+    """240 requests to a closed port took 8 min 33 s, and ended with "240 failed ... the report says
+    why"."""
     start = time.monotonic()
     result = looktwice("run", write_study(tmp_path, CLOSED), "--out", tmp_path)
     assert time.monotonic() - start < 10
     assert result.exit_code == 1
-    assert "stopped: http://127.0.0.1:9 cannot be reached" in result.output and GOES_ON in result.output
+    assert (
+        "stopped: http://127.0.0.1:9 cannot be reached" in result.output
+        and GOES_ON in result.output
+    )
     assert "the report says why" not in result.output and "accuracy" not in result.output
     assert RunFolder(tmp_path / "study").records() == {}
     assert not (tmp_path / "study/report.html").exists()
@@ -40,7 +45,9 @@ def test_the_same_in_python_is_an_error(tmp_path: Path) -> None:
         evaluate(Photos("jigsaw", n=2), {"plain": arm}, ChatAPI("m", CLOSED), out=tmp_path / "run")
 
 
-def test_a_server_that_goes_away_is_left_within_15_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_goes_away_is_left_within_15_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One worker notices within ten seconds; here it has less patience."""
     monkeypatch.setattr(endpoint, "SECONDS", 0.3)
     monkeypatch.setattr(endpoint, "UNREACHED", 2)
@@ -51,23 +58,35 @@ def test_a_server_that_goes_away_is_left_within_15_seconds(tmp_path: Path, monke
             result = looktwice("run", config, "--out", tmp_path, "--workers", 2)
         assert time.monotonic() - start < 15
     records = RunFolder(tmp_path / "study").records().values()
-    assert result.exit_code == 1 and "cannot be reached" in result.output and GOES_ON in result.output
+    assert (
+        result.exit_code == 1 and "cannot be reached" in result.output and GOES_ON in result.output
+    )
     assert len(records) >= 3 and not any(record.error for record in records)
     assert "the report says why" not in result.output
 
 
-REFUSALS = {"401": "no key was sent", "402": "credit", "403": "no key was sent", "404": "model's name"}
+REFUSALS = {
+    "401": "no key was sent",
+    "402": "credit",
+    "403": "no key was sent",
+    "404": "model's name",
+}
 
 
 @pytest.mark.parametrize(("status", "limit"), [*((status, 40) for status in REFUSALS), ("404", 2)])
 def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int) -> None:
-    """Every sample was FAILED, with 0.0 in the table, where the key or the model's name was wrong."""
+    """Every sample was FAILED, with 0.0 in the table, where the key or the model's name was
+    wrong."""
     with chat_server(None, "--fail", f"{status}=1") as server:
         config = write_study(tmp_path, server.url, n=40)
         result = looktwice("run", config, "--out", tmp_path, "--workers", 2, "--limit", limit)
         assert server.stats["requests"] <= endpoint.ALIKE + 1
     assert result.exit_code == 1
-    assert f"answered {status}" in result.output and REFUSALS[status] in result.output and GOES_ON in result.output
+    assert (
+        f"answered {status}" in result.output
+        and REFUSALS[status] in result.output
+        and GOES_ON in result.output
+    )
     assert RunFolder(tmp_path / "study").records() == {}
 
 
@@ -89,11 +108,14 @@ def test_a_web_page_in_place_of_an_api_is_the_endpoint_s_failure() -> None:
 def test_any_other_answer_is_a_sign_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, delay: float
 ) -> None:
-    """Also an answer that comes late: a server that is busy with its first model need not list it in time."""
+    """Also an answer that comes late: a server that is busy with its first model need not list it
+    in time."""
     monkeypatch.setattr(chat_api, "PROBE_SECONDS", 0.2)
     with chat_server(None, "--models", str(status), "--models-delay", str(delay)) as server:
         result = looktwice("run", write_study(tmp_path, server.url), "--out", tmp_path)
-        assert (server.stats["requests"], server.stats["probes"], result.exit_code) == (4, 1, 0), result.output
+        assert (server.stats["requests"], server.stats["probes"], result.exit_code) == (4, 1, 0), (
+            result.output
+        )
 
 
 def test_nobody_is_asked_where_all_is_cached(tmp_path: Path) -> None:
@@ -104,7 +126,8 @@ def test_nobody_is_asked_where_all_is_cached(tmp_path: Path) -> None:
 
 
 def test_a_sample_that_the_server_cannot_take_is_that_sample_s_failure(tmp_path: Path) -> None:
-    """Failures between answers are FAILED as before, also those that might have been the endpoint's."""
+    """Failures between answers are FAILED as before, also those that might have been the
+    endpoint's."""
     with chat_server(None, "--first", "ok,404,404,400,ok,404") as server:
         config = write_study(tmp_path, server.url, n=6)
         config.write_text(config.read_text().replace("model: tiny", "model: tiny, name: tiny"))
@@ -114,4 +137,6 @@ def test_a_sample_that_the_server_cannot_take_is_that_sample_s_failure(tmp_path:
     assert sorted(bool(record.error) for record in records) == [False] * 2 + [True] * 4
     with chat_server(None, "--first", "404,404,404,404") as server:
         again = looktwice("run", config, "--out", tmp_path, f"model.url={server.url}")
-    assert again.exit_code == 1 and "4 samples FAILED" in again.output, "it has answered the others before"
+    assert again.exit_code == 1 and "4 samples FAILED" in again.output, (
+        "it has answered the others before"
+    )

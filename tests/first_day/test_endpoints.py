@@ -19,7 +19,9 @@ def test_two_servers_of_one_model_name_are_asked_apart(tmp_path: Path) -> None:
     with chat_server() as one, chat_server() as two:
         config = write_study(tmp_path, one.url)
         for server in (one, two, one):
-            result = looktwice("run", config, "--out", tmp_path, "--fresh", f"model.url={server.url}")
+            result = looktwice(
+                "run", config, "--out", tmp_path, "--fresh", f"model.url={server.url}"
+            )
             assert result.exit_code == 0 and "came from the cache" not in result.output
         assert (one.stats["requests"], two.stats["requests"]) == (4, 4)
 
@@ -31,7 +33,9 @@ def test_a_sweep_over_urls_is_a_contestant_for_each(tmp_path: Path) -> None:
         config = write_study(tmp_path, one.url, more=more)
         assert looktwice("run", config, "--out", tmp_path).exit_code == 0
         assert (one.stats["requests"], two.stats["requests"]) == (4, 4)
-        names = {row.contestant for row in score_table(tmp_path / "study").where(task="jigsaw").rows}
+        names = {
+            row.contestant for row in score_table(tmp_path / "study").where(task="jigsaw").rows
+        }
         assert {f"plain [model.url={server.url}]" for server in (one, two)} <= names
 
 
@@ -39,7 +43,10 @@ def test_models_of_two_servers_side_by_side_are_not_the_same(tmp_path: Path) -> 
     models = "{a: {use: pipelines.models.ChatAPI, model: m, url: 'http://h:1/v1'}, "
     models += "b: {use: pipelines.models.ChatAPI, model: m, url: 'http://h:2/v1'}}"
     more = f"models: {models}\ncontestants: {{a: {{model: a}}, b: {{model: b}}}}\n"
-    assert len({arm.id for arm in load_plan(write_study(tmp_path, "http://h:1/v1", more=more)).points}) == 2
+    assert (
+        len({arm.id for arm in load_plan(write_study(tmp_path, "http://h:1/v1", more=more)).points})
+        == 2
+    )
 
 
 def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path: Path) -> None:
@@ -50,16 +57,24 @@ def test_a_name_makes_a_fleet_one_model_and_says_whose_replies_they_are(tmp_path
             result = looktwice("run", config, "--out", tmp_path, "--fresh", *flags)
         assert (one.stats["requests"], two.stats["requests"]) == (4, 0)
         here, there = (server.url.removeprefix("http://") for server in (two, one))
-        said = f"4 replies came from the cache as {there} gave them; the model at {here} has the same `name`"
+        said = (
+            f"4 replies came from the cache as {there} gave them; the model at {here} has the same"
+            " `name`"
+        )
         assert said in result.output
-    replies = [reply for record in RunFolder(tmp_path / "study").records().values() for reply in record.replies]
+    replies = [
+        reply
+        for record in RunFolder(tmp_path / "study").records().values()
+        for reply in record.replies
+    ]
     assert {reply.served_by["endpoint"] for reply in replies} == {there}
 
 
 def test_a_run_is_replayed_where_the_environment_names_another_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The endpoint is part of the identity, and `url` may be left to OPENAI_BASE_URL, also inside a stage."""
+    """The endpoint is part of the identity, and `url` may be left to OPENAI_BASE_URL, also inside a
+    stage."""
     with chat_server() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         config = write_study(tmp_path, server.url)
@@ -84,10 +99,17 @@ def fleet(*servers: ChatServer) -> str:
 def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
         config = write_study(tmp_path, one.url, n=12)
-        assert looktwice("run", config, "--out", tmp_path, fleet(one, two), "--workers", "4").exit_code == 0
+        assert (
+            looktwice("run", config, "--out", tmp_path, fleet(one, two), "--workers", "4").exit_code
+            == 0
+        )
         assert (one.stats["requests"], two.stats["requests"]) == (6, 6)
         assert (one.stats["probes"], two.stats["probes"]) == (1, 1)
-    replies = [reply for record in RunFolder(tmp_path / "study").records().values() for reply in record.replies]
+    replies = [
+        reply
+        for record in RunFolder(tmp_path / "study").records().values()
+        for reply in record.replies
+    ]
     places = {server.url.removeprefix("http://") for server in (one, two)}
     assert {reply.served_by["endpoint"] for reply in replies} == places
 
@@ -99,9 +121,13 @@ def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
         result = looktwice("run", config, "--out", tmp_path, fleet(two, one))
         assert result.exit_code == 0 and "0 failed" in result.output, result.output
         assert one.stats["requests"] == 4
-        assert f"{two.url} could not always be asked, so the other server was" in result.output, result.output
+        assert f"{two.url} could not always be asked, so the other server was" in result.output, (
+            result.output
+        )
         one.kill()
-        result = looktwice("run", config, "--out", tmp_path, "--fresh", fleet(one, two), "model.temperature=1")
+        result = looktwice(
+            "run", config, "--out", tmp_path, "--fresh", fleet(one, two), "model.temperature=1"
+        )
     assert result.exit_code == 1 and "stopped: http://" in result.output, result.output
     assert "cannot be reached" in result.output and "0 new" in result.output, result.output
 
@@ -111,18 +137,29 @@ def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) ->
         config = write_study(tmp_path, one.url, n=16)
         threading.Timer(0.6, two.kill).start()
         result = looktwice("run", config, "--out", tmp_path, fleet(one, two), "--workers", "4")
-        assert result.exit_code == 0 and "16 new" in result.output and "0 failed" in result.output, result.output
+        assert (
+            result.exit_code == 0 and "16 new" in result.output and "0 failed" in result.output
+        ), result.output
 
 
 def test_a_server_that_is_broken_does_not_draw_the_requests(tmp_path: Path) -> None:
     """It answers at once, so it always had the fewest, and every attempt went there."""
-    with chat_server(None, "--first", ",".join(["503"] * 60)) as broken, chat_server(None, "--delay", "0.2") as whole:
+    with (
+        chat_server(None, "--first", ",".join(["503"] * 60)) as broken,
+        chat_server(None, "--delay", "0.2") as whole,
+    ):
         config = write_study(tmp_path, broken.url, n=12)
         result = looktwice("run", config, "--out", tmp_path, fleet(broken, whole), "--workers", "6")
-        assert result.exit_code == 0 and "12 new" in result.output and "0 failed" in result.output, result.output
+        assert (
+            result.exit_code == 0 and "12 new" in result.output and "0 failed" in result.output
+        ), result.output
         assert broken.stats["requests"] <= 8 and whole.stats["requests"] >= 12
 
 
 def test_a_server_is_named_once(tmp_path: Path) -> None:
-    result = looktwice("check", write_study(tmp_path, "http://h:1/v1"), "model.url=[http://h:1/v1,http://h:1/v1/]")
-    assert result.exit_code == 2 and "names a server twice: http://h:1/v1" in result.output, result.output
+    result = looktwice(
+        "check", write_study(tmp_path, "http://h:1/v1"), "model.url=[http://h:1/v1,http://h:1/v1/]"
+    )
+    assert result.exit_code == 2 and "names a server twice: http://h:1/v1" in result.output, (
+        result.output
+    )

@@ -1,4 +1,5 @@
-"""A finished run is run again: nothing is made, asked or changed, and a library of another version is noticed."""
+"""A finished run is run again: nothing is made, asked or changed, and a library of another version
+is noticed."""
 
 from pathlib import Path
 
@@ -38,15 +39,20 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def test_a_finished_run_makes_no_question_again(plan: Plan, tmp_path: Path, made: list[int]) -> None:
-    """It made every question twice more, to see that none had changed: the demo took 29 s to say that it was done."""
+def test_a_finished_run_makes_no_question_again(
+    plan: Plan, tmp_path: Path, made: list[int]
+) -> None:
+    """It made every question twice more, to see that none had changed: the demo took 29 s to say
+    that it was done."""
     assert Run(plan, tmp_path / "run")().written == 8
     made.clear()
     again = Run(plan, tmp_path / "run")()
     assert (again.written, again.kept, made) == (0, 8, [])
 
 
-def test_with_another_library_every_question_is_compared(plan: Plan, tmp_path: Path, made: list[int]) -> None:
+def test_with_another_library_every_question_is_compared(
+    plan: Plan, tmp_path: Path, made: list[int]
+) -> None:
     Run(plan, tmp_path / "run")()
     facts = yaml.safe_load((tmp_path / "run/run.yaml").read_text())
     facts["versions"]["numpy"] = "0.1"

@@ -15,10 +15,13 @@ MANY = Spent(12_345_678, 1_234_567, 123.456)
 
 @pytest.mark.parametrize("width", range(56, 120, 4))
 def test_on_a_terminal_it_is_one_line(width: int) -> None:
-    """On 80 columns the line wrapped: the bar, the verdicts and the tokens stood in pieces below one another."""
+    """On 80 columns the line wrapped: the bar, the verdicts and the tokens stood in pieces below
+    one another."""
     screen = io.StringIO()
     display = Display(
-        Console(file=screen, width=width, force_terminal=True, legacy_windows=False), 24_000, lambda: MANY
+        Console(file=screen, width=width, force_terminal=True, legacy_windows=False),
+        24_000,
+        lambda: MANY,
     )
     with display:
         for number in range(2000):
@@ -27,9 +30,13 @@ def test_on_a_terminal_it_is_one_line(width: int) -> None:
     assert "\x1b[1A" not in shown, "it goes up a line, so there was more than one"
     lines = [re.sub(r"\x1b\[[\d;?]*\w", "", line) for line in re.split(r"[\r\n]+", shown)]
     assert max(map(len, lines)) <= width
-    assert re.search(r"━━━━ +2000/24000 .* [\d:]+ left$", lines[-2]), "neither the bar nor the time is cut off"
+    assert re.search(r"━━━━ +2000/24000 .* [\d:]+ left$", lines[-2]), (
+        "neither the bar nor the time is cut off"
+    )
     if width == 80:
-        assert re.search(r" 2000/24000  r500 w500 u500 f500  cost 123.46  [\d.]+/s  [\d:]+ left$", lines[-2])
+        assert re.search(
+            r" 2000/24000  r500 w500 u500 f500  cost 123.46  [\d.]+/s  [\d:]+ left$", lines[-2]
+        )
 
 
 @pytest.mark.parametrize(

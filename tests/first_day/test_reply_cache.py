@@ -32,7 +32,9 @@ def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_pat
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=6)
         for name, model in (("kept", "tiny"), ("gone", "huge")):
-            result = looktwice("run", config, "--out", tmp_path, f"name={name}", f"model.model={model}")
+            result = looktwice(
+                "run", config, "--out", tmp_path, f"name={name}", f"model.model={model}"
+            )
             assert result.exit_code == 0, result.output
         said = looktwice("cache", tmp_path).output
         assert "12 replies" in said and "tiny at 127.0.0.1" in said and "huge at" in said
@@ -60,10 +62,16 @@ def test_a_run_prunes_a_cache_that_has_grown_beyond_its_size(tmp_path: Path) -> 
         assert within.exit_code == 0 and "cache:" not in within.output
         (tmp_path / "kept").rename(tmp_path / "other")
         make_older(tmp_path / ".cache")
-        beyond = looktwice("run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB")
-        assert "cache: removed 0 replies" in beyond.output, beyond.output  # all are named by records
+        beyond = looktwice(
+            "run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB"
+        )
+        assert "cache: removed 0 replies" in beyond.output, (
+            beyond.output
+        )  # all are named by records
         shutil.rmtree(tmp_path / "other")
-        beyond = looktwice("run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB")
+        beyond = looktwice(
+            "run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB"
+        )
         assert "cache: removed 4 replies" in beyond.output, beyond.output
         assert looktwice(*words, "--cache-size", "much").exit_code == 2
 
@@ -75,7 +83,10 @@ def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
         make_older(tmp_path / ".cache", 4000)
     size = sum(row.size for row in store.rows())
     nowhere = looktwice("cache", tmp_path, "--prune", "0")
-    assert nowhere.exit_code == 2 and "holds no runs, whose records would say what to keep" in nowhere.output
+    assert (
+        nowhere.exit_code == 2
+        and "holds no runs, whose records would say what to keep" in nowhere.output
+    )
     assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
     said = looktwice("cache", tmp_path, "--prune", str(size * 5 // 8)).output
     assert "removed 2 replies" in said and "2 replies left" in said
@@ -93,7 +104,9 @@ def test_a_blob_goes_with_its_last_reply(tmp_path: Path) -> None:
     assert store.get("b") is not None and store.get("a") is store.get("c") is None
 
 
-@pytest.mark.parametrize(("text", "size"), [("0", 0), ("500MB", 500_000_000), ("1.5 gb", 1_500_000_000), ("2k", 2000)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("500MB", 500_000_000), ("1.5 gb", 1_500_000_000), ("2k", 2000)]
+)
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 

@@ -1,4 +1,5 @@
-"""A finished run, typed again: it is scored anew, and its page is drawn again only where something changed."""
+"""A finished run, typed again: it is scored anew, and its page is drawn again only where something
+changed."""
 
 from __future__ import annotations
 
@@ -45,7 +46,10 @@ def test_a_resume_with_nothing_to_do_draws_no_page_and_prints_the_same(
     os.utime(page, (2e9, 2e9))  # seconds; far apart, however coarse the clock of the disk
     second = again()
     assert page.stat().st_mtime == 2e9
-    tables = [said[said.index("task and contestant") : said.index("records: ")] for said in (first, second)]
+    tables = [
+        said[said.index("task and contestant") : said.index("records: ")]
+        for said in (first, second)
+    ]
     assert tables[0] == tables[1]
     for name in ("report.html", "report.md", "judged.jsonl"):
         os.utime(page, (2e9, 2e9))

@@ -1,4 +1,5 @@
-"""A user's first tables: classes of one's own, plans that changed, runs that stopped early, sweeps, specialists."""
+"""A user's first tables: classes of one's own, plans that changed, runs that stopped early, sweeps,
+specialists."""
 
 from __future__ import annotations
 
@@ -163,7 +164,11 @@ def test_every_command_that_scores_takes_the_plugin_and_says_what_to_type_withou
 def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
     looktwice("run", "own.yaml", "--plugin", "mine.py")
     (folder / "mine.py").write_text(MINE.replace('in "AB"', 'in "A"'))
-    names = (word for path in ("mine.py", "./mine.py", str(folder / "mine.py")) for word in ("--plugin", path))
+    names = (
+        word
+        for path in ("mine.py", "./mine.py", str(folder / "mine.py"))
+        for word in ("--plugin", path)
+    )
     twice = looktwice("score", "runs/own", *names)
     assert twice.exit_code == 0
     assert "reader: last_letter" in words(twice)
@@ -182,7 +187,9 @@ def test_a_reader_of_one_s_own_can_be_named_for_scoring_alone(folder: Path) -> N
 
 def test_what_scoring_needs_is_built_before_the_first_request(folder: Path) -> None:
     """A scorer that cannot be built was noticed after everything had been asked and paid for."""
-    (folder / "mine.py").write_text(MINE.replace("scorer=self.scorer", "scorer={'use': 'eval.scoring.AllRigth'}"))
+    (folder / "mine.py").write_text(
+        MINE.replace("scorer=self.scorer", "scorer={'use': 'eval.scoring.AllRigth'}")
+    )
     with chat_server() as server:
         model = f"model={{use: pipelines.models.ChatAPI, model: m, url: {server.url}}}"
         result = looktwice("run", "own.yaml", model, "--plugin", "mine.py")
@@ -235,12 +242,15 @@ MODEL = Scripted("A is wrong, so B")
 
 
 def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> None:
-    """`evaluate(..., reader=LastLetter())` asked everything and then died, for the class stood in a notebook."""
+    """`evaluate(..., reader=LastLetter())` asked everything and then died, for the class stood in a
+    notebook."""
     table = evaluate(Greys(scored=True), {"plain": ASK}, MODEL, reader=LastLetter())
     assert values(table, metric="accuracy") == {"plain": 0.5}
     assert table.rows[0].reader == "last_letter"
     assert values(table, metric="halved") == {"plain": 0.25}
-    with pytest.raises(ValueError, match=r"its reader __main__\.LastLetter is a class of the script or notebook"):
+    with pytest.raises(
+        ValueError, match=r"its reader __main__\.LastLetter is a class of the script or notebook"
+    ):
         score_table("runs/evaluate")
 
 
@@ -248,7 +258,10 @@ def test_a_fault_in_one_s_own_reader_is_told_under_the_table(folder: Path) -> No
     """Every answer FAILED with an accuracy of 0.0, and the terminal gave no reason."""
     (folder / "mine.py").write_text(MINE.replace("in state.reply", "in state.reply.text"))
     shown = words(looktwice("run", "own.yaml", "--plugin", "mine.py"))
-    assert "failed: 4 answers, most often with AttributeError: 'str' object has no attribute 'text'" in shown
+    assert (
+        "failed: 4 answers, most often with AttributeError: 'str' object has no attribute 'text'"
+        in shown
+    )
 
 
 # ---- the present plan
@@ -265,12 +278,15 @@ sweep: {stages.mark.radius: [5, 10, 15]}
 
 
 def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -> None:
-    """After the list of radii was changed to [8], the old variants stayed in the table, and one was the baseline."""
+    """After the list of radii was changed to [8], the old variants stayed in the table, and one was
+    the baseline."""
     (folder / "radii.yaml").write_text(RADII)
     looktwice("run", "radii.yaml")
     result = looktwice("run", "radii.yaml", "sweep={stages.mark.radius: [8]}")
     assert "plain [mark.radius=8]" in words(result)
-    assert "not shown: 3 arms of earlier plans, plain [mark.radius=5] on jigsaw, plain" in words(result)
+    assert "not shown: 3 arms of earlier plans, plain [mark.radius=5] on jigsaw, plain" in words(
+        result
+    )
     rows = report_rows(folder / "runs/radii")
     assert {row["contestant"] for row in rows if row["point"]} == {"plain [mark.radius=8]"}
     for name in ("report.md", "report.html"):
@@ -286,11 +302,18 @@ def test_evaluate_in_its_default_folder_pools_nothing_that_was_there_before(fold
     """A second `evaluate()` put the first one's contestants and tasks into its macro and micro."""
     evaluate({"one": Greys(4), "two": Greys(6)}, {"a": ASK, "b": SAY}, MODEL)
     table = evaluate({"three": Greys(8), "two": Greys(6)}, {"c": ASK}, Scripted("(A)"))
-    macro, micro = (table.where(metric="accuracy", task=name, contestant="c").rows[0] for name in ("macro", "micro"))
+    macro, micro = (
+        table.where(metric="accuracy", task=name, contestant="c").rows[0]
+        for name in ("macro", "micro")
+    )
     assert (macro.n_tasks, macro.of_tasks, micro.n) == (2, 2, 14)
     assert {row.contestant for row in table if row.point} == {"c"}
     assert {row.task_name for row in table if row.task_name} == {"two", "three"}
-    shown = {row.contestant for row in score_table("runs/evaluate", LastLetter(), all_arms=True) if row.point}
+    shown = {
+        row.contestant
+        for row in score_table("runs/evaluate", LastLetter(), all_arms=True)
+        if row.point
+    }
     assert shown == {"a", "b", "c"}
 
 
@@ -300,10 +323,10 @@ def test_evaluate_in_its_default_folder_pools_nothing_that_was_there_before(fold
 def stopped(folder: Path) -> Table:
     """A run of 4 samples of which one was never asked, and of which `other` was asked two alone."""
     (folder / "short.yaml").write_text(
-        "task: {use: eval.tasks.Photos, kind: jigsaw, n: 4}\n"
-        "model: {use: pipelines.models.Scripted, answer: (A)}\n"
-        "stages: {ask: {use: prompting.turns.Ask}}\n"
-        "contestants: {plain: {}, other: {stages: {say: {use: prompting.wording.MultipleChoice, before: ask}}}}\n"
+        "task: {use: eval.tasks.Photos, kind: jigsaw, n: 4}\nmodel: {use:"
+        " pipelines.models.Scripted, answer: (A)}\nstages: {ask: {use:"
+        " prompting.turns.Ask}}\ncontestants: {plain: {}, other: {stages: {say: {use:"
+        " prompting.wording.MultipleChoice, before: ask}}}}\n"
     )
     Study(load_plan(folder / "short.yaml"), folder / "runs", RunOptions(workers=1))()
     run = folder / "runs/short"
@@ -319,7 +342,8 @@ def stopped(folder: Path) -> Table:
 
 
 def test_what_was_never_asked_is_in_no_mean_and_is_counted(folder: Path) -> None:
-    """A table of an interrupted run showed 0.0 for what was never asked in one case and a smaller n in another."""
+    """A table of an interrupted run showed 0.0 for what was never asked in one case and a smaller n
+    in another."""
     table = stopped(folder)
     by = {row.contestant: row for row in table.where(metric="accuracy", task="jigsaw") if row.point}
     for name, asked in (("plain", 3), ("other", 2)):
@@ -358,7 +382,9 @@ def test_a_sweep_of_two_factors_tells_the_effect_of_each(folder: Path) -> None:
     (folder / "two.yaml").write_text(RADII.replace("15]}", "15], stages.say: [{}, null]}"))
     shown = words(looktwice("run", "two.yaml"))
     assert "effect of each factor" in shown
-    assert "sweep: the effect of a level is its mean difference to the factor's first level" in shown
+    assert (
+        "sweep: the effect of a level is its mean difference to the factor's first level" in shown
+    )
     told = (folder / "runs/two/report.md").read_text()
     assert "| plain | jigsaw | mark.radius | 10 | 5 | +0.0<br>" in told
     assert "<h3>Effect of each factor</h3>" in (folder / "runs/two/report.html").read_text()
@@ -376,7 +402,11 @@ def test_a_notebook_names_a_task_once(folder: Path) -> None:
     """Every line of the table in a notebook repeated the task."""
     table = evaluate({"one": Greys(4), "two": Greys(6)}, {"a": ASK, "b": SAY}, MODEL)
     assert table._repr_html_().count("<th scope=row>one</th>") == 1
-    lines = [line.split("|")[1].strip() for line in table._repr_markdown_().splitlines() if line.startswith("| ")]
+    lines = [
+        line.split("|")[1].strip()
+        for line in table._repr_markdown_().splitlines()
+        if line.startswith("| ")
+    ]
     assert [name for name in lines if name] == ["task", "---", "one", "two", "macro", "micro"]
     alone = evaluate(Greys(4), {"a": ASK}, MODEL, out="runs/alone")
     assert alone._repr_markdown_().count("greys") == 1
@@ -386,16 +416,12 @@ def test_a_notebook_names_a_task_once(folder: Path) -> None:
 def test_a_mean_over_some_of_the_tasks_says_so(folder: Path) -> None:
     """A contestant with one easy task led the macro of those that had run all."""
     (folder / "part.yaml").write_text(
-        "tasks:\n"
-        "  one: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"
-        "  two: {use: eval.tasks.Photos, kind: jigsaw, n: 4}\n"
-        "  three: {use: eval.tasks.Photos, kind: jigsaw, n: 3}\n"
-        "model: {use: pipelines.models.Scripted, answer: (A)}\n"
-        "stages: {ask: {use: prompting.turns.Ask}}\n"
-        "contestants:\n"
-        "  plain: {}\n"
-        "  part: {only: [one, two], stages: {say: &say {use: prompting.wording.MultipleChoice, before: ask}}}\n"
-        "  lone: {only: [three], stages: {say: *say}}\n"
+        "tasks:\n  one: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n  two: {use:"
+        " eval.tasks.Photos, kind: jigsaw, n: 4}\n  three: {use: eval.tasks.Photos, kind: jigsaw,"
+        " n: 3}\nmodel: {use: pipelines.models.Scripted, answer: (A)}\nstages: {ask: {use:"
+        " prompting.turns.Ask}}\ncontestants:\n  plain: {}\n  part: {only: [one, two], stages:"
+        " {say: &say {use: prompting.wording.MultipleChoice, before: ask}}}\n  lone: {only:"
+        " [three], stages: {say: *say}}\n"
     )
     shown = words(looktwice("run", "part.yaml"))
     assert shown.count("part (2 of 3 tasks)") == 2
@@ -413,7 +439,9 @@ def test_a_specialist_is_known_by_what_it_did(folder: Path) -> None:
     """The section of specialists appeared only with `asks = False`, which nothing mentioned."""
     looktwice("run", "own.yaml", "--plugin", "mine.py")
     told = (folder / "runs/own/report.md").read_text()
-    assert "| task | parity | plain | 4 | 2 | 2 | 0 | 0 |" in told.split("## Specialists and MLLMs")[1]
+    assert (
+        "| task | parity | plain | 4 | 2 | 2 | 0 | 0 |" in told.split("## Specialists and MLLMs")[1]
+    )
 
 
 def test_a_run_that_goes_on_says_that_its_plugin_changed(folder: Path) -> None:
@@ -423,5 +451,7 @@ def test_a_run_that_goes_on_says_that_its_plugin_changed(folder: Path) -> None:
     assert "changed since" not in words(looktwice(*command))
     with (folder / "mine.py").open("a") as file:
         file.write("\n# another line\n")
-    assert "mine.py changed since this run was begun; what is recorded stays" in words(looktwice(*command))
+    assert "mine.py changed since this run was begun; what is recorded stays" in words(
+        looktwice(*command)
+    )
     assert "changed since" not in words(looktwice(*command))

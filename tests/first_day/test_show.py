@@ -1,4 +1,5 @@
-"""A user looks at one question of a run: what was answered, why it counts as it does, and where an agent looked."""
+"""A user looks at one question of a run: what was answered, why it counts as it does, and where an
+agent looked."""
 
 from __future__ import annotations
 
@@ -37,11 +38,16 @@ IDS = ("a/b", "a:b", "Con", "con", "plain.", "ends ")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished run over questions whose ids are no file names, with markup in question and reply."""
+    """A finished run over questions whose ids are no file names, with markup in question and
+    reply."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     Image.new("RGB", (60, 40), "red").save(tmp_path / "own" / "x.png")
-    row = {"question": "<script>alert(1)</script> Which colour?", "images": ["x.png"], "choices": ["red", "blue"]}
+    row = {
+        "question": "<script>alert(1)</script> Which colour?",
+        "images": ["x.png"],
+        "choices": ["red", "blue"],
+    }
     lines = (json.dumps(row | {"id": name, "answer": "B"}) + "\n" for name in IDS)
     (tmp_path / "own" / "samples.jsonl").write_text("".join(lines))
     (tmp_path / "study.yaml").write_text(STUDY)
@@ -56,24 +62,37 @@ def looktwice(*words: str) -> str:
 
 
 def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: Path) -> None:
-    """Neither verdict nor reader's answer nor key was shown, and arms had other labels than in the table."""
+    """Neither verdict nor reader's answer nor key was shown, and arms had other labels than in the
+    table."""
     lines = looktwice("show", str(folder), "a/b").splitlines()
     labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
-    assert labels == list(dict.fromkeys(row.contestant for row in score_table([folder]).rows if row.point))
+    assert labels == list(
+        dict.fromkeys(row.contestant for row in score_table([folder]).rows if row.point)
+    )
     outcomes = [line.strip() for line in lines if "the key is 'B'" in line]
     assert len(outcomes) == len(labels)
     assert outcomes[0].startswith("UNREADABLE: unread: ") and outcomes[0].count("unread") == 1
     assert any("set by a stage; the key is 'B'" in line for line in outcomes)
-    assert outcomes[-1] == "WRONG: 'It must be blue, or <b>red</b>.', read by whole_reply; the key is 'B'"
+    assert (
+        outcomes[-1]
+        == "WRONG: 'It must be blue, or <b>red</b>.', read by whole_reply; the key is 'B'"
+    )
 
 
 def test_show_names_a_failure_that_arises_in_scoring_alone(folder: Path) -> None:
     """An arm that the table counts as failed was shown as if nothing were wrong."""
     path = folder / "samples.jsonl"
-    path.write_text(path.read_text().replace('"answer":"B"', '"answer":"E"').replace('"answer": "B"', '"answer": "E"'))
+    path.write_text(
+        path.read_text()
+        .replace('"answer":"B"', '"answer":"E"')
+        .replace('"answer": "B"', '"answer": "E"')
+    )
     said = looktwice("show", str(folder), "a/b")
     assert "FAILED: the key 'E' is none of A, B" in said
-    assert "<h3>failed</h3><pre>the key &#39;E&#39; is none" in next((folder / "show").iterdir()).read_text()
+    assert (
+        "<h3>failed</h3><pre>the key &#39;E&#39; is none"
+        in next((folder / "show").iterdir()).read_text()
+    )
 
 
 def test_an_arm_that_was_not_asked_is_named(folder: Path) -> None:
@@ -109,20 +128,42 @@ def look_once(messages: Messages) -> Reply:
     """Asks for a zoom and then answers."""
     if any(message.role == "assistant" for message in messages):
         return Reply("(A)")
-    return Reply("Closer.", "tool", tool_calls=(ToolCall("1", "zoom", '{"image": 1, "box": [0.5, 0, 1, 0.5]}'),))
+    return Reply(
+        "Closer.",
+        "tool",
+        tool_calls=(ToolCall("1", "zoom", '{"image": 1, "box": [0.5, 0, 1, 0.5]}'),),
+    )
 
 
 def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_path: Path) -> None:
-    """Looks were lines of JSON behind everything else, and the place that was asked for was drawn nowhere."""
+    """Looks were lines of JSON behind everything else, and the place that was asked for was drawn
+    nowhere."""
     agent = Agent({"zoom": Zoom()}, coordinates="0-1")
     out = tmp_path / "runs" / "agents"
-    evaluate(Folder(tmp_path / "own"), {"agent": Pipeline({"agent": agent}), "ask": Pipeline({"ask": Ask()})},
-             Scripted(look_once), out=out)  # fmt: skip
-    lines = [line.strip() for line in looktwice("show", str(out), "a/b", "--out", "one.html").splitlines()]
+    evaluate(
+        Folder(tmp_path / "own"),
+        {"agent": Pipeline({"agent": agent}), "ask": Pipeline({"ask": Ask()})},
+        Scripted(look_once),
+        out=out,
+    )
+    lines = [
+        line.strip()
+        for line in looktwice("show", str(out), "a/b", "--out", "one.html").splitlines()
+    ]
     look = 'look 1: zoom {"box":[0.5,0.0,1.0,0.5],"image":1} -> shown: image 2'
-    assert lines.index("reply: 'Closer.'") + 1 == lines.index(look) == lines.index("reply: '(A)'") - 3
+    assert (
+        lines.index("reply: 'Closer.'") + 1 == lines.index(look) == lines.index("reply: '(A)'") - 3
+    )
     text = Path("one.html").read_text()
-    words = ("Image 1:", "Closer.", "look 1: zoom", "asked for", "the 3 turns above", "Image 2:", "(A)")
+    words = (
+        "Image 1:",
+        "Closer.",
+        "look 1: zoom",
+        "asked for",
+        "the 3 turns above",
+        "Image 2:",
+        "(A)",
+    )
     section = text[text.index("<h2>agent</h2>") : text.index("<h2>ask</h2>")]
     places = [section.index(word) for word in words]
     assert places == sorted(places)
@@ -138,15 +179,23 @@ class Nothing:
 """
 
 
-def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(folder: Path, tmp_path: Path) -> None:
-    """`show` and `replay` said that the class is refused, and not which file the run was made with."""
+def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
+    folder: Path, tmp_path: Path
+) -> None:
+    """`show` and `replay` said that the class is refused, and not which file the run was made
+    with."""
     plugin = tmp_path / "own stage" / "stage_of_show.py"
     plugin.parent.mkdir()
     plugin.write_text(OWN)
-    (tmp_path / "own.yaml").write_text(STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
-                                       .replace("sweep: {stages.mark.radius: [5, 9]}", ""))  # fmt: skip
+    (tmp_path / "own.yaml").write_text(
+        STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing").replace(
+            "sweep: {stages.mark.radius: [5, 9]}", ""
+        )
+    )
     looktwice("run", "own.yaml", "--plugin", str(plugin))
     for words in (("show", "runs/own", "a/b"), ("replay", "runs/own")):
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 2 and f"add to the command: --plugin '{plugin}'" in result.output, result.output
+        assert (
+            result.exit_code == 2 and f"add to the command: --plugin '{plugin}'" in result.output
+        ), result.output
         looktwice(*words, "--plugin", str(plugin))

@@ -42,10 +42,20 @@ def hang_up() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(tmp_path: Path, number: int) -> None:
-    """At 76 of 240 requests, Ctrl-C went on to send all 240; a scheduler's SIGTERM lost what was on its way."""
+def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
+    tmp_path: Path, number: int
+) -> None:
+    """At 76 of 240 requests, Ctrl-C went on to send all 240; a scheduler's SIGTERM lost what was on
+    its way."""
     with chat_server(None, "--delay", "0.4") as server:
-        run = ["run", write_study(tmp_path, server.url, more=VARIANTS), "--out", tmp_path, "--workers", 4]
+        run = [
+            "run",
+            write_study(tmp_path, server.url, more=VARIANTS),
+            "--out",
+            tmp_path,
+            "--workers",
+            4,
+        ]
         with when(lambda: server.stats["requests"] >= 4, send(number)):
             result = looktwice(*run)
         assert (server.stats["requests"], result.exit_code) == (4, 130), result.output
@@ -53,21 +63,35 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(tmp
         assert len(RunFolder(tmp_path / "study").records()) == 4
         if number == signal.SIGINT:
             assert looktwice(*run, "--workers", 16).exit_code == 0
-            assert server.stats["requests"] == len(RunFolder(tmp_path / "study").records()) == QUESTIONS
+            assert (
+                server.stats["requests"]
+                == len(RunFolder(tmp_path / "study").records())
+                == QUESTIONS
+            )
 
 
 def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
     """It sends no second request, so it has no record yet; its first reply is kept all the same."""
     with chat_server(None, "--delay", "0.4") as server:
         describe = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
-        run = ["run", write_study(tmp_path, server.url), describe, "--out", tmp_path, "--workers", 4]
+        run = [
+            "run",
+            write_study(tmp_path, server.url),
+            describe,
+            "--out",
+            tmp_path,
+            "--workers",
+            4,
+        ]
         with when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
             result = looktwice(*run)
         begun = server.stats["requests"]
         assert (begun, result.exit_code) == (4, 130), result.output
         assert "accuracy" not in result.output, "nothing was answered, so there is no table"
         assert looktwice(*run).exit_code == 0
-        calls = sum(len(record.calls) for record in RunFolder(tmp_path / "study").records().values())
+        calls = sum(
+            len(record.calls) for record in RunFolder(tmp_path / "study").records().values()
+        )
         assert server.stats["requests"] == calls == 16
 
 
@@ -87,7 +111,8 @@ def test_the_second_interrupt_ends_what_is_on_its_way(tmp_path: Path) -> None:
 
 
 def test_two_signals_that_come_together_are_one(tmp_path: Path) -> None:
-    """`timeout` and schedulers send one to the process and one to its group; the second gave up what was paid."""
+    """`timeout` and schedulers send one to the process and one to its group; the second gave up
+    what was paid."""
     with chat_server(None, "--delay", "0.4") as server:
 
         def together() -> None:
@@ -96,7 +121,9 @@ def test_two_signals_that_come_together_are_one(tmp_path: Path) -> None:
             send(signal.SIGTERM)()
 
         with when(lambda: server.stats["requests"] >= 2, together):
-            result = looktwice("run", write_study(tmp_path, server.url), "--out", tmp_path, "--workers", 2)
+            result = looktwice(
+                "run", write_study(tmp_path, server.url), "--out", tmp_path, "--workers", 2
+            )
         assert result.exit_code == 130 and "stopping now" not in result.output, result.output
         assert len(RunFolder(tmp_path / "study").records()) == 2
 
@@ -112,7 +139,9 @@ def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:
         assert server.stats["requests"] == 1
 
 
-def test_a_request_that_is_being_made_ready_does_not_leave_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_is_being_made_ready_does_not_leave_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """While pictures are encoded the run may be stopped."""
     stop = threading.Event()
 
@@ -145,8 +174,11 @@ class Twice:
 
 
 @pytest.mark.parametrize(("stage", "kept"), [(Ask(), 2), (Twice(), 0)])
-def test_a_model_in_this_process_starts_nothing_either(tmp_path: Path, stage: Ask | Twice, kept: int) -> None:
-    """Of an answered sample the stages that are left still run, so that its reply becomes a record."""
+def test_a_model_in_this_process_starts_nothing_either(
+    tmp_path: Path, stage: Ask | Twice, kept: int
+) -> None:
+    """Of an answered sample the stages that are left still run, so that its reply becomes a
+    record."""
 
     def answer(messages: object) -> str:
         run.drain.set()
@@ -154,7 +186,10 @@ def test_a_model_in_this_process_starts_nothing_either(tmp_path: Path, stage: As
 
     model, task = Scripted(answer), Photos("jigsaw", 3)
     stages = [{"ask": stage, "then": Noted()}, {"ask": stage, "then": Noted(), "too": Noted()}]
-    arms = [Arm(str(len(each)), {}, "t", task, model, each, Ask(), 1, 0, False, "", "") for each in stages]
+    arms = [
+        Arm(str(len(each)), {}, "t", task, model, each, Ask(), 1, 0, False, "", "")
+        for each in stages
+    ]
     run = Run(Plan("study", tuple(map(with_id, arms))), tmp_path / "run", RunOptions(workers=1))
     assert run().stopped
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
@@ -163,8 +198,13 @@ def test_a_model_in_this_process_starts_nothing_either(tmp_path: Path, stage: As
 def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Path) -> None:
     """A stage of one's own that neither asks nor answers gave a table of 0.0 and p = 0.0010."""
     stages = {"look": Noted()}
-    with pytest.raises(RunError, match=r"mute\.stages: sample jigsaw_000\d: no answer can come of it.*abstain"):
+    with pytest.raises(
+        RunError, match=r"mute\.stages: sample jigsaw_000\d: no answer can come of it.*abstain"
+    ):
         evaluate(
-            Photos("jigsaw", n=30), {"chance": Chance(), "mute": Pipeline(stages)}, out=tmp_path / "run", workers=1
+            Photos("jigsaw", n=30),
+            {"chance": Chance(), "mute": Pipeline(stages)},
+            out=tmp_path / "run",
+            workers=1,
         )
     assert len(RunFolder(tmp_path / "run").records()) < 30

@@ -35,7 +35,10 @@ class Detector:
         """Put the marks into the sample."""
         PASSES["detector"] += 1
         sizes = [image.size for image in state.sample.images]
-        marks = tuple(Point("A", width / 2, height / 2, number) for number, (width, height) in enumerate(sizes))
+        marks = tuple(
+            Point("A", width / 2, height / 2, number)
+            for number, (width, height) in enumerate(sizes)
+        )
         return state.replace(sample=replace(state.sample, marks=marks))
 
 
@@ -43,7 +46,9 @@ class Detector:
 class Counting(Scripted):
     """A model that counts its passes."""
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Count and answer."""
         PASSES["model"] += 1
         return super().__call__(messages, draw, options)
@@ -61,7 +66,9 @@ def test_a_sweep_behind_a_detector_asks_it_once_and_decodes_each_picture_once(
     monkeypatch.setattr(picture, "decode", decode)
     PASSES.clear()
     arms = {
-        f"radius {radius}": Pipeline({"find": Detector(), "mark": Circles(radius=radius), "ask": Ask()})
+        f"radius {radius}": Pipeline(
+            {"find": Detector(), "mark": Circles(radius=radius), "ask": Ask()}
+        )
         for radius in range(4, 4 + POINTS)
     }
     task = Photos("jigsaw", n=SAMPLES, quality=90)

@@ -1,4 +1,5 @@
-"""A newcomer's second day with tables: fewer draws, effects of single changes, older arms, data frames, LaTeX."""
+"""A newcomer's second day with tables: fewer draws, effects of single changes, older arms, data
+frames, LaTeX."""
 
 from __future__ import annotations
 
@@ -27,17 +28,24 @@ def made(tmp_path: Path) -> MadeRun:
 
 def facts(made: MadeRun, **more: Any) -> None:
     """run.yaml, with all points as the present plan."""
-    whole = {"arms": [point.id for point in made.points], "samples": {"id-t": 4}, "planned": {"id-t": 4}} | more
+    whole = {
+        "arms": [point.id for point in made.points],
+        "samples": {"id-t": 4},
+        "planned": {"id-t": 4},
+    } | more
     made.write()
     (made.path / "run.yaml").write_text(yaml.safe_dump(whole))
 
 
 def accuracy(table: Table) -> dict[str, float | None]:
-    return {row.contestant: row.value for row in table.where(metric="accuracy", task="t") if row.point}
+    return {
+        row.contestant: row.value for row in table.where(metric="accuracy", task="t") if row.point
+    }
 
 
 def test_fewer_draws_are_what_the_table_shows(made: MadeRun) -> None:
-    """After `draws=3` and then `draws=1` the table went on showing the mean of three draws, without a word."""
+    """After `draws=3` and then `draws=1` the table went on showing the mean of three draws, without
+    a word."""
     plain = made.point("plain", "t", draws=1)
     for draw, said in enumerate(("AAAA", "BBBB", "BBBB")):
         made.answers(plain, said, draw)
@@ -50,7 +58,8 @@ def test_fewer_draws_are_what_the_table_shows(made: MadeRun) -> None:
 
 
 def test_a_limit_behind_a_whole_run_leaves_nothing_out(made: MadeRun) -> None:
-    """`--limit 2` after everything was asked printed n=4 and beneath "asked in part (limit 2): 2 of 4 samples"."""
+    """`--limit 2` after everything was asked printed n=4 and beneath "asked in part (limit 2): 2 of
+    4 samples"."""
     made.answers(made.point("plain", "t"), "AAAA")
     facts(made, limit=2, planned={"id-t": 2})
     assert score_table(made.path).notes == ()
@@ -60,17 +69,24 @@ def test_a_limit_behind_a_whole_run_leaves_nothing_out(made: MadeRun) -> None:
 
 
 SWEEP = {"stages.mark.color": ["red", "white"]}
-EACH: list[dict[str, Any]] = [{"stages.think": None}, {"stages.mark.color": "gray", "stages.mark.radius": 20}]
+EACH: list[dict[str, Any]] = [
+    {"stages.think": None},
+    {"stages.mark.color": "gray", "stages.mark.radius": 20},
+]
 
 
 def ask_each(made: MadeRun, sweep: dict[str, Any]) -> None:
-    """The baseline does not mark; `plain` is right in everything, and for half the samples without its thought."""
+    """The baseline does not mark; `plain` is right in everything, and for half the samples without
+    its thought."""
     made.answers(made.point("unmarked", "t", baseline=True), "BBBB")
     made.answers(made.point("unmarked", "t", baseline=True, changes={"stages.think": None}), "ABBB")
     for colour in sweep.get("stages.mark.color", [None]):
         mark = {"stages.mark.color": colour} if colour else {}
         made.answers(made.point("plain", "t", changes=mark), "AAAA")
-        made.answers(made.point("plain", "t", changes=mark | {"stages.think": None}), "AABB" if mark else "AAAB")
+        made.answers(
+            made.point("plain", "t", changes=mark | {"stages.think": None}),
+            "AABB" if mark else "AAAB",
+        )
     made.answers(made.point("plain", "t", changes=EACH[1]), "BBBB")
     facts(made, config={"sweep": sweep, "each": EACH})
 
@@ -83,17 +99,24 @@ def lines(path: Path) -> list[list[str]]:
 def test_a_change_of_each_is_compared_with_its_own_arm_without_it(
     made: MadeRun, sweep: dict[str, Any], effect: str
 ) -> None:
-    """The footnote said "its effect is the delta of its own line", which was +5.0 where the change had cost 35."""
+    """The footnote said "its effect is the delta of its own line", which was +5.0 where the change
+    had cost 35."""
     ask_each(made, sweep)
     write_report(score_table(made.path), made.path)
-    found = {(who, factor, level, against): value for _, who, _, factor, level, against, value, *_ in lines(made.path)}
+    found = {
+        (who, factor, level, against): value
+        for _, who, _, factor, level, against, value, *_ in lines(made.path)
+    }
     assert found["plain", "think", "none", "unchanged"] == effect
     assert found["unmarked", "think", "none", "unchanged"] == "0.25"
     assert found["plain", "mark.color + mark.radius", "gray + 20", "unchanged"] == "-1"
     assert (("plain", "mark.color", "white", "red") in found) is bool(sweep)
     told = (made.path / "report.md").read_text()
     assert ("sweep: the effect" in told) is bool(sweep)
-    assert "each: the effect of a change is its mean difference to the same contestant unchanged" in told
+    assert (
+        "each: the effect of a change is its mean difference to the same contestant unchanged"
+        in told
+    )
     assert "every combination was asked" not in told and "delta of its own line" not in told
 
 
@@ -114,13 +137,21 @@ def test_a_file_without_each_says_nothing_of_it(made: MadeRun) -> None:
 def test_older_arms_are_compared_with_the_present_baseline(made: MadeRun) -> None:
     """With `--all` an arm of an earlier plan became the baseline of the present ones."""
     old = made.point("plain", "t", baseline=True, spec={"model": "old"})
-    now, other = made.point("plain", "t", baseline=True, spec={"model": "new"}), made.point("other", "t")
+    now, other = (
+        made.point("plain", "t", baseline=True, spec={"model": "new"}),
+        made.point("other", "t"),
+    )
     for point, said in ((old, "BBBB"), (now, "AAAA"), (other, "AAAB")):
         made.answers(point, said)
     facts(made, arms=[now, other])
-    rows = {row.point: row for row in score_table(made.path, all_arms=True).where(metric="accuracy", task="t")}
+    rows = {
+        row.point: row
+        for row in score_table(made.path, all_arms=True).where(metric="accuracy", task="t")
+    }
     assert (rows[old].delta, rows[now].delta, rows[other].delta) == (-1.0, None, -0.25)
-    assert score_table(made.path, all_arms=True).notes == ("delta: against plain (first contestant)",)
+    assert score_table(made.path, all_arms=True).notes == (
+        "delta: against plain (first contestant)",
+    )
 
 
 def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
@@ -129,7 +160,9 @@ def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
     (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
     nearest = "the nearest in setting of unmarked, unmarked [no think]"
     assert line == f"delta: against {nearest}; its own arms against unmarked"
-    rows = {row.contestant: row for row in score_table(made.path).where(metric="accuracy", task="t")}
+    rows = {
+        row.contestant: row for row in score_table(made.path).where(metric="accuracy", task="t")
+    }
     assert rows["plain [mark.color=red]"].baseline == "unmarked"
     assert rows["plain [mark.color=red, no think]"].baseline == "unmarked [no think]"
     assert line in " ".join(repr(score_table(made.path)).split())
@@ -138,10 +171,16 @@ def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
 
 
 def test_a_data_frame_holds_the_settings_and_is_that_of_the_file(made: MadeRun) -> None:
-    """The frame of a Table held "" where that of its file held NaN, and no column told the swept settings."""
+    """The frame of a Table held "" where that of its file held NaN, and no column told the swept
+    settings."""
     import pandas
 
-    spec = {"stages": {"mark": {"use": "prompting.markers.Circles", "radius": 10}, "think": {"use": "x.Thought"}}}
+    spec = {
+        "stages": {
+            "mark": {"use": "prompting.markers.Circles", "radius": 10},
+            "think": {"use": "x.Thought"},
+        }
+    }
     for changes in ({}, {"stages.mark.radius": 5}, {"stages.think": None}):
         made.answers(made.point("plain", "t", baseline=True, spec=spec, changes=changes), "AAAB")
     made.answers(made.point("chance", "t"), "ABAB")
@@ -149,7 +188,9 @@ def test_a_data_frame_holds_the_settings_and_is_that_of_the_file(made: MadeRun) 
     table = score_table(made.path)
     frame = table.to_pandas()
     write_report(table, made.path)
-    pandas.testing.assert_frame_equal(frame[frame.columns[:-2]], pandas.read_csv(made.path / "report.csv"))
+    pandas.testing.assert_frame_equal(
+        frame[frame.columns[:-2]], pandas.read_csv(made.path / "report.csv")
+    )
     arms = frame[(frame.metric == "accuracy") & frame.point.notna()]
     assert arms["stages.mark.radius"].fillna(-1).tolist() == [10, 5, 10, -1]
     assert arms["stages.think"].tolist() == ["Thought", "Thought", "none", "none"]
@@ -168,7 +209,8 @@ def test_an_arm_is_shown_in_a_line(made: MadeRun) -> None:
 def test_the_reader_is_one_word_and_its_absence_is_told_in_python_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was `read=` in evaluate() and `reader=` in score_table(), and the error told of the command line alone."""
+    """It was `read=` in evaluate() and `reader=` in score_table(), and the error told of the
+    command line alone."""
     monkeypatch.chdir(tmp_path)
     table = evaluate(Greys(), {"plain": ASK, "said": SAY}, MODEL, reader=LastLetter())
     assert table.rows[0].value == 0.5
@@ -180,7 +222,11 @@ def test_the_reader_is_one_word_and_its_absence_is_told_in_python_too(
 
 def test_one_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run said "1 samples changed"."""
-    assert [counted(n, "reply", "replies") for n in (0, 1, 1200)] == ["0 replies", "1 reply", "1,200 replies"]
+    assert [counted(n, "reply", "replies") for n in (0, 1, 1200)] == [
+        "0 replies",
+        "1 reply",
+        "1,200 replies",
+    ]
     monkeypatch.chdir(tmp_path)
     evaluate(Greys(1), {"plain": ASK}, Scripted("(A)"))
     path = tmp_path / "runs/evaluate/samples.jsonl"

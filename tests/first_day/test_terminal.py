@@ -1,4 +1,5 @@
-"""Files and servers that hold control characters for the terminal: every command shows them and obeys none."""
+"""Files and servers that hold control characters for the terminal: every command shows them and
+obeys none."""
 
 import json
 from pathlib import Path
@@ -35,7 +36,8 @@ def study(tmp_path: Path) -> Path:
     folder = tmp_path / "questions"
     folder.mkdir()
     rows = [
-        {"id": f"q{n}{EVIL}", "question": f"Is it {EVIL}?", "choices": ["yes", EVIL], "answer": "A"} for n in (1, 2)
+        {"id": f"q{n}{EVIL}", "question": f"Is it {EVIL}?", "choices": ["yes", EVIL], "answer": "A"}
+        for n in (1, 2)
     ]
     rows[1]["question"] = f"fail #400 {EVIL}"
     (folder / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -58,21 +60,36 @@ def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path
             "trajectories": call("trajectories", run, "--out", tmp_path / "t.jsonl"),
             "fault": call("check", study, f"stages.ask.{EVIL}=1"),
         }
-    assert {name: obeyed(result.output) for name, result in printed.items()} == dict.fromkeys(printed, "")
-    assert "\\x1b]0;owned" in printed["show"].output, printed["run"].output + repr(printed["run"].exception)
+    assert {name: obeyed(result.output) for name, result in printed.items()} == dict.fromkeys(
+        printed, ""
+    )
+    assert "\\x1b]0;owned" in printed["show"].output, printed["run"].output + repr(
+        printed["run"].exception
+    )
     assert [name for name, result in printed.items() if "Traceback" in result.output] == []
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("a\tb\nc", "a\tb\nc"), ("\x1b[31m", "\\x1b[31m"), ("\r", "\\r"), ("\u202e", "\\u202e"), ("é 中 😀", "é 中 😀")],
+    [
+        ("a\tb\nc", "a\tb\nc"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\r", "\\r"),
+        ("\u202e", "\\u202e"),
+        ("é 中 😀", "é 中 😀"),
+    ],
 )
 def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
 @pytest.mark.parametrize(
-    "words", [("trajectories", "RUN", "--out"), ("replies", "RUN", "--export"), ("show", "RUN", "0", "--out")]
+    "words",
+    [
+        ("trajectories", "RUN", "--out"),
+        ("replies", "RUN", "--export"),
+        ("show", "RUN", "0", "--out"),
+    ],
 )
 def test_no_option_writes_over_the_records_of_a_run(words: tuple[str, ...], tmp_path: Path) -> None:
     """`trajectories --out RUN/records.jsonl` replaced the records by conversations."""
@@ -80,7 +97,9 @@ def test_no_option_writes_over_the_records_of_a_run(words: tuple[str, ...], tmp_
     records = tmp_path / "run" / "records.jsonl"
     before = records.read_bytes()
     name = "jigsaw_0000" if words[0] == "show" else "0"
-    asked = [str(tmp_path / "run") if word == "RUN" else name if word == "0" else word for word in words]
+    asked = [
+        str(tmp_path / "run") if word == "RUN" else name if word == "0" else word for word in words
+    ]
     result = call(*asked, records)
     assert (result.exit_code, records.read_bytes()) == (2, before), result.output
     assert "name another file to write" in result.output

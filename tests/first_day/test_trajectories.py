@@ -1,4 +1,5 @@
-"""A user's fine-tuning data: conversations of an agent, some with malformed calls, read back by what loaders use."""
+"""A user's fine-tuning data: conversations of an agent, some with malformed calls, read back by
+what loaders use."""
 
 from __future__ import annotations
 
@@ -21,7 +22,13 @@ from looktwice.pipelines.picture import Picture
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Magnify, Zoom
 
-CALLS = ('{"image": 1, "box": [0, 0, 400, 300]}', '{"image": 1, "box": [0, 0', "[1, 2]", '"zoom"', "")
+CALLS = (
+    '{"image": 1, "box": [0, 0, 400, 300]}',
+    '{"image": 1, "box": [0, 0',
+    "[1, 2]",
+    '"zoom"',
+    "",
+)
 """Arguments as models write them: an object, a broken one, a list, a text, nothing."""
 
 
@@ -43,7 +50,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "mixed"
     agent = Agent({"zoom": Zoom(), "magnify": Magnify()}, corrections=9)
     arms = {"plain": Pipeline({"ask": Ask()}), "agent": Pipeline({"agent": agent})}
-    evaluate(LettersAndShapes(n=2, width=480, height=360, largest=30), arms, Scripted(answer), out=folder)
+    evaluate(
+        LettersAndShapes(n=2, width=480, height=360, largest=30), arms, Scripted(answer), out=folder
+    )
     return folder
 
 
@@ -53,8 +62,11 @@ def written(run: Path, out: Path) -> Path:
     return out
 
 
-def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(run: Path, tmp_path: Path) -> None:
-    """A malformed call was a string where other lines have an object, and loaders of JSONL failed at it."""
+def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(
+    run: Path, tmp_path: Path
+) -> None:
+    """A malformed call was a string where other lines have an object, and loaders of JSONL failed
+    at it."""
     out = written(run, tmp_path / "t.jsonl")
     table = arrow_json.read_json(out, arrow_json.ReadOptions(block_size=1 << 12))
     lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -63,30 +75,49 @@ def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(run: Path, tm
     assert {tuple(turn) for line in lines for turn in line["messages"]} == {
         ("role", "content", "tool_calls", "tool_call_id")
     }
-    first = arrow_json.read_json(pa.BufferReader(out.read_bytes().splitlines(keepends=True)[0])).schema
-    assert first == table.schema, "readers that take the types from the beginning find all of them in the first line"
+    first = arrow_json.read_json(
+        pa.BufferReader(out.read_bytes().splitlines(keepends=True)[0])
+    ).schema
+    assert first == table.schema, (
+        "readers that take the types from the beginning find all of them in the first line"
+    )
     said = [call for turn in lines[0]["messages"] for call in turn["tool_calls"] or ()]
     assert [call["function"]["arguments"] for call in said[:3]] == list(CALLS[:3])
-    assert {tool["function"]["name"] for tool in json.loads(lines[0]["tools"])} == {"zoom", "magnify"}
+    assert {tool["function"]["name"] for tool in json.loads(lines[0]["tools"])} == {
+        "zoom",
+        "magnify",
+    }
     assert all((out.parent / path).is_file() for line in lines for path in line["images"])
 
 
 def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Path) -> None:
     """There was JSONL alone, whose images lie in a folder beside it."""
-    lines = [json.loads(line) for line in written(run, tmp_path / "t.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in written(run, tmp_path / "t.jsonl").read_text().splitlines()
+    ]
     table = read_table(written(run, tmp_path / "t.parquet"))
     assert not (tmp_path / "t.parquet_images").exists()
     rows: dict[str, dict[str, Any]] = {row["id"]: row for row in table.to_pylist()}
     for line in lines:
         row = rows[line["id"]]
         assert row | {"images": line["images"]} == line
-        assert [image["path"] for image in row["images"]] == [Path(path).name for path in line["images"]]
-        shown = [part for turn in line["messages"] for part in turn["content"] if part["type"] == "image"]
-        assert len(shown) == len(row["images"]) and all(Picture.encoded(i["bytes"]).size for i in row["images"])
+        assert [image["path"] for image in row["images"]] == [
+            Path(path).name for path in line["images"]
+        ]
+        shown = [
+            part for turn in line["messages"] for part in turn["content"] if part["type"] == "image"
+        ]
+        assert len(shown) == len(row["images"]) and all(
+            Picture.encoded(i["bytes"]).size for i in row["images"]
+        )
 
 
-def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(run: Path, tmp_path: Path) -> None:
+def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
+    run: Path, tmp_path: Path
+) -> None:
     """An empty file was left when no conversation was of the wanted verdict."""
     out = tmp_path / "none.jsonl"
-    result = CliRunner().invoke(app, ["trajectories", str(run), "--out", str(out), "--only", "hidden"])
+    result = CliRunner().invoke(
+        app, ["trajectories", str(run), "--out", str(out), "--only", "hidden"]
+    )
     assert result.exit_code == 2 and "no such conversation" in result.output and not out.exists()

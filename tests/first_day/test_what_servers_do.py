@@ -1,4 +1,5 @@
-"""What servers do to a run: they ask to wait, bill what is no reply, break off, send far too much, refuse a setting."""
+"""What servers do to a run: they ask to wait, bill what is no reply, break off, send far too much,
+refuse a setting."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ CHOOSE = "stages.choose={use: prompting.wording.Template, text: '{{ question }} 
 
 
 def errors(folder: Path) -> list[str]:
-    return [record.error for record in RunFolder(folder / "study").records().values() if record.error]
+    return [
+        record.error for record in RunFolder(folder / "study").records().values() if record.error
+    ]
 
 
 def test_a_run_says_how_often_the_server_refused(tmp_path: Path) -> None:
@@ -53,34 +56,49 @@ def test_half_an_answer_that_a_network_broke_off_is_none(tmp_path: Path) -> None
     with chat_server() as server:
         words = CHOOSE % "network", "--max-requests", 4, "--out", tmp_path
         ended = looktwice("run", write_study(tmp_path, server.url), *words)
-        assert ended.exit_code == 1 and "(0 new" in ended.output and server.stats["requests"] == 4, ended.output
+        assert (
+            ended.exit_code == 1 and "(0 new" in ended.output and server.stats["requests"] == 4
+        ), ended.output
 
 
 def test_a_reason_that_nobody_knows_is_said_once(tmp_path: Path) -> None:
     with chat_server() as server:
-        ended = looktwice("run", write_study(tmp_path, server.url), CHOOSE % "novel", "--out", tmp_path)
+        ended = looktwice(
+            "run", write_study(tmp_path, server.url), CHOOSE % "novel", "--out", tmp_path
+        )
     assert ended.exit_code == 0 and "4 new" in ended.output
-    assert ended.output.count("ended replies with the reason 'ran_dry', not known here") == 1, ended.output
+    assert ended.output.count("ended replies with the reason 'ran_dry', not known here") == 1, (
+        ended.output
+    )
 
 
 def test_a_reply_of_many_bytes_fails_its_sample_in_a_sentence(tmp_path: Path) -> None:
     """One of 60 MB took a gigabyte of memory, and was asked for six times."""
     with chat_server() as server:
-        ended = looktwice("run", write_study(tmp_path, server.url), CHOOSE % "large", "--out", tmp_path)
+        ended = looktwice(
+            "run", write_study(tmp_path, server.url), CHOOSE % "large", "--out", tmp_path
+        )
         assert ended.exit_code == 1 and server.stats["requests"] == 4, ended.output
     said = "answered with more than 16 MiB, which is no reply; set `max_tokens`"
     assert len(errors(tmp_path)) == 4 and all(said in error for error in errors(tmp_path))
 
 
-def test_the_first_refusals_in_the_same_words_stop_the_run_and_name_the_setting(tmp_path: Path) -> None:
+def test_the_first_refusals_in_the_same_words_stop_the_run_and_name_the_setting(
+    tmp_path: Path,
+) -> None:
     """A server that wants `max_completion_tokens` failed each of hundreds of samples."""
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=30)
         words = CHOOSE % "other", "model.max_tokens=9", "--out", tmp_path, "--workers", 2
         ended = looktwice("run", config, *words)
         assert ended.exit_code == 1 and server.stats["requests"] <= 6, ended.output
-        assert "stopped: http" in ended.output and "set `token_field: max_completion_tokens`" in ended.output
-        assert "(0 new" in ended.output and not errors(tmp_path), "what stopped the run is asked later"
+        assert (
+            "stopped: http" in ended.output
+            and "set `token_field: max_completion_tokens`" in ended.output
+        )
+        assert "(0 new" in ended.output and not errors(tmp_path), (
+            "what stopped the run is asked later"
+        )
 
 
 def test_check_asks_once_and_says_what_it_cost(tmp_path: Path) -> None:
@@ -89,8 +107,14 @@ def test_check_asks_once_and_says_what_it_cost(tmp_path: Path) -> None:
         assert looktwice("check", config).exit_code == 0 and server.stats["requests"] == 0
         ended = looktwice("check", config, "--ask")
         assert ended.exit_code == 0 and server.stats["requests"] == 1, ended.output
-        assert "asked tiny once: '(" in ended.output and "100 tokens in, 7 out, cost 0.00032" in ended.output
+        assert (
+            "asked tiny once: '(" in ended.output
+            and "100 tokens in, 7 out, cost 0.00032" in ended.output
+        )
         ended = looktwice("check", config, "--ask", CHOOSE % "other", "models.tiny.max_tokens=9")
         assert ended.exit_code == 2 and "1 fault, named at the end" in ended.output, ended.output
-        assert "model 'tiny': http" in ended.output and "set `token_field: max_completion_tokens`" in ended.output
+        assert (
+            "model 'tiny': http" in ended.output
+            and "set `token_field: max_completion_tokens`" in ended.output
+        )
         assert server.stats["requests"] == 2

@@ -1,4 +1,5 @@
-"""A stage of one's own puts into the state what cannot be recorded: that sample fails alone, with a sentence."""
+"""A stage of one's own puts into the state what cannot be recorded: that sample fails alone, with a
+sentence."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,18 +52,28 @@ class Answers:
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_type_fails_its_own_sample_alone(wrong: str, tmp_path: Path) -> None:
     """Before, score, report and every later run of the folder ended in a traceback."""
-    table = evaluate(Photos("jigsaw", n=4), {"mine": Answers(wrong), "first": Answers()}, out=tmp_path / "run")
+    table = evaluate(
+        Photos("jigsaw", n=4), {"mine": Answers(wrong), "first": Answers()}, out=tmp_path / "run"
+    )
     row = table.where(contestant="mine", metric="accuracy", task="jigsaw").rows[0]
     assert row.failed == 2
     assert (row.right or 0) + (row.wrong or 0) == 2
     assert score_table(tmp_path / "run").rows
-    page = write_report([tmp_path / "run"], tmp_path / "run").with_suffix(".md").read_text(encoding="utf-8")
+    page = (
+        write_report([tmp_path / "run"], tmp_path / "run")
+        .with_suffix(".md")
+        .read_text(encoding="utf-8")
+    )
     assert WRONG[wrong][1].split(",")[0] in page.replace("\\", "")
 
 
-def test_a_contestant_that_cannot_be_called_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+def test_a_contestant_that_cannot_be_called_is_refused_before_anything_is_run(
+    tmp_path: Path,
+) -> None:
     """Every sample failed, one by one."""
-    with pytest.raises(TypeError, match=r"contestants\['mine'\] is to be a stage .*, but its 'answer' is int"):
+    with pytest.raises(
+        TypeError, match=r"contestants\['mine'\] is to be a stage .*, but its 'answer' is int"
+    ):
         evaluate(Photos("jigsaw", n=4), {"mine": 3}, out=tmp_path / "none")  # type: ignore[dict-item]
     assert not list(tmp_path.iterdir())
 

@@ -1,4 +1,5 @@
-"""Batches, kept findings and opened weights: no stall, nothing computed twice, and a failure that stays where it is."""
+"""Batches, kept findings and opened weights: no stall, nothing computed twice, and a failure that
+stays where it is."""
 
 from __future__ import annotations
 
@@ -27,7 +28,14 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, close_networks
-from looktwice.pipelines.runtime.networks import FetchError, Place, from_hub, open_shared, weights_file, weights_hash
+from looktwice.pipelines.runtime.networks import (
+    FetchError,
+    Place,
+    from_hub,
+    open_shared,
+    weights_file,
+    weights_hash,
+)
 from looktwice.pipelines.runtime.stores import current_store, result_key, use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, collect_remarks
@@ -55,7 +63,9 @@ def results(tmp_path: Path) -> Iterator[None]:
 def each(batcher: Batcher[int, int], items: Sequence[int]) -> list[int]:
     """Every item asked for by a thread of its own, with a limit on how long that may take."""
     with ThreadPoolExecutor(len(items)) as pool:
-        return [future.result(timeout=10) for future in [pool.submit(batcher, item) for item in items]]
+        return [
+            future.result(timeout=10) for future in [pool.submit(batcher, item) for item in items]
+        ]
 
 
 # The batcher
@@ -101,7 +111,9 @@ def test_only_what_is_alike_goes_into_one_batch_and_nothing_is_forgotten() -> No
 
 
 @pytest.mark.parametrize(
-    "trouble", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")], ids=["host", "cuda"]
+    "trouble",
+    [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")],
+    ids=["host", "cuda"],
 )
 def test_out_of_memory_halves_the_batch_for_good_and_says_so(trouble: Exception) -> None:
     sizes: list[int] = []
@@ -200,7 +212,9 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     assert kept.get("abce", DepthMap) is None
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:40], lambda data: b"x" * 50])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:40], lambda data: b"x" * 50]
+)
 def test_a_damaged_result_counts_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     kept = ResultStore(tmp_path)
     kept.put("abcd", DepthMap(np.ones((2, 2)), True))
@@ -244,7 +258,8 @@ FORWARDS: list[int] = []
 
 @dataclass(frozen=True)
 class Bright(Network[tuple[Pixels], DepthMap]):
-    """Brightness as depth; keeps the size of every batch, and says that memory ran out above `room`."""
+    """Brightness as depth; keeps the size of every batch, and says that memory ran out above
+    `room`."""
 
     gain: float = 1.0
     room: int = field(default=99, metadata=NOT_IDENTITY)
@@ -282,7 +297,9 @@ class Greys:
         for i in range(self.n):
             pixels = rng.integers(0, 256, (48 + 8 * (i % 3), 96 - 8 * (i % 2), 3), np.uint8)
             words = ("cats", "dogs", "red boxes")[i % 3]
-            yield Item(Sample(f"grey_{i}", f"How many {words} are there?", (Picture(pixels),)), str(i))
+            yield Item(
+                Sample(f"grey_{i}", f"How many {words} are there?", (Picture(pixels),)), str(i)
+            )
 
 
 @dataclass(frozen=True)
@@ -307,7 +324,10 @@ def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Recor
 
 def plain(records: dict[str, Record]) -> dict[str, Any]:
     """The records without their times and confidences."""
-    return {name: json.loads(replace(r, timings={}, confidence=None).to_line()) for name, r in records.items()}
+    return {
+        name: json.loads(replace(r, timings={}, confidence=None).to_line())
+        for name, r in records.items()
+    }
 
 
 def confidences(records: dict[str, Record]) -> dict[str, Any]:
@@ -337,14 +357,11 @@ def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
 @pytest.mark.usefixtures("results")
 @pytest.mark.parametrize(
     ("change", "again"),
-    [
-        ({"batch": 3}, 0),
-        ({"room": 50}, 0),
-        ({"gain": 2.0}, 1),
-        ({"dtype": "bfloat16"}, 1),
-    ],
+    [({"batch": 3}, 0), ({"room": 50}, 0), ({"gain": 2.0}, 1), ({"dtype": "bfloat16"}, 1)],
 )
-def test_what_changes_results_is_computed_anew(weights: str, change: dict[str, Any], again: int) -> None:
+def test_what_changes_results_is_computed_anew(
+    weights: str, change: dict[str, Any], again: int
+) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
     Bright(weights)(pixels)
     Bright(weights)(pixels.copy())
@@ -353,7 +370,9 @@ def test_what_changes_results_is_computed_anew(weights: str, change: dict[str, A
     assert len(FORWARDS) == 1 + again
 
 
-def test_without_a_store_neither_pixels_nor_weights_are_hashed(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_store_neither_pixels_nor_weights_are_hashed(
+    weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
     monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
     assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
@@ -373,7 +392,9 @@ def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> No
     class Slow(Bright):
         """Waits until others wait too, so that its batches are full."""
 
-        def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
+        def forward(
+            self, network: Any, place: Place, items: Sequence[tuple[Pixels]]
+        ) -> list[DepthMap]:
             time.sleep(0.1)
             return super().forward(network, place, items)
 
@@ -381,7 +402,9 @@ def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> No
     assert [record.error for record in records.values()] == [""] * 12
     notes = {note for record in records.values() for note in record.notes}
     assert notes
-    assert all(re.fullmatch(r"out of memory with \d at once: Slow goes on with \d", note) for note in notes)
+    assert all(
+        re.fullmatch(r"out of memory with \d at once: Slow goes on with \d", note) for note in notes
+    )
     assert max(FORWARDS) > 1
     assert FORWARDS[-1] == 1
 
@@ -392,7 +415,9 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
     from looktwice.specialists.detection import GroundingDINO
     from tests.tiny_networks import grounding_dino
 
-    detector = GroundingDINO(str(grounding_dino(tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu")
+    detector = GroundingDINO(
+        str(grounding_dino(tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
+    )
     rule = Count(detector, nothing="zero")
     start = time.perf_counter()
     many = ran(tmp_path / "eight", rule, 8, n=12)
@@ -400,7 +425,9 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
     assert time.perf_counter() - start < 120
     assert [record.error for record in many.values()] == [""] * 12
     assert plain(many) == plain(one)
-    assert confidences(many) == pytest.approx(confidences(one), abs=1e-5)  # a batch is rounded otherwise
+    assert confidences(many) == pytest.approx(
+        confidences(one), abs=1e-5
+    )  # a batch is rounded otherwise
     assert len({record.answer for record in one.values()}) > 1
 
 
@@ -474,17 +501,22 @@ def test_closing_frees_what_was_opened_last_first() -> None:
 
 
 def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"there is no weights file .*none\.pt; set model: to the path of one"):
+    with pytest.raises(
+        WeightsError, match=r"there is no weights file .*none\.pt; set model: to the path of one"
+    ):
         weights_file(tmp_path / "none.pt")
     pytest.importorskip("transformers")
     with pytest.raises(
-        WeightsError, match=r"there is no folder '\./nowhere'; give a folder saved with save_pretrained"
+        WeightsError,
+        match=r"there is no folder '\./nowhere'; give a folder saved with save_pretrained",
     ):
         from_hub("AutoModel", "./nowhere", None)
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", str(tmp_path), None)
     said = str(caught.value)
-    assert said.startswith(f"{tmp_path}: AutoModel could not be opened from the folder {tmp_path} (")
+    assert said.startswith(
+        f"{tmp_path}: AutoModel could not be opened from the folder {tmp_path} ("
+    )
     assert "hf download ID --local-dir DIR" in said
     assert "\n" not in said
 
@@ -492,9 +524,18 @@ def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trouble", "advice"),
     [
-        ("You are trying to access a gated repo.\nMake sure to have access.", "it is gated: accept its terms"),
-        ("401 Client Error", "it is gated: accept its terms on its page, then type `hf auth login`"),
-        ("couldn't connect to the hub", "fetch it where there is a network with `hf download ID --local-dir DIR`"),
+        (
+            "You are trying to access a gated repo.\nMake sure to have access.",
+            "it is gated: accept its terms",
+        ),
+        (
+            "401 Client Error",
+            "it is gated: accept its terms on its page, then type `hf auth login`",
+        ),
+        (
+            "couldn't connect to the hub",
+            "fetch it where there is a network with `hf download ID --local-dir DIR`",
+        ),
         ("no file named model.safetensors", "check the id or folder"),
     ],
 )
@@ -512,7 +553,9 @@ def test_what_to_type_when_a_hub_network_does_not_open(
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", "someone/some-network", "abc123")
     said = str(caught.value)
-    assert said.startswith("someone/some-network: AutoModel could not be opened from the model hub at revision abc123")
+    assert said.startswith(
+        "someone/some-network: AutoModel could not be opened from the model hub at revision abc123"
+    )
     assert trouble.splitlines()[0] in said
     assert advice in said
     assert "\n" not in said
@@ -530,7 +573,8 @@ def test_what_to_type_when_a_hub_network_does_not_open(
 def test_a_hub_that_does_not_answer_is_asked_once(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[], Exception | None], silent: str
 ) -> None:
-    """What it says, a refusal too, is left to the opening; where it is silent, only the local cache is opened."""
+    """What it says, a refusal too, is left to the opening; where it is silent, only the local cache
+    is opened."""
     transformers = pytest.importorskip("transformers")
     asked: list[dict[str, Any]] = []
 
@@ -549,7 +593,10 @@ def test_a_hub_that_does_not_answer_is_asked_once(
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", open_it)
     if silent:
-        with pytest.raises(WeightsError, match=f"the hub did not answer: {silent}.*fetch it where there is a network"):
+        with pytest.raises(
+            WeightsError,
+            match=f"the hub did not answer: {silent}.*fetch it where there is a network",
+        ):
             from_hub("AutoModel", "someone/some-network", "abc123")
     else:
         assert from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
@@ -577,7 +624,10 @@ def test_a_device_that_is_not_there_is_said() -> None:
     torch = pytest.importorskip("torch")
     assert Place.of("cpu", "auto") == Place("cpu", "float32")
     missing = "mps" if torch.cuda.is_available() else "cuda"
-    with pytest.raises(WeightsError, match=rf"device '{missing}' was asked for, torch finds only .*; set device: auto"):
+    with pytest.raises(
+        WeightsError,
+        match=rf"device '{missing}' was asked for, torch finds only .*; set device: auto",
+    ):
         Place.of(missing, "auto")
 
 

@@ -1,4 +1,5 @@
-"""The store of replies: hits, one flight, what survives a kill, several processes, and folders it refuses."""
+"""The store of replies: hits, one flight, what survives a kill, several processes, and folders it
+refuses."""
 
 import json
 import os
@@ -16,7 +17,15 @@ from typing import cast
 
 import pytest
 
-from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, ToolCall, Usage
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Messages,
+    ModelError,
+    Reply,
+    ToolCall,
+    Usage,
+)
 from looktwice.pipelines.models import Cached, CacheError, ChatAPI, Scripted, cache
 from looktwice.pipelines.models.cache import INLINE, Store, refuse_network
 from tests.chat_server import chat_server
@@ -32,7 +41,9 @@ class Slow:
     def __init__(self, failing: int = 0) -> None:
         self.failing, self.asked, self.lock = failing, 0, threading.Lock()
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         with self.lock:
             self.asked += 1
             number = self.asked
@@ -72,22 +83,37 @@ def test_the_second_time_is_cached_and_every_part_of_the_request_counts(tmp_path
 
 
 FULL = Reply(
-    "a\ud83d\ude00", "tool", "why", (ToolCall("1", "t", "{}"),), "no", Usage(1, 2, 3, 4), 1.5, ({"b": -1.0, "a": -0.1},)
+    "a\ud83d\ude00",
+    "tool",
+    "why",
+    (ToolCall("1", "t", "{}"),),
+    "no",
+    Usage(1, 2, 3, 4),
+    1.5,
+    ({"b": -1.0, "a": -0.1},),
 )
 
 
-@pytest.mark.parametrize("reply", [FULL, Reply(""), Reply("x" * INLINE), Reply("é" * INLINE, served_by={"model": "m"})])
+@pytest.mark.parametrize(
+    "reply", [FULL, Reply(""), Reply("x" * INLINE), Reply("é" * INLINE, served_by={"model": "m"})]
+)
 def test_replies_come_back_whole_from_another_store(tmp_path: Path, reply: Reply) -> None:
-    clean = Reply.from_dict({**reply.to_dict(), "text": reply.text.encode("utf-16", "surrogatepass").decode("utf-16")})
+    clean = Reply.from_dict(
+        {**reply.to_dict(), "text": reply.text.encode("utf-16", "surrogatepass").decode("utf-16")}
+    )
     store = Store(tmp_path)
     store.put("k", "m", clean)
     store.close()
     found = Store(tmp_path).get("k")
-    assert found == clean and [list(each) for each in found.logprobs] == [list(each) for each in clean.logprobs]
+    assert found == clean and [list(each) for each in found.logprobs] == [
+        list(each) for each in clean.logprobs
+    ]
     assert (tmp_path / "blobs").exists() == (len(reply.text) >= INLINE)
 
 
-def test_a_reply_of_up_to_16_kib_lies_in_the_table_and_a_larger_one_in_a_blob(tmp_path: Path) -> None:
+def test_a_reply_of_up_to_16_kib_lies_in_the_table_and_a_larger_one_in_a_blob(
+    tmp_path: Path,
+) -> None:
     store, empty = Store(tmp_path), len(json.dumps(Reply("").to_dict(), separators=(",", ":")))
     for size, blobs in ((16 * 1024, 0), (16 * 1024 + 1, 1)):
         store.put(str(size), "m", Reply("x" * (size - empty)))
@@ -95,7 +121,8 @@ def test_a_reply_of_up_to_16_kib_lies_in_the_table_and_a_larger_one_in_a_blob(tm
 
 
 def test_a_new_folder_is_made_with_those_above_it_and_keeps_a_journal(tmp_path: Path) -> None:
-    """A write-ahead journal lets several processes read while one writes, and survives a kill without a sync."""
+    """A write-ahead journal lets several processes read while one writes, and survives a kill
+    without a sync."""
     store = Store(tmp_path / "not" / "yet" / "there")
     store.put("k", "m", Reply("a"))
     assert (store.folder / "replies.sqlite-wal").stat().st_size > 0
@@ -104,9 +131,13 @@ def test_a_new_folder_is_made_with_those_above_it_and_keeps_a_journal(tmp_path: 
 def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as connection:
         connection.execute(
-            "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored REAL)"
+            "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored"
+            " REAL)"
         )
-        connection.execute("INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)", (json.dumps(Reply("(A)").to_dict()),))
+        connection.execute(
+            "INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)",
+            (json.dumps(Reply("(A)").to_dict()),),
+        )
         connection.execute("PRAGMA user_version = 1")
     assert Store(tmp_path).get("k") == Reply("(A)")
     Store(tmp_path / "new").put("k", "m", Reply("a"))
@@ -133,7 +164,12 @@ WAL, NORMAL = "PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"
     ("says", "times", "limit", "tried"),
     [
         ("database is locked", 0, 60, [WAL, NORMAL]),
-        ("database is locked", 2, 60, [WAL, WAL, WAL, NORMAL]),  # another process is switching: waits for it
+        (
+            "database is locked",
+            2,
+            60,
+            [WAL, WAL, WAL, NORMAL],
+        ),  # another process is switching: waits for it
         ("database is locked", 2, -1, [WAL]),  # but not for ever
         ("disk I/O error", 1, 60, [WAL]),  # waiting does not help
     ],
@@ -153,7 +189,10 @@ def test_eight_callers_one_request(tmp_path: Path) -> None:
         model = Cached(ChatAPI("m", server.url), Store(tmp_path))
         replies = together(lambda: model(HELLO), 8)
         assert server.stats["requests"] == 1
-    assert sorted(reply.cached for reply in replies if isinstance(reply, Reply)) == [False] + [True] * 7
+    assert (
+        sorted(reply.cached for reply in replies if isinstance(reply, Reply))
+        == [False] + [True] * 7
+    )
     assert len({reply.text for reply in replies if isinstance(reply, Reply)}) == 1
 
 
@@ -183,7 +222,11 @@ def test_only_what_is_cached(tmp_path: Path) -> None:
 
 def test_the_first_of_two_writers_counts_and_a_lost_blob_is_asked_again(tmp_path: Path) -> None:
     one, other = Store(tmp_path), Store(tmp_path)
-    assert one.put("k", "m", Reply("first")).text == other.put("k", "m", Reply("second")).text == "first"
+    assert (
+        one.put("k", "m", Reply("first")).text
+        == other.put("k", "m", Reply("second")).text
+        == "first"
+    )
     big = Reply("y" * INLINE)
     one.put("big", "m", big)
     for torn in (None, b"{"):
@@ -237,8 +280,8 @@ def test_several_processes_share_a_store(tmp_path: Path) -> None:
 
 
 MOUNTS = (
-    "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n"
-    "srv /scratch\\040big lustre rw 0 0\n/dev/sdb /home/local xfs rw 0 0\nu@h: /mnt/ssh fuse.sshfs rw 0 0\n"
+    "/dev/sda1 / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\nsrv /scratch\\040big lustre rw 0"
+    " 0\n/dev/sdb /home/local xfs rw 0 0\nu@h: /mnt/ssh fuse.sshfs rw 0 0\n"
 )
 
 

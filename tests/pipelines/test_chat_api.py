@@ -1,4 +1,5 @@
-"""The endpoint: requests against the openai package's own types, replies and errors of a real server, keys, stops."""
+"""The endpoint: requests against the openai package's own types, replies and errors of a real
+server, keys, stops."""
 
 import json
 import signal
@@ -14,7 +15,15 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from looktwice.pipelines.model import CallOptions, Message, ModelError, Stopped, Tool, ToolCall, Usage
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    ModelError,
+    Stopped,
+    Tool,
+    ToolCall,
+    Usage,
+)
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.chat_api import retry_after
 from looktwice.pipelines.models.http_client import http_loop
@@ -53,28 +62,46 @@ def walked(value: Any) -> Any:
     """Plain values; pydantic checks the items of an Iterable only when somebody walks over it."""
     if isinstance(value, Mapping):
         return {name: walked(inner) for name, inner in value.items()}
-    return value if isinstance(value, str | int | float | None) else [walked(inner) for inner in value]
+    return (
+        value if isinstance(value, str | int | float | None) else [walked(inner) for inner in value]
+    )
 
 
 LOOK = (
     Message("system", ("Be exact.",)),
     Message("user", ("Left?", view(1), "Or right?", view(2))),
-    Message("assistant", ("I look closer.",), (ToolCall("c1", "zoom", '{"x": 1}'), ToolCall("c2", "zoom", "{}"))),
+    Message(
+        "assistant",
+        ("I look closer.",),
+        (ToolCall("c1", "zoom", '{"x": 1}'), ToolCall("c2", "zoom", "{}")),
+    ),
     Message("tool", ("Here it is.", view(3)), call_id="c1"),
     Message("tool", ("Nothing there.",), call_id="c2"),
 )
 ASKED: dict[str, tuple[dict[str, Any], tuple[Message, ...], CallOptions]] = {
     "text": ({}, user("What is it?"), CallOptions()),
-    "images": ({"detail": "high", "system": "You see well."}, user("Which?", view(), view(9)), CallOptions()),
+    "images": (
+        {"detail": "high", "system": "You see well."},
+        user("Which?", view(), view(9)),
+        CallOptions(),
+    ),
     "sampling": (
         {"temperature": 0, "top_p": 0.9, "stop": ("\n",)},
         user("a"),
         CallOptions(temperature=1.0, max_tokens=9),
     ),
     "tools": ({"effort": "low"}, LOOK, CallOptions(tools=(ZOOM, Tool("stop", "")), logprobs=2)),
-    "schema": ({"token_field": "max_completion_tokens", "max_tokens": 5}, user("a"), CallOptions(schema=SCHEMA)),
+    "schema": (
+        {"token_field": "max_completion_tokens", "max_tokens": 5},
+        user("a"),
+        CallOptions(schema=SCHEMA),
+    ),
     "seed": ({"seed": 7, "logprobs": 0}, user("a"), CallOptions(effort="high")),
-    "silent turns": ({}, (*user("a"), Message("assistant", ("",), (ToolCall("c", "zoom", "{}"),))), CallOptions()),
+    "silent turns": (
+        {},
+        (*user("a"), Message("assistant", ("",), (ToolCall("c", "zoom", "{}"),))),
+        CallOptions(),
+    ),
     "extra": (
         {"extra": {"min_p": 0.1}, "choices_as": "structured_outputs"},
         user("a"),
@@ -90,7 +117,9 @@ def test_the_wire_agrees_with_openai(server: ChatServer, name: str) -> None:
     ChatAPI("m", server.url, **settings)(messages, 2, options)
     sent = server.bodies[-1]
     official = {key: value for key, value in sent.items() if key not in BEYOND}
-    assert walked(PARAMS.validate_python(official)) == official, "openai's types drop what they do not know"
+    assert walked(PARAMS.validate_python(official)) == official, (
+        "openai's types drop what they do not know"
+    )
     assert sent.keys() & BEYOND == (BEYOND if name == "extra" else set())
 
 
@@ -103,15 +132,25 @@ CALLS = [
 @pytest.mark.parametrize(
     ("message", "sent"),
     [
-        (Message("user", ("Left?",)), {"role": "user", "content": "Left?"}),  # a single text is no list
+        (
+            Message("user", ("Left?",)),
+            {"role": "user", "content": "Left?"},
+        ),  # a single text is no list
         (
             Message("user", ("Left?", "Right?")),
-            {"role": "user", "content": [{"type": "text", "text": "Left?"}, {"type": "text", "text": "Right?"}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "Left?"}, {"type": "text", "text": "Right?"}],
+            },
         ),
         (LOOK[2], {"role": "assistant", "content": "I look closer.", "tool_calls": CALLS}),
         (
             Message("assistant", ("",), LOOK[2].tool_calls),
-            {"role": "assistant", "content": None, "tool_calls": CALLS},  # servers refuse an empty text there
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": CALLS,
+            },  # servers refuse an empty text there
         ),
         (Message("assistant", ("",)), {"role": "assistant", "content": ""}),
         (LOOK[4], {"role": "tool", "tool_call_id": "c2", "content": "Nothing there."}),
@@ -123,26 +162,51 @@ def test_what_a_turn_looks_like(message: Message, sent: dict[str, Any]) -> None:
 
 def test_a_schema_is_enforced_to_the_letter() -> None:
     assert wire_options(CallOptions(schema=SCHEMA), "max_tokens", None) == {
-        "response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True}}
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True},
+        }
     }
 
 
 def test_what_is_wanted_overrides_what_is_set() -> None:
     model = ChatAPI(
-        "m", temperature=0, top_p=0.5, seed=7, stop=("x",), max_tokens=3, token_field="max_completion_tokens"
+        "m",
+        temperature=0,
+        top_p=0.5,
+        seed=7,
+        stop=("x",),
+        max_tokens=3,
+        token_field="max_completion_tokens",
     )
     body = model.body(user("a"), 2, CallOptions(temperature=1, logprobs=3, choices=None))
     assert {k: v for k, v in body.items() if k != "messages"} == {
-        "model": "m", "temperature": 1, "top_p": 0.5, "seed": 9, "stop": ["x"], "max_completion_tokens": 3,
-        "logprobs": True, "top_logprobs": 3,
-    }  # fmt: skip
+        "model": "m",
+        "temperature": 1,
+        "top_p": 0.5,
+        "seed": 9,
+        "stop": ["x"],
+        "max_completion_tokens": 3,
+        "logprobs": True,
+        "top_logprobs": 3,
+    }
 
 
 def test_pictures_are_sent_as_the_kept_bytes_and_a_tools_pictures_follow_it() -> None:
     sent = ChatAPI("m", detail="low").body(LOOK)["messages"]
-    assert [turn["role"] for turn in sent] == ["system", "user", "assistant", "tool", "tool", "user"]
+    assert [turn["role"] for turn in sent] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+    ]
     shown = LOOK[1].views[0].picture.payload.data_url
-    assert sent[1]["content"][1] == {"type": "image_url", "image_url": {"url": shown, "detail": "low"}}
+    assert sent[1]["content"][1] == {
+        "type": "image_url",
+        "image_url": {"url": shown, "detail": "low"},
+    }
     assert sent[5]["content"][0]["image_url"]["url"] == LOOK[3].views[0].picture.payload.data_url
     with pytest.raises(ModelError, match="user's turn"):
         ChatAPI("m").body((Message("system", (view(),)),))
@@ -151,7 +215,10 @@ def test_pictures_are_sent_as_the_kept_bytes_and_a_tools_pictures_follow_it() ->
 def test_a_request_is_written_as_json_writes_it() -> None:
     """Pictures are put in after the rest was written; words that look like one stay words."""
     shown = LOOK[1].views[0].picture.payload.data_url
-    asked = (*LOOK, *user(f'"{shown}"\u00e9\n', view(3), shown, '"url":"data:image/png;base64,\u2028"'))
+    asked = (
+        *LOOK,
+        *user(f'"{shown}"\u00e9\n', view(3), shown, '"url":"data:image/png;base64,\u2028"'),
+    )
     body = ChatAPI("m", detail="low", system="Speak.", extra={"seen": [shown]}).body(asked)
     assert write_body(body) == json.dumps(body, separators=(",", ":")).encode()
     assert write_body({"model": "m"}) == b'{"model":"m"}'
@@ -182,7 +249,11 @@ REPLIES: dict[str, dict[str, Any]] = {
     "#openrouter": {"reasoning": "Let me see."},
     "#think": {"text": "<think>hm</think>(A)", "reasoning": ""},
     "#parts": {"text": "(D)", "reasoning": "hm"},
-    "#tool": {"text": "", "finish": "tool", "tool_calls": (ToolCall("call_7", "zoom", '{"x": 1}'),)},
+    "#tool": {
+        "text": "",
+        "finish": "tool",
+        "tool_calls": (ToolCall("call_7", "zoom", '{"x": 1}'),),
+    },
     "#stoptool": {"finish": "tool", "tool_calls": (ToolCall("call_0", "zoom", '{"x": 1}'),)},
     "#hidden": {"usage": (100, 50, 0, 0)},
     "#half": {"text": "half ?"},
@@ -207,7 +278,10 @@ def test_a_plain_reply_has_logprobs_and_says_who_served_it(server: ChatServer) -
 def body(message: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A response body with one choice."""
     logprobs = more.pop("logprobs", None)
-    return {"choices": [{"message": message, "finish_reason": "stop", "logprobs": logprobs}], **more}
+    return {
+        "choices": [{"message": message, "finish_reason": "stop", "logprobs": logprobs}],
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
@@ -215,36 +289,58 @@ def body(message: dict[str, Any], **more: Any) -> dict[str, Any]:
     [
         (None, Usage(0, 0, 0, 0)),
         ({}, Usage(0, 0, 0, 0)),
-        ({"prompt_tokens": None, "completion_tokens": 3, "completion_tokens_details": {}}, Usage(0, 3, 0, 0)),
+        (
+            {"prompt_tokens": None, "completion_tokens": 3, "completion_tokens_details": {}},
+            Usage(0, 3, 0, 0),
+        ),
         ({"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}, Usage(10, 3, 0, 0)),
         (
-            {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 20,
-             "completion_tokens_details": {"reasoning_tokens": 7}, "prompt_tokens_details": {"cached_tokens": 4}},
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 3,
+                "total_tokens": 20,
+                "completion_tokens_details": {"reasoning_tokens": 7},
+                "prompt_tokens_details": {"cached_tokens": 4},
+            },
             Usage(10, 10, 7, 4),
         ),
     ],
-)  # fmt: skip
+)
 def test_what_a_server_counts(usage: dict[str, Any] | None, expected: Usage) -> None:
     assert reply_of(body({"content": "a"}, usage=usage), 0.0).usage == expected
 
 
 def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
-    """A token of half a letter may stand there twice, as other bytes; what cannot happen is left out."""
+    """A token of half a letter may stand there twice, as other bytes; what cannot happen is left
+    out."""
     tokens = [("�", -1.0), ("�", -3.0), ("A", -2.0), ("�", -0.5), ("B", float("-inf"))]
     rows = [{"token": token, "logprob": value} for token, value in tokens]
-    reply = reply_of(body({"content": "a"}, logprobs={"content": [{**rows[0], "top_logprobs": rows[1:]}, rows[2]]}), 0)
+    reply = reply_of(
+        body(
+            {"content": "a"}, logprobs={"content": [{**rows[0], "top_logprobs": rows[1:]}, rows[2]]}
+        ),
+        0,
+    )
     assert reply.logprobs == ({"�": -0.5, "A": -2.0}, {"A": -2.0})
     assert list(reply.logprobs[0]) == ["�", "A"]
 
 
 def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
-    calls = [{"function": {"name": "zoom", "arguments": {"on": "Bär"}}}, {"function": {"name": "stop"}}]
+    calls = [
+        {"function": {"name": "zoom", "arguments": {"on": "Bär"}}},
+        {"function": {"name": "stop"}},
+    ]
     reply = reply_of(body({"content": None, "tool_calls": calls}), 0.0)
-    assert reply.tool_calls == (ToolCall("call_0", "zoom", '{"on": "Bär"}'), ToolCall("call_1", "stop", "{}"))
+    assert reply.tool_calls == (
+        ToolCall("call_0", "zoom", '{"on": "Bär"}'),
+        ToolCall("call_1", "stop", "{}"),
+    )
     assert (reply.text, reply.finish) == ("", "tool")
 
 
-def test_an_answer_that_is_no_completion_is_shown_in_200_characters_and_may_be_asked_again() -> None:
+def test_an_answer_that_is_no_completion_is_shown_in_200_characters_and_may_be_asked_again() -> (
+    None
+):
     with pytest.raises(ModelError) as caught:
         reply_of({"détail": "é" * 300}, 0.0)
     shown = '{"détail": "' + "é" * 188
@@ -283,7 +379,10 @@ def test_errors_say_what_to_do(server: ChatServer, word: str) -> None:
 
 
 def test_slow_absent_and_unusable_endpoints(server: ChatServer) -> None:
-    with chat_server(None, "--delay", "5") as slow, pytest.raises(ModelError, match=r"within 0\.2 s") as caught:
+    with (
+        chat_server(None, "--delay", "5") as slow,
+        pytest.raises(ModelError, match=r"within 0\.2 s") as caught,
+    ):
         ChatAPI("m", slow.url, timeout=0.2)(user("a"))
     assert caught.value.retryable
     with pytest.raises(ModelError, match="running"):
@@ -341,7 +440,12 @@ KEYS = [  # (url, OPENAI_BASE_URL, LOOKTWICE_KEYS, key or the words of an error)
 def test_a_key_goes_to_its_own_host_alone(
     monkeypatch: pytest.MonkeyPatch, url: str, base: str, table: str, expected: str | None
 ) -> None:
-    keys = {"OPENAI_API_KEY": "of-openai\n", "MINE": "of-mine", "OPENAI_BASE_URL": base, "LOOKTWICE_KEYS": table}
+    keys = {
+        "OPENAI_API_KEY": "of-openai\n",
+        "MINE": "of-mine",
+        "OPENAI_BASE_URL": base,
+        "LOOKTWICE_KEYS": table,
+    }
     for name, value in keys.items():
         monkeypatch.setenv(name, value)
     if expected is None or expected.startswith("of-"):
@@ -365,7 +469,9 @@ def test_what_is_really_sent_to_whom(server: ChatServer, monkeypatch: pytest.Mon
         assert named.stats["authorizations"] == ["Bearer sk-secret-of-openai"]
 
 
-def test_identity_holds_what_changes_replies_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_holds_what_changes_replies_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1/")
     plain = ChatAPI("m", "http://127.0.0.1:1/v1", temperature=0)
     same = ChatAPI("m", temperature=0.0, timeout=1, in_flight=2, prices={"in": 1, "out": 2})
@@ -385,7 +491,11 @@ def test_identity_holds_what_changes_replies_and_nothing_else(monkeypatch: pytes
     changes += [{"extra": {"min_p": 0.1}}, {"stop": ("a",)}, {"effort": "low"}, {"max_tokens": 1}]
     changes += [{"url": "http://127.0.0.1:2/v1"}, {"url": "http://127.0.0.1:1/v2"}, {"name": "n"}]
     assert (
-        len({ChatAPI(**{"model": "m", "temperature": 0, **each}).identity for each in changes} | {plain.identity}) == 13
+        len(
+            {ChatAPI(**{"model": "m", "temperature": 0, **each}).identity for each in changes}
+            | {plain.identity}
+        )
+        == 13
     )
     with pytest.raises(ValueError, match="stream, temperature"):
         ChatAPI("m", extra={"temperature": 1, "stream": True})
@@ -393,7 +503,8 @@ def test_identity_holds_what_changes_replies_and_nothing_else(monkeypatch: pytes
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """A shell lets what it starts in the background ignore interrupts, and children inherit that."""
+    """A shell lets what it starts in the background ignore interrupts, and children inherit
+    that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -462,15 +573,23 @@ SECRET = "sk-a-very-secret-key-0123456789"
     [
         (200, '{"choices": [{"message": {"content": "your key is %s"}}], "model": "%s"}'),
         (401, '{"error": {"message": "Incorrect key: %s"}}'),
-        (400, '{"error": {"message": "' + "x" * 285 + ' %s"}}'),  # cut in the middle of the key when it is shortened
+        (
+            400,
+            '{"error": {"message": "' + "x" * 285 + ' %s"}}',
+        ),  # cut in the middle of the key when it is shortened
         (500, "%s %s"),
         (307, ""),
     ],
 )
-def test_a_key_that_a_server_repeats_is_masked(status: int, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_a_server_repeats_is_masked(
+    status: int, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     data = body.replace("%s", SECRET).encode()
-    head = f"HTTP/1.1 {status} X\r\nServer: {SECRET}\r\nLocation: http://h/?key={SECRET}\r\nConnection: close\r\n"
+    head = (
+        f"HTTP/1.1 {status} X\r\nServer: {SECRET}\r\nLocation:"
+        f" http://h/?key={SECRET}\r\nConnection: close\r\n"
+    )
     url = serve_once(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     try:
         said = repr(ChatAPI("m", url=url)(user("hello")))
@@ -479,26 +598,36 @@ def test_a_key_that_a_server_repeats_is_masked(status: int, body: str, monkeypat
     assert SECRET[:12] not in said
 
 
-@pytest.mark.parametrize("settings", [{"extra": {"api_key": SECRET}}, {"system": f"use {SECRET}"}, {"model": SECRET}])
-def test_a_key_among_the_settings_is_refused(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"extra": {"api_key": SECRET}}, {"system": f"use {SECRET}"}, {"model": SECRET}]
+)
+def test_a_key_among_the_settings_is_refused(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    with pytest.raises(ValueError, match="holds a key, and settings are written into every run") as raised:
+    with pytest.raises(
+        ValueError, match="holds a key, and settings are written into every run"
+    ) as raised:
         ChatAPI(**{"model": "m", **settings})
     assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("entry", ["127.0.0.1={}", "{}", "{}=127.0.0.1", "{}="])
-def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(
+    entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
     with pytest.raises(
-        ModelError, match=r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY"
+        ModelError,
+        match=r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY",
     ) as raised:
         ChatAPI("m", url="http://127.0.0.1:1/v1").check()
     assert SECRET not in str(raised.value)
 
 
 def test_a_refusal_where_no_key_was_sent_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key in OPENAI_API_KEY does not go to a server of one's own; to check that key was no advice."""
+    """A key in OPENAI_API_KEY does not go to a server of one's own; to check that key was no
+    advice."""
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     refused = b"HTTP/1.1 401 X\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
     url = serve_once(refused)
@@ -515,7 +644,11 @@ def test_a_refusal_where_no_key_was_sent_says_so(monkeypatch: pytest.MonkeyPatch
 
 def test_a_key_in_the_parts_of_a_refusal_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    parts = ",".join(f'{{"type": "refusal", "refusal": "{half}"}}' for half in (SECRET[:9], SECRET[9:]))
+    parts = ",".join(
+        f'{{"type": "refusal", "refusal": "{half}"}}' for half in (SECRET[:9], SECRET[9:])
+    )
     body = f'{{"choices": [{{"message": {{"content": [{parts}]}}}}]}}'.encode()
-    url = serve_once(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    url = serve_once(
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    )
     assert ChatAPI("m", url=url)(user("hello")).refusal == "***"

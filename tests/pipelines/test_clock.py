@@ -1,4 +1,5 @@
-"""Where time goes: each second is of one kind, threads are summed up, and nothing is counted without a clock."""
+"""Where time goes: each second is of one kind, threads are summed up, and nothing is counted
+without a clock."""
 
 from __future__ import annotations
 
@@ -55,7 +56,11 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
         first = looktwice("run", config, "--out", tmp_path)
         again = looktwice("run", config, "--out", tmp_path)
     (line,) = [line for line in first.output.splitlines() if line.startswith("time: ")]
-    assert line.startswith("time: wait for the server ") and "slowest: jigsaw_000" in line and "of plain 0." in line
+    assert (
+        line.startswith("time: wait for the server ")
+        and "slowest: jigsaw_000" in line
+        and "of plain 0." in line
+    )
     share = int(line.split("wait for the server ")[1].split(" ")[0])
     assert 50 <= share <= 100
     assert "time: " not in again.output
@@ -92,14 +97,18 @@ for span in spans.values():
             str(tmp_path),
         ]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
-        said = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.split("\n")
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=env
+        ).stdout.split("\n")
     assert sum(line.startswith("stage ask|-|") and not line.endswith("|-") for line in said) == 2
     assert "wait for the server|stage ask|-" in said
 
 
 def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
     with chat_server() as server:
-        told = looktwice("run", write_study(tmp_path, server.url, n=3), "--out", tmp_path, "--log", "json")
+        told = looktwice(
+            "run", write_study(tmp_path, server.url, n=3), "--out", tmp_path, "--log", "json"
+        )
     lines = [json.loads(line) for line in told.stderr.splitlines()]
     assert [line["event"] for line in lines] == ["note", "progress", "progress", "times"]
     last = lines[-2]

@@ -1,4 +1,5 @@
-"""What tasks on several machines share: an endpoint's places, never more than it has, and networks of others."""
+"""What tasks on several machines share: an endpoint's places, never more than it has, and networks
+of others."""
 
 from __future__ import annotations
 
@@ -31,13 +32,17 @@ KEY = LimitKey("http://h/v1", 10, None)
         ({}, 5, {}),
     ],
 )
-def test_who_wants_little_gets_it_and_the_others_alike(wanted: dict[str, int], most: int, shares: object) -> None:
+def test_who_wants_little_gets_it_and_the_others_alike(
+    wanted: dict[str, int], most: int, shares: object
+) -> None:
     assert share_out(wanted, most) == shares
 
 
 def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> None:
     desk = Desk(tasks=2)
-    assert desk.ask("a", {KEY: Load(0, 0)}) == (False, {KEY: 5}), "half of it at first: another may come"
+    assert desk.ask("a", {KEY: Load(0, 0)}) == (False, {KEY: 5}), (
+        "half of it at first: another may come"
+    )
     assert desk.ask("a", {KEY: Load(5, 30)}) == (False, {KEY: 10})
     assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 0}), "all are in use"
     assert desk.ask("a", {KEY: Load(10, 30)}) == (False, {KEY: 5})
@@ -50,9 +55,13 @@ def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> No
     assert desk.ask("b", {})[0]
 
 
-def test_a_task_that_is_silent_is_lost_and_its_places_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [0.0]
-    monkeypatch.setattr("looktwice.pipelines.cluster.desk.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(
+        "looktwice.pipelines.cluster.desk.time", SimpleNamespace(monotonic=lambda: now[0])
+    )
     desk = Desk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
     now[0] = desk_module.SILENT - 1
@@ -62,13 +71,20 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(monkeypatch: pyte
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 12), st.integers(0, 20)), max_size=60))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.integers(0, 12), st.integers(0, 20)), max_size=60
+    )
+)
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
-    """Each step a task starts and ends requests as it may, and asks; until it is answered it goes on as before."""
+    """Each step a task starts and ends requests as it may, and asks; until it is answered it goes
+    on as before."""
     desk, slots, used = Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
     for task, goes_to, waiting in steps:
-        used[task] = min(goes_to, max(used[task], slots[task]))  # begins no more than it may, ends what it likes
+        used[task] = min(
+            goes_to, max(used[task], slots[task])
+        )  # begins no more than it may, ends what it likes
         before, slots[task] = slots[task], desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
         used[task] = max(used[task], before)  # what it began before it heard the answer
         for name in used:  # at worst all begin what they may
@@ -79,7 +95,11 @@ def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, i
 def test_a_limiter_keeps_to_what_it_is_given() -> None:
     model = Scripted("A")
     object.__setattr__(model, "endpoint", KEY.endpoint)
-    limited, drain, said = Limited(model, KEY.in_flight), threading.Event(), list[Mapping[LimitKey, Load]]()
+    limited, drain, said = (
+        Limited(model, KEY.in_flight),
+        threading.Event(),
+        list[Mapping[LimitKey, Load]](),
+    )
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
         said.append(loads)
@@ -121,8 +141,12 @@ def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
         return b"pixels"
 
     sink, row = Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})  # type: ignore[arg-type]
-    first = threading.Thread(target=sink.send, args=(row, Record("p", "s", "sha", pictures=("one",))))
-    second = threading.Thread(target=sink.send, args=(row, Record("p", "s", "sha", 1, pictures=("one",))))
+    first = threading.Thread(
+        target=sink.send, args=(row, Record("p", "s", "sha", pictures=("one",)))
+    )
+    second = threading.Thread(
+        target=sink.send, args=(row, Record("p", "s", "sha", 1, pictures=("one",)))
+    )
     first.start()
     assert reading.wait(10)
     second.start()

@@ -1,4 +1,5 @@
-"""Configurations: overlays, sweeps, contestants, and every fault at once before anything is read."""
+"""Configurations: overlays, sweeps, contestants, and every fault at once before anything is
+read."""
 
 from __future__ import annotations
 
@@ -10,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.readers import Robust
-from looktwice.pipelines.config import ConfigError, Plan, build, digest, identity, load_plan, load_plugin, locate, spec
+from looktwice.pipelines.config import (
+    ConfigError,
+    Plan,
+    build,
+    digest,
+    identity,
+    load_plan,
+    load_plugin,
+    locate,
+    spec,
+)
 from looktwice.pipelines.config.load import Overlay, load, resolve
 from looktwice.pipelines.config.plan import DEFAULT_READER
 from looktwice.pipelines.models import Scripted
@@ -70,7 +81,11 @@ each: [{stages.think: null}]
     points = planned(text).points
     assert len(points) == 3 * 2 * 2
     assert points[0].changes == {"stages.mark.radius": 5, "stages.ask.images": "before"}
-    assert points[1].changes == {"stages.mark.radius": 5, "stages.ask.images": "before", "stages.think": None}
+    assert points[1].changes == {
+        "stages.mark.radius": 5,
+        "stages.ask.images": "before",
+        "stages.think": None,
+    }
     assert list(points[-1].stages) == ["ask"]
     assert len({p.id for p in points}) == 12
 
@@ -86,7 +101,10 @@ contestants:
 baseline: chance
 """
     found = planned(text, base=TWO_TASKS).points
-    by_name = {name: [p for p in found if p.contestant == name] for name in ("plain", "chance", "seams", "words")}
+    by_name = {
+        name: [p for p in found if p.contestant == name]
+        for name in ("plain", "chance", "seams", "words")
+    }
     assert [len(by_name[name]) for name in by_name] == [4, 2, 1, 4]
     assert list(by_name["words"][0].stages) == ["mark", "where", "ask"]
     assert by_name["chance"][0].changes == {}
@@ -108,7 +126,10 @@ sweep: {tasks.jigsaw.quality: [90, 10]}
 
 
 def test_models_are_swept_by_name(planned: Planned) -> None:
-    two = "models: {a: {use: pipelines.models.Scripted}, b: {use: pipelines.models.Scripted, answer: (B)}}"
+    two = (
+        "models: {a: {use: pipelines.models.Scripted}, b: {use: pipelines.models.Scripted, answer:"
+        " (B)}}"
+    )
     base = BASE.replace("model: {use: pipelines.models.Scripted}", two)
     points = planned("sweep: {model: [a, b]}", base=base).points
     assert [p.model.answer for p in points] == ["(A)", "(B)"]
@@ -168,7 +189,9 @@ def test_what_use_must_not_reach(use: str) -> None:
     assert not {name for name in set(sys.modules) - before if not name.startswith("looktwice")}
 
 
-def test_an_unlisted_package_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unlisted_package_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="add --plugin stranger"):
@@ -199,12 +222,16 @@ def test_a_stage_of_ones_own_in_one_file(tmp_path: Path, planned: Planned) -> No
         locate("my_stages.Path", [name])
     (tmp_path / "study.yaml").write_text(BASE)
     (point,) = load_plan(
-        tmp_path / "study.yaml", ["stages.think.use=my_stages.Shout", "stages.think.mark='?'"], [name]
+        tmp_path / "study.yaml",
+        ["stages.think.use=my_stages.Shout", "stages.think.mark='?'"],
+        [name],
     ).points
     assert identity(point.stages["think"]) == {"use": "my_stages.Shout", "mark": "?"}
 
 
-@pytest.mark.parametrize("name", ["prompting", "eval.py", "looktwice", "no_such_package", "missing.py", "a-b"])
+@pytest.mark.parametrize(
+    "name", ["prompting", "eval.py", "looktwice", "no_such_package", "missing.py", "a-b"]
+)
 def test_plugins_that_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="--plugin"):
         load_plugin(name)
@@ -214,7 +241,11 @@ def test_plugins_that_are_refused(name: str) -> None:
     ("text", "overrides", "says"),
     [
         ("colour: red", [], "colour: no such entry"),
-        ("sweep: {stages.mark.radius: 5}", [], "sweep.stages.mark.radius: input should be a valid list"),
+        (
+            "sweep: {stages.mark.radius: 5}",
+            [],
+            "sweep.stages.mark.radius: input should be a valid list",
+        ),
         ("contestants: {a: {}, b: {only: [depht]}}", [], "contestants.b.only: no task 'depht'"),
         ("contestants: {a: {}, b: {}}", [], "contestants.b: the same as 'a'"),
         ("baseline: nobody", [], "baseline: no contestant 'nobody'"),
@@ -225,8 +256,16 @@ def test_plugins_that_are_refused(name: str) -> None:
         ("", ["task.subset.m=3"], "task.subset.m: Subset has no setting 'm'"),
         ("", ["task.n=[1,2]"], "task.n: expected int"),
         ("", ["stages.ask.before=nothing"], "stages.ask: found before: nothing"),
-        ("each: [{stage.mark: null}]", [], "each[0].stage.mark: 'stage' is nothing that can be changed; did you mean"),
-        ("each: [{stages.marc: null}]", [], "there is no 'marc' under `stages:`; did you mean 'mark'?"),
+        (
+            "each: [{stage.mark: null}]",
+            [],
+            "each[0].stage.mark: 'stage' is nothing that can be changed; did you mean",
+        ),
+        (
+            "each: [{stages.marc: null}]",
+            [],
+            "there is no 'marc' under `stages:`; did you mean 'mark'?",
+        ),
         ("sweep: {sed: [1, 2]}", [], "sweep.sed: 'sed' is nothing"),
         ("sweep: {seed: []}", [], "sweep.seed: "),
         ("each: {stages.mark: null}", [], "each: "),
@@ -240,9 +279,21 @@ def test_plugins_that_are_refused(name: str) -> None:
         ("", ["stages.mark.radius=true"], "stages.mark.radius: expected float"),
         ("", ["stages.mark.radius=.nan"], "stages.mark.radius: a number must be finite, found nan"),
         ("", ["stages.mark.radius=nan"], "stages.mark.radius: expected float, found 'nan'"),
-        ("", ["stages.mark.label.font_size=.inf"], "stages.mark.label.font_size: a number must be finite, found inf"),
-        ("", ["task={use: prompting.markers.Circles}"], "a task belongs here, and Circles makes a stage"),
-        ("", ["stages.mark={use: eval.tasks.Photos, kind: depth}"], "a stage belongs here, and Photos makes a task"),
+        (
+            "",
+            ["stages.mark.label.font_size=.inf"],
+            "stages.mark.label.font_size: a number must be finite, found inf",
+        ),
+        (
+            "",
+            ["task={use: prompting.markers.Circles}"],
+            "a task belongs here, and Circles makes a stage",
+        ),
+        (
+            "",
+            ["stages.mark={use: eval.tasks.Photos, kind: depth}"],
+            "a stage belongs here, and Photos makes a task",
+        ),
         ("", ["model={use: prompting.turns.Ask}"], "a model belongs here, and Ask makes a stage"),
         ("", ["read={use: eval.tasks.Photos, kind: depth}"], "read.use: a stage belongs here"),
         (
@@ -251,18 +302,33 @@ def test_plugins_that_are_refused(name: str) -> None:
                 "stages.mark={use: prompting.views.ZoomOnDetections, "
                 "detector: {use: specialists.detection.FaceRecognition}}"
             ],
-            "stages.mark.detector.use: expected a Detector, which gives Boxes, and FaceRecognition gives Faces",
+            (
+                "stages.mark.detector.use: expected a Detector, which gives Boxes, and"
+                " FaceRecognition gives Faces"
+            ),
         ),
         (
             "",
-            ["stages.mark={use: prompting.views.ZoomOnDetections, detector: {use: prompting.markers.Circles}}"],
-            "stages.mark.detector.use: expected a Detector, which gives Boxes, and Circles gives State",
+            [
+                "stages.mark={use: prompting.views.ZoomOnDetections, detector: {use:"
+                " prompting.markers.Circles}}"
+            ],
+            (
+                "stages.mark.detector.use: expected a Detector, which gives Boxes, and Circles"
+                " gives State"
+            ),
         ),
         ("", ["stages.mark={}"], ""),
-        ("", ["stages.ask=null"], "stages: no answer can come of it: none of mark, think asks the model or answers"),
+        (
+            "",
+            ["stages.ask=null"],
+            "stages: no answer can come of it: none of mark, think asks the model or answers",
+        ),
     ],
 )
-def test_faults_say_where_and_what(planned: Planned, text: str, overrides: list[str], says: str) -> None:
+def test_faults_say_where_and_what(
+    planned: Planned, text: str, overrides: list[str], says: str
+) -> None:
     if not says:
         assert planned(text, *overrides).points
     else:
@@ -276,8 +342,13 @@ def test_an_override_without_a_value_is_named(planned: Planned) -> None:
 def test_include_lies_below_the_file(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "base.yaml").write_text(BASE)
-    (tmp_path / "study.yaml").write_text("include: parts/base.yaml\nstages: {mark: {radius: 4}, think: null}\n")
-    assert load(tmp_path / "study.yaml")["stages"]["mark"] == {"use": "prompting.markers.Circles", "radius": 4}
+    (tmp_path / "study.yaml").write_text(
+        "include: parts/base.yaml\nstages: {mark: {radius: 4}, think: null}\n"
+    )
+    assert load(tmp_path / "study.yaml")["stages"]["mark"] == {
+        "use": "prompting.markers.Circles",
+        "radius": 4,
+    }
     (tmp_path / "parts" / "inner.yaml").write_text("include: ../study.yaml")
     with pytest.raises(ConfigError, match="lies outside"):
         load(tmp_path / "parts" / "inner.yaml")
@@ -288,7 +359,9 @@ def test_include_lies_below_the_file(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml")
 
 
-def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_lie_below_the_configuration_or_were_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, data = tmp_path / "home", tmp_path / "data"
     for folder in (home, data / "set", data / "set_replies", data / "secret"):
         folder.mkdir(parents=True)
@@ -298,8 +371,8 @@ def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeyp
     monkeypatch.chdir(home)
     study = home / "study.yaml"
     text = (
-        "task: {{use: eval.tasks.Folder, path: set}}\nmodel: {{use: pipelines.models.Replay, path: '{}'}}\n"
-        "stages: {{ask: {{use: prompting.turns.Ask}}}}\n"
+        "task: {{use: eval.tasks.Folder, path: set}}\nmodel: {{use: pipelines.models.Replay, path:"
+        " '{}'}}\nstages: {{ask: {{use: prompting.turns.Ask}}}}\n"
     )
 
     def planned_with(path: str, *overrides: str) -> list[str]:
@@ -314,7 +387,9 @@ def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeyp
     assert any("lies outside" in fault for fault in planned_with("../data/set_replies/M.jsonl"))
     given = "task.path=../data/set"
     assert planned_with("${task.path}_replies/M.jsonl", given) == []
-    assert any("lies outside" in fault for fault in planned_with("${task.path}/../secret/x.jsonl", given))
+    assert any(
+        "lies outside" in fault for fault in planned_with("${task.path}/../secret/x.jsonl", given)
+    )
     assert any("lies outside" in fault for fault in planned_with("../data/secret/x.jsonl", given))
 
 
@@ -343,8 +418,18 @@ BY_SECOND = (
         (["models.chat.url=http://127.0.0.1:8000/v1"], "", ["chance", "chat"], {}),
         (["models.chat.url=no endpoint"], "", ["chance", "chat"], {}),
         (["contestants.chance=null"], "", ["chat"], {}),  # the run then says what is missing
-        (["contestants.chat.needs={env: LOOKTWICE_OWN}"], "k", ["chance"], {"chat": "LOOKTWICE_OWN is not set"}),
-        (["contestants.chat.needs={env: LOOKTWICE_OWN}", "contestants.chat.needs=null"], "k", ["chance", "chat"], {}),
+        (
+            ["contestants.chat.needs={env: LOOKTWICE_OWN}"],
+            "k",
+            ["chance"],
+            {"chat": "LOOKTWICE_OWN is not set"},
+        ),
+        (
+            ["contestants.chat.needs={env: LOOKTWICE_OWN}", "contestants.chat.needs=null"],
+            "k",
+            ["chance", "chat"],
+            {},
+        ),
         (["contestants.chat.needs={env: null, file: null}"], "k", ["chance", "chat"], {}),
         (["gap={from: chance, to: chat}"], "", ["chance"], {"chat": NO_KEY}),
         ([BY_SECOND], "", ["chance"], {"chat": NO_KEY, "two": NO_KEY}),
@@ -383,26 +468,37 @@ contestants: {plain: {}, other: {stages: {mark: null}}}
     [
         (
             ["tasks.one=null", "model.answer=A", "tasks.three.seed=0"],
-            "tasks.two.n: ${tasks.one.n} leads nowhere, because tasks.one is null; "
-            "type tasks.two.n=VALUE, and so for the other places that refer to it: tasks.three.n",
+            (
+                "tasks.two.n: ${tasks.one.n} leads nowhere, because tasks.one is null; type"
+                " tasks.two.n=VALUE, and so for the other places that refer to it: tasks.three.n"
+            ),
         ),
         (
             ["model.answer=A"],
-            "tasks.three.seed: ${tasks.two.seed} leads nowhere, because tasks.two has no 'seed'; "
-            "type tasks.three.seed=VALUE",
+            (
+                "tasks.three.seed: ${tasks.two.seed} leads nowhere, because tasks.two has no"
+                " 'seed'; type tasks.three.seed=VALUE"
+            ),
         ),
         (
             ["tasks.three=null"],
-            "model.answer: ${more.answer} leads nowhere, because the configuration has no 'more'; "
-            "type model.answer=VALUE",
+            (
+                "model.answer: ${more.answer} leads nowhere, because the configuration has no"
+                " 'more'; type model.answer=VALUE"
+            ),
         ),
         (
             ["tasks.three=null", "model.answer=${tasks.one.m.x}"],
-            "model.answer: ${tasks.one.m.x} leads nowhere, because tasks.one has no 'm'; type model.answer=VALUE",
+            (
+                "model.answer: ${tasks.one.m.x} leads nowhere, because tasks.one has no 'm'; type"
+                " model.answer=VALUE"
+            ),
         ),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_one_sentence(planned: Planned, overrides: list[str], found: str) -> None:
+def test_a_reference_that_leads_nowhere_is_one_sentence(
+    planned: Planned, overrides: list[str], found: str
+) -> None:
     said = faults(planned, "", *overrides, base=REFERRING)
     assert [fault for fault in said if "leads nowhere" in fault] == [found]
     assert not any("Error" in fault or "found '${" in fault for fault in said)
@@ -431,9 +527,14 @@ def test_what_strings_name_across_folders_can_be_located() -> None:
     assert locate(DEFAULT_READER["use"]) is Robust
 
 
-def test_needs_leave_a_contestant_out_and_say_so(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needs_leave_a_contestant_out_and_say_so(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("LOOKTWICE_NEEDED", raising=False)
-    other = "{model: {use: pipelines.models.Scripted, answer: q}, needs: {env: LOOKTWICE_NEEDED|ALSO_NOT}}"
+    other = (
+        "{model: {use: pipelines.models.Scripted, answer: q}, needs: {env:"
+        " LOOKTWICE_NEEDED|ALSO_NOT}}"
+    )
     text = f"contestants: {{plain: {{}}, other: {other}}}"
     found = planned(text)
     assert [p.contestant for p in found.points] == ["plain"]
@@ -473,7 +574,10 @@ CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "temperature": 0}
     ],
 )
 def test_what_makes_a_new_point(planned: Planned, override: str, same: bool) -> None:
-    base = BASE.replace("{use: pipelines.models.Scripted}", "{use: pipelines.models.ChatAPI, model: m, temperature: 0}")
+    base = BASE.replace(
+        "{use: pipelines.models.Scripted}",
+        "{use: pipelines.models.ChatAPI, model: m, temperature: 0}",
+    )
     (one,), (two,) = planned(base=base).points, planned("", override, base=base).points
     assert (one.id == two.id) is same
 
@@ -510,9 +614,16 @@ class Judged:
 def test_a_sweep_reaches_a_referenced_model(tmp_path: Path) -> None:
     (tmp_path / "judged_stage.py").write_text(JUDGED)
     name = load_plugin(str(tmp_path / "judged_stage.py"))
-    text = BASE.replace("model: {use: pipelines.models.Scripted}", "models: {judge: {use: pipelines.models.Scripted}}")
-    text = text.replace("ask: {use: prompting.turns.Ask}", "ask: {use: judged_stage.Judged, judge: {ref: judge}}")
-    (tmp_path / "study.yaml").write_text(text + "model: judge\nsweep: {models.judge.answer: [a, b]}\n")
+    text = BASE.replace(
+        "model: {use: pipelines.models.Scripted}",
+        "models: {judge: {use: pipelines.models.Scripted}}",
+    )
+    text = text.replace(
+        "ask: {use: prompting.turns.Ask}", "ask: {use: judged_stage.Judged, judge: {ref: judge}}"
+    )
+    (tmp_path / "study.yaml").write_text(
+        text + "model: judge\nsweep: {models.judge.answer: [a, b]}\n"
+    )
     points = load_plan(tmp_path / "study.yaml", [], [name]).points
     assert [vars(p.stages["ask"])["judge"].answer for p in points] == ["a", "b"]
     assert len({p.id for p in points}) == 2

@@ -1,4 +1,5 @@
-"""What a run makes of an endpoint's failures: whose they are, which stand in a row, and when nothing more is asked."""
+"""What a run makes of an endpoint's failures: whose they are, which stand in a row, and when
+nothing more is asked."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ HELLO = (Message("user", ("hello",)),)
         (ModelError("a certificate", unreached=True), True),
         (ModelError("broke off", retryable=True), True),
         (ModelError("a picture in a system's turn"), False),
-        *((ModelError("no", status=status), True) for status in (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)),
+        *(
+            (ModelError("no", status=status), True)
+            for status in (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)
+        ),
         *((ModelError("no", status=status), False) for status in (200, 299, 400, 413, 415, 422)),
     ],
 )
@@ -140,12 +144,16 @@ class Asked:
         if self.dead:
             raise GONE
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         self.calls.append(1)
         return Reply("(A)")
 
 
-def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_cached(tmp_path: Path) -> None:
+def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_cached(
+    tmp_path: Path,
+) -> None:
     said: list[str] = []
     model, watch = Asked(), EndpointWatch(said.append)
     with_cache = wrap(model, Store(tmp_path), watch=watch)
@@ -172,7 +180,10 @@ def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
 def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> None:
     """A server that wants `max_completion_tokens` failed every sample of a run."""
     said: list[str] = []
-    watch, refused = EndpointWatch(said.append), ModelError("Unknown parameter: 'max_tokens'", status=400)
+    watch, refused = (
+        EndpointWatch(said.append),
+        ModelError("Unknown parameter: 'max_tokens'", status=400),
+    )
     rows = [watch.note_failure("m", refused) for _ in range(ALIKE - 1)]
     assert not said and not any(row.row.first for row in rows if isinstance(row, EndpointError))
     with pytest.raises(Stopped):
@@ -198,7 +209,10 @@ def test_refusals_are_counted_in_words() -> None:
     for status, count in ((429, 17), (500, 3), (503, 1), (408, 2)):
         for _ in range(count):
             watch.note_attempt(ModelError("busy", status=status, retryable=True))
-    start = "the server at h:1/v1 asked to wait 17 times (429), and failed 3 times (500), and failed 1 time (503)"
+    start = (
+        "the server at h:1/v1 asked to wait 17 times (429), and failed 3 times (500), and failed 1"
+        " time (503)"
+    )
     assert watch.say_refusals("h:1/v1", stopped=False) == f"{start}; all were asked again"
     assert watch.say_refusals("h:1/v1", stopped=True) == start
     watch.note_failure("m", ModelError("busy", status=503, retryable=True))
@@ -231,7 +245,8 @@ def test_a_few_refusals_slow_nothing_down_and_are_forgotten() -> None:
 
 
 def test_a_server_that_recovered_is_sent_more_again_however_slow_it_was() -> None:
-    """Answers more than a second apart began the window anew each time, so that the pace stayed as it was."""
+    """Answers more than a second apart began the window anew each time, so that the pace stayed as
+    it was."""
     pace, now = Pace(rate=0.68), 100.0
     pace.last = pace.begun = now
     while now < 280:

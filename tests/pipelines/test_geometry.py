@@ -31,7 +31,9 @@ fractions = st.floats(0.0, 1.0)
 
 
 def resized(sx: float, sy: float) -> Change:
-    return lambda v: transforms.resize(v, max(60, round(v.size[0] * sx)), max(60, round(v.size[1] * sy)))
+    return lambda v: transforms.resize(
+        v, max(60, round(v.size[0] * sx)), max(60, round(v.size[1] * sy))
+    )
 
 
 def cropped(left: float, top: float, share: float) -> Change:
@@ -60,7 +62,8 @@ changes = st.one_of(
     st.builds(cropped, fractions, fractions, st.floats(0.6, 1.0)),
     st.builds(padded, *[st.integers(0, 40)] * 4),
     st.builds(
-        lambda degrees: lambda view: transforms.rotate(view, degrees), st.sampled_from([90, 180, 270, -33, 12.5])
+        lambda degrees: lambda view: transforms.rotate(view, degrees),
+        st.sampled_from([90, 180, 270, -33, 12.5]),
     ),
     st.just(transforms.flip),
     st.builds(beside_itself, st.integers(0, 20), st.booleans()),
@@ -82,7 +85,8 @@ def chained(view: View, chain: list[Change]) -> View:
 
 
 def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, float] | None:
-    """The centroid of red light (the padding has none to speak of) in a window, or None where it is cut off."""
+    """The centroid of red light (the padding has none to speak of) in a window, or None where it is
+    cut off."""
     x0, y0, x1, y1 = round(x - reach), round(y - reach), round(x + reach) + 1, round(y + reach) + 1
     if x0 < 0 or y0 < 0 or x1 > view.size[0] or y1 > view.size[1]:
         return None
@@ -92,8 +96,12 @@ def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, 
 
 
 @settings(max_examples=120, deadline=None)
-@given(chain=st.lists(changes, min_size=1, max_size=5), u=st.floats(0.2, 0.8), v=st.floats(0.2, 0.8))
-def test_a_blob_is_found_where_the_map_says_in_every_part(chain: list[Change], u: float, v: float) -> None:
+@given(
+    chain=st.lists(changes, min_size=1, max_size=5), u=st.floats(0.2, 0.8), v=st.floats(0.2, 0.8)
+)
+def test_a_blob_is_found_where_the_map_says_in_every_part(
+    chain: list[Change], u: float, v: float
+) -> None:
     x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
     view = chained(View.of(blob_at(x, y)), chain)
     for part in view.parts:
@@ -108,7 +116,9 @@ def test_a_blob_is_found_where_the_map_says_in_every_part(chain: list[Change], u
 
 
 def test_the_blob_test_looks_at_blobs() -> None:
-    view = chained(View.of(blob_at(100, 80)), [beside_itself(5, True), resized(1.3, 0.9), padded(9, 3, 1, 2)])
+    view = chained(
+        View.of(blob_at(100, 80)), [beside_itself(5, True), resized(1.3, 0.9), padded(9, 3, 1, 2)]
+    )
     places = view.to_view(Point("A", 100, 80))
     assert len(places) == 2
     for place in places:
@@ -156,7 +166,9 @@ def test_marks_of_every_kind_move_alike() -> None:
     mask = np.zeros((HEIGHT, WIDTH), bool)
     mask[30:60, 40:100] = True
     view = transforms.resize(
-        transforms.crop(View.of(Picture(np.zeros((HEIGHT, WIDTH, 3), np.uint8))), 20, 10, 220, 170), 400, 320
+        transforms.crop(View.of(Picture(np.zeros((HEIGHT, WIDTH, 3), np.uint8))), 20, 10, 220, 170),
+        400,
+        320,
     )
     (box,) = view.to_view(Box("b", 40, 30, 100, 60))
     (region,) = view.to_view(Mask("m", mask))
@@ -164,7 +176,9 @@ def test_marks_of_every_kind_move_alike() -> None:
     assert box.xyxy == pytest.approx((40, 40, 160, 100))
     assert isinstance(region, Mask)
     ys, xs = np.nonzero(region.pixels)
-    assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == pytest.approx((40, 40, 160, 100), abs=1)
+    assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == pytest.approx(
+        (40, 40, 160, 100), abs=1
+    )
     assert region.center == pytest.approx(box.center, abs=0.6)
 
 
@@ -215,12 +229,18 @@ SMALL = rectangle(2, 3, 2.5, 3.5)  # a quarter of a pixel
         (SQUARE, SQUARE, SQUARE),  # every corner once
         (SQUARE, SMALL, SMALL),
         (SQUARE, rectangle(4, -5, 20, 5), ((4, 0), (10, 0), (10, 5), (4, 5))),
-        (SQUARE, ((10.0, 0.0), (20.0, 0.0), (10.0, 10.0), (0.0, 10.0)), ((10, 0), (10, 10), (0, 10))),
+        (
+            SQUARE,
+            ((10.0, 0.0), (20.0, 0.0), (10.0, 10.0), (0.0, 10.0)),
+            ((10, 0), (10, 10), (0, 10)),
+        ),
         (SQUARE, ((2.0, 3.0), (2.0, 3.0), *SMALL[1:]), SMALL),  # a repeated corner
         (SQUARE, ((4.0, 4.0), (4.0, 4.0)), ()),
     ],
 )
-def test_the_corners_of_a_common_area(area: Polygon, other: Polygon, common: Polygon, turn: int) -> None:
+def test_the_corners_of_a_common_area(
+    area: Polygon, other: Polygon, common: Polygon, turn: int
+) -> None:
     """Each corner of the common part stands in it once, whichever way the clip is wound."""
     assert sorted(intersect(area, other[::turn])) == pytest.approx(np.array(sorted(common)))
 
@@ -269,10 +289,18 @@ def test_marks_go_through_json_and_back(mark: Point | Box | Mask) -> None:
         (lambda: Affine(1, 0, 0, 0, 0.9e-12, 0).inverse, "flattens"),
         (lambda: Mask("m", np.zeros((3, 3), bool)), "empty"),
         (lambda: mark_from_dict({"x": 3}), "no mark"),
-        (lambda: transforms.crop(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 20, 0, 30, 9), "misses"),
-        (lambda: transforms.resize(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 0, 5), "1 or more"),
         (
-            lambda: View.of(Picture(np.zeros((9, 9, 3), np.uint8))).with_pixels(np.zeros((8, 9, 3), np.uint8)),
+            lambda: transforms.crop(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 20, 0, 30, 9),
+            "misses",
+        ),
+        (
+            lambda: transforms.resize(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 0, 5),
+            "1 or more",
+        ),
+        (
+            lambda: View.of(Picture(np.zeros((9, 9, 3), np.uint8))).with_pixels(
+                np.zeros((8, 9, 3), np.uint8)
+            ),
             "keep the size",
         ),
         (lambda: transforms.beside([]), "no view"),
@@ -307,7 +335,11 @@ MASK[1:3, 2:7] = True
     ("mark", "box", "center"),
     [
         (Point("A", 3.0, 5.0), (3, 5, 4, 6), (3, 5)),  # pixel 3 covers the edges 3 to 4
-        (Box("b", 0, 1, 4, 3), (0, 1, 4, 3), (1.5, 1.5)),  # the centre lies half a pixel before the middle of the edges
+        (
+            Box("b", 0, 1, 4, 3),
+            (0, 1, 4, 3),
+            (1.5, 1.5),
+        ),  # the centre lies half a pixel before the middle of the edges
         (Mask("m", MASK), (2, 1, 7, 3), (4, 1.5)),
     ],
 )
@@ -332,7 +364,8 @@ def test_a_point_is_seen_up_to_the_rim_of_its_part(x: float, y: float) -> None:
 
 @pytest.mark.parametrize("turn", [1, -1])
 @pytest.mark.parametrize(
-    ("x", "y", "dx", "dy"), [(1015, 400, 0, -1), (1030, 420, 1, 0), (1015, 440, 0, 1), (1000, 420, -1, 0)]
+    ("x", "y", "dx", "dy"),
+    [(1015, 400, 0, -1), (1030, 420, 1, 0), (1015, 440, 0, 1), (1000, 420, -1, 0)],
 )
 def test_the_rim_is_as_wide_as_the_tolerance_wherever_the_area_lies(
     x: int, y: int, dx: int, dy: int, turn: int
@@ -359,7 +392,13 @@ def test_the_tolerance_itself_is_still_the_rim(turn: int) -> None:
 )
 def test_a_triangle_holds_what_its_slanted_side_leaves(area: Polygon, turn: int) -> None:
     """Also with a repeated corner, whose side has no length."""
-    for x, y, inside in ((5, 5, True), (8, 3, True), (8, 3.01, False), (7, 5, False), (-1, 1, False)):
+    for x, y, inside in (
+        (5, 5, True),
+        (8, 3, True),
+        (8, 3.01, False),
+        (7, 5, False),
+        (-1, 1, False),
+    ):
         assert contains_point(area[::turn], x, y) is inside
         assert bool(contains(area[::turn], x, y)) is inside
 
@@ -388,7 +427,9 @@ def test_a_mask_moves_by_whole_pixels_and_ends_at_its_part() -> None:
         (rectangle(0, 0, 1, 5), (5, 1), (0, 0, 1, 5)),
     ],
 )
-def test_a_mask_ends_where_its_part_does(clip: Polygon, size: tuple[int, int], box: tuple[int, ...]) -> None:
+def test_a_mask_ends_where_its_part_does(
+    clip: Polygon, size: tuple[int, int], box: tuple[int, ...]
+) -> None:
     seen = Mask("m", np.ones((8, 8), bool)).transform(Affine(), clip)
     assert seen is not None
     assert (seen.pixels.shape, bounding_box(seen), seen.pixels.sum()) == (
@@ -419,7 +460,10 @@ def test_a_mask_keeps_its_own_pixels() -> None:
         (Box("b", 50, 50, 90, 91), 1),
         (Point("p", 49.4, 60), 1),
         (Point("p", 49.6, 60), 0),
-        (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (45, 35)))), 0),  # its centre is covered
+        (
+            Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (45, 35)))),
+            0,
+        ),  # its centre is covered
         (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (35, 45)))), 1),
     ],
 )
@@ -445,7 +489,9 @@ def test_the_size_of_a_turned_picture_is_foretold(degrees: float) -> None:
     assert corners.mean(0) == pytest.approx(np.array(turned.size) / 2)
 
 
-@pytest.mark.parametrize(("size", "filter"), [((20, 10), cv2.INTER_AREA), ((60, 40), cv2.INTER_CUBIC)])
+@pytest.mark.parametrize(
+    ("size", "filter"), [((20, 10), cv2.INTER_AREA), ((60, 40), cv2.INTER_CUBIC)]
+)
 def test_a_resize_averages_where_there_are_fewer_pixels(size: tuple[int, int], filter: int) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
     resized = transforms.resize(View.of(Picture(pixels)), *size)
@@ -462,7 +508,9 @@ def test_a_resize_averages_where_there_are_fewer_pixels(size: tuple[int, int], f
         ((39.5, 29.5, 50.0, 50.0), (39, 29, 40, 30)),
     ],
 )
-def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(box: tuple[float, ...], kept: tuple[int, ...]) -> None:
+def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(
+    box: tuple[float, ...], kept: tuple[int, ...]
+) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
     view = transforms.crop(View.of(Picture(pixels)), *box)
     left, top, right, bottom = kept
@@ -481,7 +529,10 @@ def test_what_is_pasted_stays_on_the_canvas(left: int, top: int) -> None:
 
 
 def test_views_beside_one_another_are_centred_towards_the_top() -> None:
-    views = [View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n) for n, height in enumerate((8, 5, 4))]
+    views = [
+        View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n)
+        for n, height in enumerate((8, 5, 4))
+    ]
     view = transforms.beside(views, margin=2)
     assert view.size == (13, 8)
     assert [part.affine((0, 0)).tolist() for part in view.parts] == [[0, 0], [5, 1], [10, 2]]
@@ -514,7 +565,9 @@ def test_a_mark_needs_neither_label_nor_image() -> None:
 def test_a_mask_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "LARGEST", 6)
     assert isinstance(mark_from_dict({"size": [2, 3], "counts": [1, 5]}), Mask)
-    with pytest.raises(ValueError, match=r"at most 6\), found size \[1, 7\] and 2 counts of 7 pixels"):
+    with pytest.raises(
+        ValueError, match=r"at most 6\), found size \[1, 7\] and 2 counts of 7 pixels"
+    ):
         mark_from_dict({"size": [1, 7], "counts": [1, 6]})
 
 

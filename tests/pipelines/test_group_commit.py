@@ -1,4 +1,5 @@
-"""One thread for a SQLite file: what comes together is committed together, and nobody suffers for another."""
+"""One thread for a SQLite file: what comes together is committed together, and nobody suffers for
+another."""
 
 from __future__ import annotations
 
@@ -29,11 +30,15 @@ def opened(path: Path, said: list[str]) -> Callable[[], sqlite3.Connection]:
 
 
 def insert(number: int) -> Callable[[sqlite3.Connection], int]:
-    return lambda connection: connection.execute("INSERT INTO numbers VALUES (?)", (number,)).rowcount
+    return lambda connection: (
+        connection.execute("INSERT INTO numbers VALUES (?)", (number,)).rowcount
+    )
 
 
 def find(number: int) -> Callable[[sqlite3.Connection], object]:
-    return lambda connection: connection.execute("SELECT n FROM numbers WHERE n = ?", (number,)).fetchone()
+    return lambda connection: connection.execute(
+        "SELECT n FROM numbers WHERE n = ?", (number,)
+    ).fetchone()
 
 
 def test_what_many_threads_bring_is_kept_in_few_transactions(tmp_path: Path) -> None:
@@ -41,7 +46,9 @@ def test_what_many_threads_bring_is_kept_in_few_transactions(tmp_path: Path) -> 
     file = GroupCommit(opened(tmp_path / "a", said))
     with ThreadPoolExecutor(32) as pool:
         assert list(pool.map(lambda n: file.run(find(n), insert(n)), range(500))) == [1] * 500
-        assert list(pool.map(lambda n: file.run(find(n), insert(n)), range(500))) == [(n,) for n in range(500)]
+        assert list(pool.map(lambda n: file.run(find(n), insert(n)), range(500))) == [
+            (n,) for n in range(500)
+        ]
     commits = said.count("COMMIT")
     assert commits < 400 and said.count("BEGIN IMMEDIATE") == commits, "many of them together"
     with sqlite3.connect(tmp_path / "a") as other:
@@ -64,7 +71,9 @@ def test_one_that_cannot_be_done_fails_alone(tmp_path: Path) -> None:
         assert first.result() is True
         failed = [n for n, other in enumerate(others) if other.exception() is not None]
     assert failed == [3] and isinstance(others[3].exception(), sqlite3.IntegrityError)
-    assert file.run(lambda connection: connection.execute("SELECT count(*) FROM numbers").fetchone()) == (10,)
+    assert file.run(
+        lambda connection: connection.execute("SELECT count(*) FROM numbers").fetchone()
+    ) == (10,)
 
 
 def test_a_full_disk_is_everybodys(tmp_path: Path) -> None:
@@ -78,7 +87,9 @@ def test_a_full_disk_is_everybodys(tmp_path: Path) -> None:
     assert file.run(change=insert(1)) == 1, "and it is usable again"
 
 
-def test_the_thread_ends_and_the_file_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_ends_and_the_file_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(group_commit, "IDLE", 0.1)
     file = GroupCommit(opened(tmp_path / "a", []))
     file.run(change=insert(1))

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.models.image_tokens import Size, claude_size, claude_tokens, image_rule, openai_patches
+from looktwice.pipelines.models.image_tokens import (
+    Size,
+    claude_size,
+    claude_tokens,
+    image_rule,
+    openai_patches,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,9 @@ from looktwice.pipelines.models.image_tokens import Size, claude_size, claude_to
         ("Qwen2.5-VL-7B-Instruct", (280, 57), 30),
     ],
 )
-def test_the_tokens_of_a_picture_follow_the_rule_of_the_model(model: str, size: Size, tokens: int) -> None:
+def test_the_tokens_of_a_picture_follow_the_rule_of_the_model(
+    model: str, size: Size, tokens: int
+) -> None:
     assert image_rule(model).tokens(size) == tokens
 
 
@@ -52,7 +60,9 @@ def test_a_model_without_a_published_rule_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (2, 3), (20000, 20000)])
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5-mini", "gpt-5.4", "claude", "gemini-2.5", "other"])
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "gpt-5-mini", "gpt-5.4", "claude", "gemini-2.5", "other"]
+)
 def test_every_size_has_a_number(model: str, size: Size) -> None:
     assert image_rule(model).tokens(size) >= 1
 

@@ -27,7 +27,10 @@ WHOLE = [Layer("tower", 1), Layer("tower", 2), Layer("projector", 1), *DECODER]
 
 def asked(*shapes: tuple[int, int]) -> Messages:
     random = np.random.default_rng(0)
-    views = [View.of(Picture(random.integers(0, 255, (*shape, 3), dtype=np.uint8)), 0) for shape in shapes]
+    views = [
+        View.of(Picture(random.integers(0, 255, (*shape, 3), dtype=np.uint8)), 0)
+        for shape in shapes
+    ]
     return [Message("user", (*views, "how many circles are there?"))]
 
 
@@ -38,7 +41,9 @@ def torch() -> Any:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_states_are_those_that_the_network_tells(family: str, tmp_path: Path, torch: Any) -> None:
+def test_the_states_are_those_that_the_network_tells(
+    family: str, tmp_path: Path, torch: Any
+) -> None:
     model = LocalVLM(str(getattr(tiny_networks, family)(tmp_path / family)))
     said, question = model(asked((60, 80), (50, 40))).text, asked((60, 80), (50, 40))
     network = model.network()
@@ -49,9 +54,16 @@ def test_the_states_are_those_that_the_network_tells(family: str, tmp_path: Path
     inputs = model.inputs(network, [chat_of(question)])
     with torch.inference_mode():
         whole = network.model(**inputs, output_hidden_states=True)
-        pixels = {name: inputs[name] for name in ("pixel_values", "image_sizes", "image_grid_thw") if name in inputs}
+        pixels = {
+            name: inputs[name]
+            for name in ("pixel_values", "image_sizes", "image_grid_thw")
+            if name in inputs
+        }
         seen = network.model.model.get_image_features(**pixels, output_hidden_states=True)
-    first, image = whole.hidden_states[1][0].numpy(), inputs["input_ids"][0].numpy() == 3 + 3 * ("qwen" in family)
+    first, image = (
+        whole.hidden_states[1][0].numpy(),
+        inputs["input_ids"][0].numpy() == 3 + 3 * ("qwen" in family),
+    )
     np.testing.assert_allclose(found[Layer("decoder", 1, "last")], first[-1], atol=1e-4)
     np.testing.assert_allclose(found[Layer("decoder", 1, "image")], first[image].mean(0), atol=1e-4)
     if family != "llava_next":  # which adds line ends to what its projector gives
@@ -66,12 +78,18 @@ def test_the_states_are_those_that_the_network_tells(family: str, tmp_path: Path
 def test_of_a_tower_only_the_layers_that_the_projector_gets(tmp_path: Path, torch: Any) -> None:
     model = LocalVLM(str(tiny_networks.llava(tmp_path / "llava")))
     model.network().model.config.vision_feature_layer = -2
-    assert [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"] == [Layer("tower", 1)]
-    assert list(read_states(model, asked())) == [Layer("decoder", number, "last") for number in (1, 2)]
+    assert [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"] == [
+        Layer("tower", 1)
+    ]
+    assert list(read_states(model, asked())) == [
+        Layer("decoder", number, "last") for number in (1, 2)
+    ]
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path, torch: Any) -> None:
-    with pytest.raises(ModelError, match=r"llava, llava_next, qwen2_vl, qwen2_5_vl, qwen3_vl, and this is idefics3"):
+    with pytest.raises(
+        ModelError, match=r"llava, llava_next, qwen2_vl, qwen2_5_vl, qwen3_vl, and this is idefics3"
+    ):
         read_states(LocalVLM(str(tiny_networks.idefics3(tmp_path / "idefics3"))), asked((60, 80)))
     with pytest.raises(ModelError, match="Scripted cannot be read"):
         read_states(Scripted("A"), asked((60, 80)))
@@ -80,8 +98,14 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, torch: Any) -> None:
 def test_what_pocket_says_follows_from_its_last_state() -> None:
     question, weights = asked((60, 80), (50, 40)), shipped_weights()
     found = read_states(Pocket(), question)
-    towers, decoders = ([layer for layer in found if layer.part == part] for part in ("tower", "decoder"))
-    assert len(towers) == 6 and len(decoders) == weights.layers and {layer.over for layer in decoders} == {"last"}
+    towers, decoders = (
+        [layer for layer in found if layer.part == part] for part in ("tower", "decoder")
+    )
+    assert (
+        len(towers) == 6
+        and len(decoders) == weights.layers
+        and {layer.over for layer in decoders} == {"last"}
+    )
     logits = weights.norm("before_end", found[decoders[-1]]) @ weights["embed"].T
     said = Pocket()(question)
     tokens, inputs = network_inputs(question)
@@ -89,4 +113,6 @@ def test_what_pocket_says_follows_from_its_last_state() -> None:
     likely = Conversation(weights, tokens, places).write(ANSWER)
     assert said.text and logits.argmax() == likely.argmax()
     np.testing.assert_allclose(logits - logits.max(), likely - likely.max(), atol=1e-3)
-    np.testing.assert_allclose(found[Layer("projector", 1)], np.concatenate(places).mean(0), atol=1e-5)
+    np.testing.assert_allclose(
+        found[Layer("projector", 1)], np.concatenate(places).mean(0), atol=1e-5
+    )

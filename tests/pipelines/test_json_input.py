@@ -13,17 +13,23 @@ from looktwice.pipelines.models.http_client import HttpResponse
 HALF = "\ud83d"
 
 
-@pytest.mark.parametrize("text", ['"\\ud83d"', '{"\\uDE00": 1}', '[["a \\ud83d b"]]', f'"{HALF}"', b'"\xed\xa0\xbd"'])
+@pytest.mark.parametrize(
+    "text", ['"\\ud83d"', '{"\\uDE00": 1}', '[["a \\ud83d b"]]', f'"{HALF}"', b'"\xed\xa0\xbd"']
+)
 def test_half_a_surrogate_pair_is_mended(text: str | bytes) -> None:
     assert "?" in canonical(read_json(text)).encode().decode()
 
 
-@pytest.mark.parametrize("text", ['"\\ud83d\\ude00"', '"\U0001f600"', '{"a": [1, 2.5, null, true]}', '"\\\\ud83d"'])
+@pytest.mark.parametrize(
+    "text", ['"\\ud83d\\ude00"', '"\U0001f600"', '{"a": [1, 2.5, null, true]}', '"\\\\ud83d"']
+)
 def test_whole_characters_stay(text: str) -> None:
     assert read_json(text) == json.loads(text)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 500 + "1" + "}" * 500, f"{'[' * 101}1{']' * 101}"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 500 + "1" + "}" * 500, f"{'[' * 101}1{']' * 101}"]
+)
 def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"nested more than 100 levels|Expecting"):
         read_json(text)
@@ -36,7 +42,11 @@ def test_what_is_wide_and_not_deep_is_read() -> None:
 
 def completion(**changed: Any) -> dict[str, Any]:
     message = {"role": "assistant", "content": "(A)"}
-    return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {}, "model": "m"} | changed
+    return {
+        "choices": [{"message": message, "finish_reason": "stop"}],
+        "usage": {},
+        "model": "m",
+    } | changed
 
 
 def answer(data: Any, **headers: str) -> Reply:
@@ -59,11 +69,14 @@ def answer(data: Any, **headers: str) -> Reply:
             ]
         ),
         completion(choices=[{"message": {"content": HALF, "reasoning": HALF, "refusal": HALF}}]),
-        completion(choices=[{"message": {"tool_calls": [{"id": HALF, "function": {"name": HALF}}]}}]),
+        completion(
+            choices=[{"message": {"tool_calls": [{"id": HALF, "function": {"name": HALF}}]}}]
+        ),
     ],
 )
 def test_every_text_of_a_response_can_be_written(data: Any) -> None:
-    """A token of the log-probabilities, or the server's name, ended the run, and every later one from the cache."""
+    """A token of the log-probabilities, or the server's name, ended the run, and every later one
+    from the cache."""
     reply = answer(data)
     assert canonical(reply.to_dict()).encode()
 
@@ -72,8 +85,12 @@ def test_every_text_of_a_response_can_be_written(data: Any) -> None:
     "body",
     [
         b"[" * 100_000,
-        json.dumps(completion()).replace('"usage": {}', '"usage": {"prompt_tokens": 1e999}').encode(),
-        json.dumps(completion()).replace('"usage": {}', f'"usage": {{"prompt_tokens": {"9" * 5000}}}').encode(),
+        json.dumps(completion())
+        .replace('"usage": {}', '"usage": {"prompt_tokens": 1e999}')
+        .encode(),
+        json.dumps(completion())
+        .replace('"usage": {}', f'"usage": {{"prompt_tokens": {"9" * 5000}}}')
+        .encode(),
         json.dumps({"error": {"message": HALF}}).encode(),
         json.dumps(completion(usage={"prompt_tokens": -5, "completion_tokens": 3})).encode(),
         b"\xff\xfe\x00",

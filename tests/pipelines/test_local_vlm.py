@@ -1,4 +1,5 @@
-"""Models in this process: tiny networks of four families, alone, in batches, and the same ones over HTTP."""
+"""Models in this process: tiny networks of four families, alone, in batches, and the same ones over
+HTTP."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 def view(height: int, width: int, seed: int = 0) -> View:
-    return View.of(Picture(np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)), 0)
+    return View.of(
+        Picture(np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)), 0
+    )
 
 
 QUESTIONS = (
@@ -58,7 +61,9 @@ QUESTIONS = (
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_gives_what_each_request_gives_alone(family: str, folder: Callable[[str], str]) -> None:
+def test_a_batch_gives_what_each_request_gives_alone(
+    family: str, folder: Callable[[str], str]
+) -> None:
     model = LocalVLM(folder(family), max_tokens=8)
     alone = [model(question) for question in QUESTIONS]
     asked = [chat_of(question) for question in QUESTIONS]
@@ -77,7 +82,9 @@ def test_the_pictures_are_looked_at(family: str, folder: Callable[[str], str]) -
     assert len(said) > 1
 
 
-def test_a_family_with_a_video_processor_says_that_it_runs_without(folder: Callable[[str], str]) -> None:
+def test_a_family_with_a_video_processor_says_that_it_runs_without(
+    folder: Callable[[str], str],
+) -> None:
     said = LocalVLM(folder("qwen2_5_vl"), max_tokens=2)(QUESTIONS[1]).served_by
     assert "no videos" in said["processor"]
     assert "processor" not in LocalVLM(folder("llava"), max_tokens=2)(QUESTIONS[1]).served_by
@@ -91,7 +98,9 @@ def test_choices_are_read_by_likelihood(family: str, folder: Callable[[str], str
     assert set(scored) == {"yes", "no"} and reply.text == max(scored, key=lambda text: scored[text])
     # A choice of one token is as likely as that token is in the first step of a greedy reply.
     one = model(QUESTIONS[0], options=CallOptions(choices=("y", "n"))).logprobs[0]
-    step = model(QUESTIONS[0], options=CallOptions(logprobs=len(model.network().tokenizer), max_tokens=1)).logprobs[0]
+    step = model(
+        QUESTIONS[0], options=CallOptions(logprobs=len(model.network().tokenizer), max_tokens=1)
+    ).logprobs[0]
     assert one == pytest.approx({"y": step["y"], "n": step["n"]}, abs=1e-4)
 
 
@@ -100,7 +109,10 @@ def test_sampled_replies_follow_seed_and_draw(folder: Callable[[str], str]) -> N
     first = model(QUESTIONS[0]).text
     assert model(QUESTIONS[0]).text == first
     assert model(QUESTIONS[0], draw=1).text != first
-    assert LocalVLM(folder("llava"), temperature=1.0, max_tokens=12, seed=7)(QUESTIONS[0]).text != first
+    assert (
+        LocalVLM(folder("llava"), temperature=1.0, max_tokens=12, seed=7)(QUESTIONS[0]).text
+        != first
+    )
 
 
 def test_stop_texts_and_lengths_end_a_reply(folder: Callable[[str], str]) -> None:
@@ -114,19 +126,30 @@ def test_stop_texts_and_lengths_end_a_reply(folder: Callable[[str], str]) -> Non
 
 def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
     chat = chat_of([Message("user", (view(100, 200), view(10, 10), "x"))], most=5000)
-    (large, small) = chat.images
-    assert large.shape[0] * large.shape[1] <= 5000 and large.shape[1] / large.shape[0] == pytest.approx(2, abs=0.05)
+    large, small = chat.images
+    assert large.shape[0] * large.shape[1] <= 5000 and large.shape[1] / large.shape[
+        0
+    ] == pytest.approx(2, abs=0.05)
     assert small.shape == (10, 10, 3)
 
 
-def test_other_weights_in_the_same_folder_are_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All 8 replies of the old network were served from the cache as those of the new one, also under --fresh."""
+def test_other_weights_in_the_same_folder_are_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All 8 replies of the old network were served from the cache as those of the new one, also
+    under --fresh."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
     place = tmp_path / "network"
     tiny_networks.llava(place)
     config = write_study(tmp_path, "http://127.0.0.1:9/v1")
-    run = "run", config, f"model={{use: pipelines.models.LocalVLM, model: {place}, max_tokens: 2}}", "--out", tmp_path
+    run = (
+        "run",
+        config,
+        f"model={{use: pipelines.models.LocalVLM, model: {place}, max_tokens: 2}}",
+        "--out",
+        tmp_path,
+    )
 
     def asked(*words: str) -> int:
         """How many replies there are after another command."""
@@ -134,7 +157,9 @@ def test_other_weights_in_the_same_folder_are_another_model(tmp_path: Path, monk
         assert ended.exit_code == 0 and " 0 failed" in ended.output, ended.output
         return len(Store(tmp_path / ".cache"))
 
-    assert [asked(), asked("--fresh")] == [4, 4] and list((tmp_path / "home/looktwice/digests").iterdir())
+    assert [asked(), asked("--fresh")] == [4, 4] and list(
+        (tmp_path / "home/looktwice/digests").iterdir()
+    )
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -142,7 +167,9 @@ def test_other_weights_in_the_same_folder_are_another_model(tmp_path: Path, monk
     other = {name: tensor + torch.ones_like(tensor) for name, tensor in load_file(file).items()}
     save_file(other, file, {"format": "pt"})
     assert [asked("--fresh"), asked()] == [8, 8]
-    (place / "tokenizer_config.json").write_text((place / "tokenizer_config.json").read_text() + "\n")
+    (place / "tokenizer_config.json").write_text(
+        (place / "tokenizer_config.json").read_text() + "\n"
+    )
     assert asked() == 12, "another processor, in a run that was there"
     assert len(RunFolder(tmp_path / "study").records()) == 8
 
@@ -151,9 +178,15 @@ def test_check_sees_a_folder_that_is_not_there_and_a_package_that_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`check` had no faults, and the run failed each of its samples."""
-    config, model = write_study(tmp_path, "http://127.0.0.1:9/v1"), "model={use: pipelines.models.LocalVLM, model: %s}"
+    config, model = (
+        write_study(tmp_path, "http://127.0.0.1:9/v1"),
+        "model={use: pipelines.models.LocalVLM, model: %s}",
+    )
     said = looktwice("check", config, model % (tmp_path / "none"))
-    assert said.exit_code == 2 and f"there is no folder '{tmp_path / 'none'}'; give a folder" in said.output
+    assert (
+        said.exit_code == 2
+        and f"there is no folder '{tmp_path / 'none'}'; give a folder" in said.output
+    )
     said = looktwice("check", config, model % tmp_path)
     assert said.exit_code == 2 and f"'{tmp_path}' holds no config.json" in said.output, said.output
     monkeypatch.setattr("looktwice.pipelines.models.local_vlm.find_spec", lambda name: None)
@@ -181,23 +214,34 @@ def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_
     [
         ("(A)", "(A)", "", []),
         ("<think>hm</think>\n\n(B)", "(B)", "hm", []),
-        ('go <tool_call>{"name": "zoom", "arguments": {"x": 1}}</tool_call>', "go", "", [("zoom", '{"x": 1}')]),
+        (
+            'go <tool_call>{"name": "zoom", "arguments": {"x": 1}}</tool_call>',
+            "go",
+            "",
+            [("zoom", '{"x": 1}')],
+        ),
         ("<tool_call>zoom please</tool_call>", "<tool_call>zoom please</tool_call>", "", []),
         ("<tool_call>[1, 2]</tool_call>", "<tool_call>[1, 2]</tool_call>", "", []),
     ],
 )
-def test_a_reply_is_taken_apart(said: str, text: str, reasoning: str, calls: list[tuple[str, str]]) -> None:
+def test_a_reply_is_taken_apart(
+    said: str, text: str, reasoning: str, calls: list[tuple[str, str]]
+) -> None:
     found = reply_text(said)
     assert (found[0], found[1]) == (text, reasoning)
     assert [(call.name, call.arguments) for call in found[2]] == calls
 
 
-def test_calls_in_tags_are_words_where_the_tools_were_told_in_words(folder: Callable[[str], str]) -> None:
+def test_calls_in_tags_are_words_where_the_tools_were_told_in_words(
+    folder: Callable[[str], str],
+) -> None:
     network = LocalVLM(folder("llava"), device="cpu").network()
     said = '<tool_call>{"name":"zoom","arguments":{"x":1}}</tool_call>'
     tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
     plain = _reply(network, tokens, 0, CallOptions(), ())
-    assert (plain.text, plain.tool_calls) == (said, ()) and TaggedCalls().read_calls(plain, 8)[0][0].name == "zoom"
+    assert (plain.text, plain.tool_calls) == (said, ()) and TaggedCalls().read_calls(plain, 8)[0][
+        0
+    ].name == "zoom"
     native = _reply(network, tokens, 0, CallOptions(tools=(Tool("zoom", "look closer"),)), ())
     assert (native.text, native.finish, native.tool_calls[0].name) == ("", "tool", "zoom")
 
@@ -212,7 +256,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = probe.getsockname()[1]
     home = tmp_path_factory.mktemp("home")
     there = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home)}
-    command = [str(Path(sys.executable).with_name("transformers")), "serve", "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        str(Path(sys.executable).with_name("transformers")),
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     log = (home / "log").open("w")
     process = subprocess.Popen(command, env=there, stdout=log, stderr=log)
     try:
@@ -236,9 +287,15 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["llava", "llava_next", "idefics3"])
-def test_the_same_network_says_the_same_over_http(family: str, folder: Callable[[str], str], server: str) -> None:
+def test_the_same_network_says_the_same_over_http(
+    family: str, folder: Callable[[str], str], server: str
+) -> None:
     here = LocalVLM(folder(family), max_tokens=8)
     there = ChatAPI(folder(family), url=server, max_tokens=8, temperature=0)
     for question in QUESTIONS[:2]:
         local, remote = here(question), there(question)
-        assert (remote.text, remote.finish, remote.usage.tokens_in) == (local.text, local.finish, local.usage.tokens_in)
+        assert (remote.text, remote.finish, remote.usage.tokens_in) == (
+            local.text,
+            local.finish,
+            local.usage.tokens_in,
+        )

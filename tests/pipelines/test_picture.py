@@ -87,16 +87,34 @@ ON_WHITE = np.where(RAMP.any(axis=2, keepdims=True), RAMP, 255).astype(np.uint8)
         (encoded(Image.fromarray(RAMP), "TIFF"), RAMP, "TIFF"),
         (encoded(Image.fromarray(RAMP), "GIF"), RAMP, "GIF"),
     ],
-    ids=["png", "jpeg", "webp", "grey", "exif", "rgba", "16bit", "16bit-rgb", "cmyk", "palette", "bmp", "tiff", "gif"],
+    ids=[
+        "png",
+        "jpeg",
+        "webp",
+        "grey",
+        "exif",
+        "rgba",
+        "16bit",
+        "16bit-rgb",
+        "cmyk",
+        "palette",
+        "bmp",
+        "tiff",
+        "gif",
+    ],
 )
-def test_the_model_is_sent_what_a_person_sees(data: bytes, seen: np.ndarray[Any, Any], note: str) -> None:
+def test_the_model_is_sent_what_a_person_sees(
+    data: bytes, seen: np.ndarray[Any, Any], note: str
+) -> None:
     picture = Picture.encoded(data, "made.img")
     assert picture.size == (40, 20)
     np.testing.assert_allclose(picture.pixels.astype(int), seen.astype(int), atol=12)
     payload = picture.payload
     if note:
         assert note in payload.note
-        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(payload.data))), picture.pixels)
+        np.testing.assert_array_equal(
+            np.asarray(Image.open(io.BytesIO(payload.data))), picture.pixels
+        )
     else:
         assert payload.data == data
         assert payload.note == ""
@@ -147,10 +165,17 @@ def bomb() -> bytes:
     """A PNG header that claims 40,000 x 40,000 pixels."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     head = struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(b"\0"))
+        + chunk(b"IEND", b"")
+    )
 
 
 def png_with(chunk: bytes, text: bytes) -> bytes:
@@ -190,16 +215,25 @@ def wide(value: int) -> bytes:
     ("make", "says"),
     [
         (lambda tmp: Picture.open(tmp / "none.png"), "none.png.*cannot be read"),
-        (lambda tmp: Picture.encoded(b"not an image at all", "words.jpg"), "words.jpg.*not an image"),
+        (
+            lambda tmp: Picture.encoded(b"not an image at all", "words.jpg"),
+            "words.jpg.*not an image",
+        ),
         (lambda tmp: Picture.encoded(b"", "empty.jpg"), "empty.jpg.*not an image"),
         (
             lambda tmp: Picture.encoded(encoded(Image.fromarray(NOISE), "JPEG")[:-2000], "cut.jpg"),
             "cut.jpg.*truncated",
         ),
         (lambda tmp: Picture.encoded(bomb(), "bomb.png"), "bomb.png.*too many pixels"),
-        (lambda tmp: Picture.open(written(tmp / "torn.jpg", WHOLE["jpeg"][:-2000])), "torn.jpg.*truncated"),
+        (
+            lambda tmp: Picture.open(written(tmp / "torn.jpg", WHOLE["jpeg"][:-2000])),
+            "torn.jpg.*truncated",
+        ),
         (lambda tmp: Picture.encoded(wide(-1), "wide.tif"), "wide.tif: 32-bit values -1"),
-        (lambda tmp: Picture.encoded(wide(70_000), "wide.tif"), "wide.tif: 32-bit values 0 .. 70000"),
+        (
+            lambda tmp: Picture.encoded(wide(70_000), "wide.tif"),
+            "wide.tif: 32-bit values 0 .. 70000",
+        ),
         (lambda tmp: Picture(np.zeros((4, 4), np.uint8)), "HxWx3"),
         (lambda tmp: Picture(np.zeros((4, 4, 3), np.float32)), "HxWx3"),
         (lambda tmp: Picture(np.zeros((0, 4, 3), np.uint8)), "HxWx3"),
@@ -235,18 +269,26 @@ def test_equal_content_has_one_hash() -> None:
 
 
 @pytest.mark.parametrize("kind", ["EPS", "PDF", "PCX", "SGI", "TGA"])
-def test_a_file_of_another_kind_is_not_opened_whatever_it_is_called(kind: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_opened_whatever_it_is_called(
+    kind: str, tmp_path: Path
+) -> None:
     file = tmp_path / "photo.png"
     Image.new("RGB", (8, 6), "red").save(file, kind)
-    with pytest.raises(PictureError, match=r"photo\.png: not an image that can be read .* save it as one of JPEG"):
+    with pytest.raises(
+        PictureError, match=r"photo\.png: not an image that can be read .* save it as one of JPEG"
+    ):
         _ = Picture.open(file).size
 
 
-def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LOOKTWICE_MAX_PIXELS", "47")
     buffer = io.BytesIO()
     Image.new("RGB", (8, 6)).save(buffer, "PNG")
-    with pytest.raises(PictureError, match=r"8 x 6 pixels are more than 47; .* LOOKTWICE_MAX_PIXELS"):
+    with pytest.raises(
+        PictureError, match=r"8 x 6 pixels are more than 47; .* LOOKTWICE_MAX_PIXELS"
+    ):
         _ = Picture.encoded(buffer.getvalue(), "huge").size
     monkeypatch.setenv("LOOKTWICE_MAX_PIXELS", "48")
     assert Picture.encoded(buffer.getvalue(), "huge").pixels.shape == (6, 8, 3)
@@ -283,7 +325,8 @@ def test_a_png_whose_checksum_is_wrong_is_not_sent() -> None:
 
 
 def png_of(rows: bytes, *more: bytes, packed: bytes | None = None) -> bytes:
-    """A PNG of 8 x 4 RGB pixels with right checksums; `more` stands between the pixels and the end."""
+    """A PNG of 8 x 4 RGB pixels with right checksums; `more` stands between the pixels and the
+    end."""
     data = zlib.compress(rows) if packed is None else packed
     parts = [b"IHDR" + struct.pack(">IIBBBBB", 8, 4, 8, 2, 0, 0, 0), b"IDAT" + data, *more, b"IEND"]
     chunks = (struct.pack(">I", len(p) - 4) + p + struct.pack(">I", zlib.crc32(p)) for p in parts)
@@ -303,7 +346,8 @@ BAD_PNGS = {
 
 @pytest.mark.parametrize("data", BAD_PNGS.values(), ids=BAD_PNGS)
 def test_a_png_with_rubbish_inside_has_one_verdict(data: bytes) -> None:
-    """An arm that draws nothing sent it, and one that draws failed: arms of one study were asked other questions."""
+    """An arm that draws nothing sent it, and one that draws failed: arms of one study were asked
+    other questions."""
 
     def verdict(look: Callable[[Picture], object]) -> str:
         try:
@@ -323,21 +367,32 @@ def test_odd_but_whole_pngs_pass_as_they_are() -> None:
 def test_a_picture_of_many_questions_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = png_of(ROW * 4, b"tEXtkey\0once")
     assert Picture.encoded(data).payload.data == data
-    monkeypatch.setattr("looktwice.pipelines.picture._check", lambda *_: pytest.fail("checked again"))
+    monkeypatch.setattr(
+        "looktwice.pipelines.picture._check", lambda *_: pytest.fail("checked again")
+    )
     assert Picture.encoded(data).payload.data == data
 
 
 def test_jpeg_and_png_are_not_decoded_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.pipelines.picture.decode", lambda data, name: pytest.fail("decoded"))
+    monkeypatch.setattr(
+        "looktwice.pipelines.picture.decode", lambda data, name: pytest.fail("decoded")
+    )
     for kind in ("jpeg", "progressive", "png"):
         assert Picture.encoded(WHOLE[kind]).payload.data == WHOLE[kind]
 
 
 def jpeg_of_photograph(quality: int = 90, **options: Any) -> bytes:
-    return encoded(Image.fromarray(np.kron(NOISE, np.ones((4, 4, 1), np.uint8))), "JPEG", quality=quality, **options)
+    return encoded(
+        Image.fromarray(np.kron(NOISE, np.ones((4, 4, 1), np.uint8))),
+        "JPEG",
+        quality=quality,
+        **options,
+    )
 
 
-def test_a_whole_jpeg_passes_without_a_decode_once_one_of_its_kind_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_jpeg_passes_without_a_decode_once_one_of_its_kind_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Damage is found all the same, in the words of a whole decode."""
     first, whole = jpeg_of_photograph(91), jpeg_of_photograph(91, comment=b"another")
     assert Picture.encoded(first).payload.data == first
@@ -366,7 +421,12 @@ def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows() -> None:
     picture = Picture.encoded(encoded(Image.fromarray(pixels), "JPEG", quality=95))
     small = picture.reduced(150)
     assert small.shape == (80, 160, 3)
-    assert np.abs(small.astype(int) - cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)).mean() < 4
+    assert (
+        np.abs(
+            small.astype(int) - cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)
+        ).mean()
+        < 4
+    )
     assert picture.reduced(400).shape == (320, 640, 3)
     assert Picture(pixels).reduced(150) is not None
     assert Picture.encoded(rotated_jpeg()).reduced(10).shape == RAMP.shape  # turned, so read whole
@@ -376,13 +436,16 @@ def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows() -> None:
 @pytest.mark.parametrize("progressive", [False, True])
 def test_a_small_look_at_a_cut_jpeg_is_refused(cut: int, progressive: bool) -> None:
     with pytest.raises(PictureError, match=r"torn\.jpg"):
-        Picture.encoded(jpeg_of_photograph(90, progressive=progressive)[:cut], "torn.jpg").reduced(16)
+        Picture.encoded(jpeg_of_photograph(90, progressive=progressive)[:cut], "torn.jpg").reduced(
+            16
+        )
 
 
 def test_every_format_that_pillow_knows_is_opened() -> None:
     code = (
-        "from PIL import Image; from looktwice.pipelines.picture import FORMATS, _formats; found = _formats();"
-        "Image.init(); print(len(found), found == tuple(name for name in FORMATS if name in Image.OPEN))"
+        "from PIL import Image; from looktwice.pipelines.picture import FORMATS, _formats; found ="
+        " _formats();Image.init(); print(len(found), found == tuple(name for name in FORMATS if"
+        " name in Image.OPEN))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout in ("8 True\n", "9 True\n")

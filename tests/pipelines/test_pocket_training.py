@@ -1,4 +1,5 @@
-"""The trainer of Pocket: its scenes and batches are true, it learns, it stops and goes on, and two workers agree."""
+"""The trainer of Pocket: its scenes and batches are true, it learns, it stops and goes on, and two
+workers agree."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from bench.pocket.wording import write_prompt  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.questions import Question  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS  # noqa: E402
 from looktwice.pipelines.models.pocket.views import CELLS, STEP  # noqa: E402
-from looktwice.pipelines.models.pocket.words import END, UNKNOWN, VOCABULARY, read_words, write_words  # noqa: E402
+from looktwice.pipelines.models.pocket.words import (  # noqa: E402
+    END,
+    UNKNOWN,
+    VOCABULARY,
+    read_words,
+    write_words,
+)
 
 SCENES = 12
 
@@ -41,20 +48,33 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
         for thing in example.things:
             row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
             shape, color, symbol, _, size, middle = whole[row, column]
-            hidden = any(other is not thing and np.hypot(other.x - thing.x, other.y - thing.y) < other.size / 3 + 8
-                         for other in example.things)  # fmt: skip
+            hidden = any(
+                other is not thing
+                and np.hypot(other.x - thing.x, other.y - thing.y) < other.size / 3 + 8
+                for other in example.things
+            )
             if not hidden:
                 assert middle == 1 and list(COLORS)[color - 1] == thing.color
-                assert (SYMBOLS[symbol - 1] == thing.symbol) if thing.symbol else SHAPES[shape - 1] == thing.shape
+                assert (
+                    (SYMBOLS[symbol - 1] == thing.symbol)
+                    if thing.symbol
+                    else SHAPES[shape - 1] == thing.shape
+                )
                 assert 1 <= size <= SIZES
 
 
-def test_scenes_are_those_of_their_number_and_kept_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenes_are_those_of_their_number_and_kept_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "SHARD", 3)
     path = store.write_shard(tmp_path, 5, 1)
     for number, kept in enumerate(store.read_shard(path), 3):
         drawn = make_example(5, number)
-        assert (kept.things, kept.marked, kept.question) == (drawn.things, drawn.marked, drawn.question)
+        assert (kept.things, kept.marked, kept.question) == (
+            drawn.things,
+            drawn.marked,
+            drawn.question,
+        )
         assert all(np.array_equal(*pair) for pair in zip(kept.inputs, drawn.inputs, strict=True))
         assert all(np.array_equal(*pair) for pair in zip(kept.grids, drawn.grids, strict=True))
 
@@ -69,7 +89,9 @@ def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> 
                 assert UNKNOWN not in read_words(prompt), prompt
         batch = make_batch(rng, [example])
         for words in batch.words:
-            for tokens, targets, right in zip(words.tokens[0], words.targets[0], words.right[0], strict=True):
+            for tokens, targets, right in zip(
+                words.tokens[0], words.targets[0], words.right[0], strict=True
+            ):
                 reply = write_words(int(token) for token in targets[targets >= 0])
                 assert int(targets[targets >= 0][-1]) == END
                 chosen = [VOCABULARY[int(token)] for token in tokens[right == 1]]
@@ -83,11 +105,17 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     grids[0, 3, 4] = SHAPES.index("star") + 1, list(COLORS).index("red") + 1, 0, 2, 5, 1
     grids[0, 9, 9] = SHAPES.index("star") + 1, list(COLORS).index("blue") + 1, 0, 3, 5, 1
     grids[0, 9, 10] = SHAPES.index("star") + 1, list(COLORS).index("blue") + 1, 0, 3, 5, 0
-    red, blue, both = {3 * CELLS + 4}, {9 * CELLS + 9, 9 * CELLS + 10}, {3 * CELLS + 4, 9 * CELLS + 9}
+    red, blue, both = (
+        {3 * CELLS + 4},
+        {9 * CELLS + 9, 9 * CELLS + 10},
+        {3 * CELLS + 4, 9 * CELLS + 9},
+    )
     sinks = set(range(CELLS * CELLS, CELLS * CELLS + 4))
     place = Question("Where is the blue star? Give its place.", "1.0 2.0 3.0 4.0")
     which = Question("Which of these is in the image?", "a red star", ("a red star", "a red heart"))
-    pair = Question("Which of the two marked things is larger, A or B?", "B", ("A", "B", "equally large"))
+    pair = Question(
+        "Which of the two marked things is larger, A or B?", "B", ("A", "B", "equally large")
+    )
     count = Question("How many stars are in the image?", "2")
     for question, text, expected in [
         (place, "Find the blue star.", {"star": blue, "": blue}),
@@ -101,7 +129,9 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
         found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}
         assert found == expected, text
         assert all(p.shares.sum() == pytest.approx(1) for p in pointers)
-    assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)  # two things and as much on the sinks
+    assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(
+        0.5
+    )  # two things and as much on the sinks
 
 
 def test_it_learns_stops_and_goes_on_as_if_it_had_not(plan: Plan, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A model of this process served over the chat-completions protocol: requests in, completions out, refusals said."""
+"""A model of this process served over the chat-completions protocol: requests in, completions out,
+refusals said."""
 
 from __future__ import annotations
 
@@ -25,10 +26,14 @@ class Watched:
     def __init__(self) -> None:
         self.asked: list[tuple[Messages, int, CallOptions]] = []
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         self.asked.append((messages, draw, options))
         likely = ({"one": -0.1, "two": -2.5},) if options.logprobs else ()
-        return Reply(f"draw {draw}", usage=Usage(11, 2), logprobs=likely, served_by={"version": "v"})
+        return Reply(
+            f"draw {draw}", usage=Usage(11, 2), logprobs=likely, served_by={"version": "v"}
+        )
 
 
 def png(color: tuple[int, int, int]) -> tuple[bytes, str]:
@@ -38,7 +43,11 @@ def png(color: tuple[int, int, int]) -> tuple[bytes, str]:
 
 
 def ask(model: Watched, **body: Any) -> tuple[int, Json]:
-    return answer(model, "tiny", json.dumps({"messages": [{"role": "user", "content": "Well?"}]} | body).encode())
+    return answer(
+        model,
+        "tiny",
+        json.dumps({"messages": [{"role": "user", "content": "Well?"}]} | body).encode(),
+    )
 
 
 def test_texts_and_pictures_arrive_in_their_order_with_their_own_bytes() -> None:
@@ -68,11 +77,15 @@ def test_options_are_those_of_the_protocol() -> None:
         "logprobs": True,
         "top_logprobs": 2,
     }
-    _, options, count = read_request({"messages": [{"role": "user", "content": "?"}], "n": 3, **body})
+    _, options, count = read_request(
+        {"messages": [{"role": "user", "content": "?"}], "n": 3, **body}
+    )
     assert count == 3
     assert options == CallOptions(0.5, 0.9, 3, ("x",), 4, logprobs=2)
     for field in ({"guided_choice": ["a", "b"]}, {"structured_outputs": {"choice": ["a", "b"]}}):
-        assert read_request({"messages": [{"role": "user", "content": "?"}], **field})[1].choices == ("a", "b")
+        assert read_request({"messages": [{"role": "user", "content": "?"}], **field})[
+            1
+        ].choices == ("a", "b")
 
 
 def test_n_replies_are_n_draws() -> None:
@@ -99,11 +112,34 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
         ({"n": 0}, ""),
         ({"n": 1000}, "from 1 to 128"),
         ({"messages": [{"role": "robot", "content": "?"}]}, "role system, user or assistant"),
-        ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "a text or an image_url"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://h/x.png"}}]}]},
-         "nothing is fetched"),
-        ({"messages": [{"role": "user", "content": [
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}]}]}, "cannot be read"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "audio"}]}]},
+            "a text or an image_url",
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": "http://h/x.png"}}],
+                    }
+                ]
+            },
+            "nothing is fetched",
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}
+                        ],
+                    }
+                ]
+            },
+            "cannot be read",
+        ),
         ({"tools": [{"type": "function"}]}, "tools: not known here"),
         ({"guided_json": {"type": "object"}}, "guided_json: not known here"),
         ({"response_format": {"type": "json_object"}}, "`response_format` is text here"),
@@ -118,7 +154,7 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
         ({"guided_choice": "AB"}, "`choices` is a list of texts"),
         ({"seed": 0.5}, "`seed` is a whole number"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_answered_is_refused_in_a_sentence(body: Json, words: str) -> None:
     model = Watched()
     status, said = ask(model, **body)
@@ -143,7 +179,9 @@ def test_log_probabilities_are_sent_where_they_are_asked_for() -> None:
 
 
 class Broken(Watched):
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         raise AttributeError("no such thing")
 
 

@@ -39,7 +39,8 @@ BUSY = ModelError("busy", status=503, retryable=True)
 
 @dataclass
 class Flaky:
-    """Fails with the given errors in turn, then answers; keeps when it was asked and how many at a time."""
+    """Fails with the given errors in turn, then answers; keeps when it was asked and how many at a
+    time."""
 
     errors: list[ModelError] = field(default_factory=list)
     seconds: float = 0.0
@@ -50,7 +51,9 @@ class Flaky:
     closed: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         with self.lock:
             self.times.append(time.monotonic())
             self.inside += 1
@@ -84,7 +87,11 @@ def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
     [
         (BUSY, 3, "given up after 3 attempts"),
         (ModelError("bad request", status=400), 1, "^bad request$"),
-        (ModelError("later", status=429, retryable=True, retry_after=999.0), 1, "wait 999 s .*1 attempt\\)"),
+        (
+            ModelError("later", status=429, retryable=True, retry_after=999.0),
+            1,
+            "wait 999 s .*1 attempt\\)",
+        ),
     ],
 )
 def test_when_it_gives_up(error: ModelError, asked: int, said: str) -> None:
@@ -103,7 +110,8 @@ def test_other_exceptions_pass_through_untouched() -> None:
 
 
 def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> None:
-    """Everybody waited: 420 requests, of which 4 % were refused for a second, took 27 s in place of 7."""
+    """Everybody waited: 420 requests, of which 4 % were refused for a second, took 27 s in place of
+    7."""
     inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=0.6)])
     model = Retried(Limited(inner), initial_delay=0.01)
     with ThreadPoolExecutor(4) as pool:
@@ -120,7 +128,9 @@ def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> 
     with chat_server(None, "--rate", "40", "--retry-after", "1", "--delay", "0.02") as server:
         model = wrap(ChatAPI("m", server.url))
         with ThreadPoolExecutor(16) as pool:
-            replies = list(pool.map(lambda n: model((Message("user", (f"question {n}",)),)), range(300)))
+            replies = list(
+                pool.map(lambda n: model((Message("user", (f"question {n}",)),)), range(300))
+            )
         stats = server.stats
     assert len(replies) == stats["replies"] == 300
     assert 300 < stats["requests"] < 1.3 * 300
@@ -220,7 +230,16 @@ def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
 
 
 def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
-    flags = ("--first", "429,500,reset", "--retry-after", "0.2", "--fail", "500=0.1", "--fail", "reset=0.1")
+    flags = (
+        "--first",
+        "429,500,reset",
+        "--retry-after",
+        "0.2",
+        "--fail",
+        "500=0.1",
+        "--fail",
+        "reset=0.1",
+    )
     with chat_server(tmp_path / "log", *flags) as server:
         model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
         retried = model.model.model  # type: ignore[attr-defined]
@@ -247,7 +266,9 @@ def test_recorded_replies_by_sample(tmp_path: Path, name: str) -> None:
     data = lines(ROWS)
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     replay = Replay(tmp_path / name)
-    assert RecordingModel(replay, "a")(HELLO) == Reply(" (A)", served_by={"engine": "recorded", "file": name})
+    assert RecordingModel(replay, "a")(HELLO) == Reply(
+        " (A)", served_by={"engine": "recorded", "file": name}
+    )
     assert RecordingModel(replay, "7")(HELLO).text == ""
     with pytest.raises(ModelError, match=f"{name} holds no reply to sample 'b'; its 3 ids"):
         RecordingModel(replay, "b")(HELLO)
@@ -274,7 +295,10 @@ def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> 
         (lines([*ROWS, {"idx": "a", "reply": "x"}]), "'a' stands on line 1 and on 4"),
         (b'{"idx": "a", "reply": ""}\n{"idx', "line 2: not JSON"),
         (b"[1]\n", "line 1: expected an object"),
-        (lines([{"idx": "a", "text": ""}]), r"line 1 has no field 'reply'; it has \['idx', 'text'\]"),
+        (
+            lines([{"idx": "a", "text": ""}]),
+            r"line 1 has no field 'reply'; it has \['idx', 'text'\]",
+        ),
         (None, "cannot be read"),
     ],
 )
@@ -300,9 +324,13 @@ def test_the_published_recordings(shared_data: Path) -> None:
 
 def test_recorded_requests_answer_once_each_and_no_others() -> None:
     def digest(draw: int) -> str:
-        return request_digest([message_json(message) for message in HELLO], draw, CallOptions(seed=3).given())
+        return request_digest(
+            [message_json(message) for message in HELLO], draw, CallOptions(seed=3).given()
+        )
 
-    model = RecordedReplies({digest(0): [Reply("one"), Reply("two")], digest(1): [Reply("three")]}, "m")
+    model = RecordedReplies(
+        {digest(0): [Reply("one"), Reply("two")], digest(1): [Reply("three")]}, "m"
+    )
     asked = [model(HELLO, draw, CallOptions(seed=3)).text for draw in (0, 1, 0)]
     assert asked == ["one", "three", "two"] and model.identity == "m"
     for draw, options, said in (
@@ -316,6 +344,8 @@ def test_recorded_requests_answer_once_each_and_no_others() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"), [({"in_flight": 0}, "in_flight"), ({"prices": {"input": 3}}, "prices need")]
 )
-def test_settings_for_the_wrappers_are_checked_when_the_model_is_named(wrong: dict[str, Any], says: str) -> None:
+def test_settings_for_the_wrappers_are_checked_when_the_model_is_named(
+    wrong: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)

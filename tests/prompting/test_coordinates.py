@@ -1,4 +1,5 @@
-"""Coordinates of a model become pixels of the view, through the size at which the image was sent."""
+"""Coordinates of a model become pixels of the view, through the size at which the image was
+sent."""
 
 from __future__ import annotations
 

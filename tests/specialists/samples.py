@@ -26,8 +26,11 @@ def asked(
     marks: Sequence[Mark] = (),
     name: str = "s1",
 ) -> Sample:
-    """A sample; images given by their number are blank, each with its number in its corner pixel and white opposite."""
-    pixels = [numbered_image(number) for number in range(images)] if isinstance(images, int) else images
+    """A sample; images given by their number are blank, each with its number in its corner pixel
+    and white opposite."""
+    pixels = (
+        [numbered_image(number) for number in range(images)] if isinstance(images, int) else images
+    )
     return Sample(name, question, tuple(map(Picture, pixels)), tuple(choices), tuple(marks))
 
 
@@ -38,7 +41,8 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule; it must answer so with a confidence in 0..1, or abstain with a reason that begins so."""
+    """Run a rule; it must answer so with a confidence in 0..1, or abstain with a reason that begins
+    so."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:
@@ -86,9 +90,17 @@ def flow(*across: float) -> Matcher:
     return lambda one, two: found
 
 
-def boxes(*rows: tuple[float, float, float, float], labels: Sequence[str] = (), scores: Sequence[float] = ()) -> Boxes:
+def boxes(
+    *rows: tuple[float, float, float, float],
+    labels: Sequence[str] = (),
+    scores: Sequence[float] = (),
+) -> Boxes:
     names = list(labels) or ["thing"] * len(rows)
-    return Boxes(np.array(rows, float).reshape(-1, 4), np.array(scores or [0.9] * len(rows)), np.array(names, str))
+    return Boxes(
+        np.array(rows, float).reshape(-1, 4),
+        np.array(scores or [0.9] * len(rows)),
+        np.array(names, str),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +126,8 @@ SOME = (1, 1, 5, 5)
 
 
 def faces(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
-    """A face detector that sees in image n the faces whose identities `people[n]` lie so on a line, largest first."""
+    """A face detector that sees in image n the faces whose identities `people[n]` lie so on a line,
+    largest first."""
 
     def detector(pixels: Pixels, /) -> Faces:
         seen = people[int(pixels[0, 0, 0])]

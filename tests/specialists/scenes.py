@@ -27,7 +27,9 @@ def run_stage(stage: Stage, sample: Sample, seed: int = 0, draw: int = 0) -> Sta
     return stage(State(sample, seed=seed, draw=draw), NoModel())
 
 
-def sample(*images: Pixels, choices: int = 2, marks: tuple[Mark, ...] = (), name: str = "s1") -> Sample:
+def sample(
+    *images: Pixels, choices: int = 2, marks: tuple[Mark, ...] = (), name: str = "s1"
+) -> Sample:
     pictures = tuple(Picture(image) for image in images)
     return Sample(name, "Which?", pictures, tuple("abcdefgh"[:choices]), marks)
 
@@ -54,7 +56,10 @@ BLANK = np.zeros((100, 100, 3), np.uint8)
 
 def spread(target: Any, right: str = "C", far: float = 1) -> dict[str, tuple[float, float]]:
     """The right candidate on `target`, the others `far` times 12 to 14 pixels away."""
-    around = {letter: (float(target[0] + far * dx), float(target[1] + far * dy)) for letter, (dx, dy) in ASIDE.items()}
+    around = {
+        letter: (float(target[0] + far * dx), float(target[1] + far * dy))
+        for letter, (dx, dy) in ASIDE.items()
+    }
     return around | {right: (float(target[0]), float(target[1]))}
 
 

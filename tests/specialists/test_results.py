@@ -19,16 +19,43 @@ def made(kind: Callable[..., Any], *rows: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: made(Boxes, [[1, 2, 3]], [1], ["a"]), r"Boxes.xyxy must have the shape \(1, 4\), found \(1, 3\)"),
-        (lambda: made(Boxes, [[1, 2, 3, 4]], [1, 1], ["a"]), r"Boxes.scores must have the shape \(1\), found \(2,\)"),
-        (lambda: made(Boxes, [[3, 2, 1, 4]], [1], ["a"]), r"Boxes.xyxy\[0\] = \[3.0, 2.0, 1.0, 4.0\] has its right"),
+        (
+            lambda: made(Boxes, [[1, 2, 3]], [1], ["a"]),
+            r"Boxes.xyxy must have the shape \(1, 4\), found \(1, 3\)",
+        ),
+        (
+            lambda: made(Boxes, [[1, 2, 3, 4]], [1, 1], ["a"]),
+            r"Boxes.scores must have the shape \(1\), found \(2,\)",
+        ),
+        (
+            lambda: made(Boxes, [[3, 2, 1, 4]], [1], ["a"]),
+            r"Boxes.xyxy\[0\] = \[3.0, 2.0, 1.0, 4.0\] has its right",
+        ),
         (lambda: made(Boxes, [[1, 2, np.nan, 4]], [1], ["a"]), "not finite"),
-        (lambda: made(Masks, np.ones((4, 5), bool), [1], ["a"]), r"Masks.masks must have the shape \(4, any, any\)"),
-        (lambda: made(Matches, [[1, 2]], [[1, 2]], [1.5]), r"Matches.confidence lies in 0..1, found 1.5"),
-        (lambda: made(Matches, [[1, 2]], [[1, 2]], [-0.5]), r"Matches.confidence lies in 0..1, found -0.5"),
-        (lambda: made(Matches, [[1, 2]], [[1, 2], [3, 4]], [1]), r"Matches.xy1 must have the shape \(1, 2\)"),
-        (lambda: made(Features, [[1, 2]], [1, 2, 3], [1]), r"Features.vectors must have the shape \(1, any\)"),
-        (lambda: DepthMap(np.ones(4), True), r"DepthMap.values must have the shape \(height, width\), found \(4,\)"),
+        (
+            lambda: made(Masks, np.ones((4, 5), bool), [1], ["a"]),
+            r"Masks.masks must have the shape \(4, any, any\)",
+        ),
+        (
+            lambda: made(Matches, [[1, 2]], [[1, 2]], [1.5]),
+            r"Matches.confidence lies in 0..1, found 1.5",
+        ),
+        (
+            lambda: made(Matches, [[1, 2]], [[1, 2]], [-0.5]),
+            r"Matches.confidence lies in 0..1, found -0.5",
+        ),
+        (
+            lambda: made(Matches, [[1, 2]], [[1, 2], [3, 4]], [1]),
+            r"Matches.xy1 must have the shape \(1, 2\)",
+        ),
+        (
+            lambda: made(Features, [[1, 2]], [1, 2, 3], [1]),
+            r"Features.vectors must have the shape \(1, any\)",
+        ),
+        (
+            lambda: DepthMap(np.ones(4), True),
+            r"DepthMap.values must have the shape \(height, width\), found \(4,\)",
+        ),
     ],
 )
 def test_results_of_the_wrong_shape_are_refused(make: Callable[[], object], message: str) -> None:
@@ -38,18 +65,31 @@ def test_results_of_the_wrong_shape_are_refused(make: Callable[[], object], mess
 
 @pytest.mark.parametrize(
     ("pick", "left"),
-    [(np.array([True, False, True]), "ac"), ([2, 0], "ca"), (slice(1, None), "bc"), (1, "b"), (slice(0, 0), "")],
+    [
+        (np.array([True, False, True]), "ac"),
+        ([2, 0], "ca"),
+        (slice(1, None), "bc"),
+        (1, "b"),
+        (slice(0, 0), ""),
+    ],
 )
 def test_results_are_picked_from(pick: Any, left: str) -> None:
-    boxes = Boxes(np.arange(12.0).reshape(3, 4), np.array([0.1, 0.5, 0.9]), np.array(["a", "b", "c"]))
+    boxes = Boxes(
+        np.arange(12.0).reshape(3, 4), np.array([0.1, 0.5, 0.9]), np.array(["a", "b", "c"])
+    )
     picked = boxes[pick]
     assert (type(picked), len(picked), "".join(picked.labels)) == (Boxes, len(left), left)
     assert picked.xyxy.shape == (len(left), 4)
-    assert [row.tolist() for row in picked.xyxy] == [boxes.xyxy["abc".index(label)].tolist() for label in left]
+    assert [row.tolist() for row in picked.xyxy] == [
+        boxes.xyxy["abc".index(label)].tolist() for label in left
+    ]
 
 
 def test_a_confidence_may_be_none_or_full() -> None:
-    assert Matches(np.ones((2, 2)), np.ones((2, 2)), np.array([0.0, 1.0])).confidence.tolist() == [0, 1]
+    assert Matches(np.ones((2, 2)), np.ones((2, 2)), np.array([0.0, 1.0])).confidence.tolist() == [
+        0,
+        1,
+    ]
 
 
 def test_results_are_copies_that_nobody_can_change() -> None:
@@ -66,7 +106,9 @@ def test_results_are_copies_that_nobody_can_change() -> None:
 def test_empty_results_keep_their_shape() -> None:
     assert Matches.none().xy0.shape == (0, 2)
     assert len(Boxes(np.array([]), np.array([]), np.array([]))) == 0
-    assert Masks(np.empty((0, 5, 6), bool), np.empty(0), np.empty(0, str))[slice(0, 3)].masks.shape == (0, 5, 6)
+    assert Masks(np.empty((0, 5, 6), bool), np.empty(0), np.empty(0, str))[
+        slice(0, 3)
+    ].masks.shape == (0, 5, 6)
 
 
 def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> None:
@@ -84,18 +126,24 @@ def test_boxes_without_supervision_say_what_to_type(monkeypatch: pytest.MonkeyPa
 
 def test_boxes_to_supervision_and_back() -> None:
     supervision = pytest.importorskip("supervision", exc_type=ImportError)
-    boxes = Boxes(np.array([[1, 2, 3, 4], [5, 6, 7.5, 8]]), np.array([0.5, 0.25]), np.array(["dog", "cat"]))
+    boxes = Boxes(
+        np.array([[1, 2, 3, 4], [5, 6, 7.5, 8]]), np.array([0.5, 0.25]), np.array(["dog", "cat"])
+    )
     detections = boxes.to_supervision()
     assert detections[detections.confidence > 0.3].data["class_name"].tolist() == ["dog"]
     back = Boxes.from_supervision(detections)
     assert (back.xyxy == boxes.xyxy).all()
     assert (back.scores.tolist(), back.labels.tolist()) == ([0.5, 0.25], ["dog", "cat"])
-    bare = Boxes.from_supervision(supervision.Detections(xyxy=np.array([[1.0, 2, 3, 4]]), class_id=np.array([7])))
+    bare = Boxes.from_supervision(
+        supervision.Detections(xyxy=np.array([[1.0, 2, 3, 4]]), class_id=np.array([7]))
+    )
     assert (bare.scores.tolist(), bare.labels.tolist()) == ([1.0], ["7"])
     assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
 
 
-COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]  # 10 for each row, 1 for each column
+COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[
+    ..., None
+]  # 10 for each row, 1 for each column
 
 
 @pytest.mark.parametrize(
@@ -114,29 +162,45 @@ COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]  # 10 for eac
         ((4, 2), (2, 1), 12),  # a cell for each pixel
     ],
 )
-def test_features_are_interpolated_between_the_centres_of_cells(size: Any, xy: Any, value: float) -> None:
+def test_features_are_interpolated_between_the_centres_of_cells(
+    size: Any, xy: Any, value: float
+) -> None:
     assert FeatureGrid(COUNTING, *size).at(xy).tolist() == [[pytest.approx(value)]]
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (1, 3), (3, 1), (1, 1)])
 @pytest.mark.parametrize("size", [(8, 4), (7, 5)])
-def test_the_centre_of_a_cell_has_its_own_vector(shape: tuple[int, int], size: tuple[int, int]) -> None:
+def test_the_centre_of_a_cell_has_its_own_vector(
+    shape: tuple[int, int], size: tuple[int, int]
+) -> None:
     values = np.random.default_rng(0).uniform(0, 1, (*shape, 3))
     grid = FeatureGrid(values, *size)
     assert grid.centers().shape == (*shape, 2)
-    assert grid.centers()[0, 0].tolist() == [size[0] / shape[1] / 2 - 0.5, size[1] / shape[0] / 2 - 0.5]
+    assert grid.centers()[0, 0].tolist() == [
+        size[0] / shape[1] / 2 - 0.5,
+        size[1] / shape[0] / 2 - 0.5,
+    ]
     assert grid.at(grid.centers().reshape(-1, 2)) == pytest.approx(values.reshape(-1, 3))
 
 
 @pytest.mark.parametrize(
     ("xy", "window", "known"),
-    [((2, 1), 1, [12]), ((2, 1), 3, [1, 2, 3, 11, 12, 13]), ((0.4, 0.6), 1, [10]), ((3, 0), 3, [2, 3, 12, 13])],
+    [
+        ((2, 1), 1, [12]),
+        ((2, 1), 3, [1, 2, 3, 11, 12, 13]),
+        ((0.4, 0.6), 1, [10]),
+        ((3, 0), 3, [2, 3, 12, 13]),
+    ],
 )
-def test_the_window_around_a_point_ends_at_the_rim(xy: tuple[float, float], window: int, known: list[float]) -> None:
+def test_the_window_around_a_point_ends_at_the_rim(
+    xy: tuple[float, float], window: int, known: list[float]
+) -> None:
     assert DepthMap(COUNTING[..., 0], True).around(xy[0], xy[1], window).tolist() == known
 
 
 @pytest.mark.parametrize("shape", [(4,), (0, 4, 2), (2, 4)])
 def test_a_grid_of_features_has_rows_columns_and_vectors(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"FeatureGrid.values must have the shape \(rows, columns, d\)"):
+    with pytest.raises(
+        ValueError, match=r"FeatureGrid.values must have the shape \(rows, columns, d\)"
+    ):
         FeatureGrid(np.ones(shape), 8, 4)

@@ -54,7 +54,8 @@ stages: {ask: {use: prompting.turns.Ask}}
 contestants:
   zoom: {stages: {zoom: {use: prompting.views.ZoomOnDetections, before: ask, detector: DETECTOR}}}
   marks: {stages: {mark: {use: prompting.markers.SetOfMark, before: ask, detector: DETECTOR}}}
-  count: {replace: true, stages: {answer: {use: specialists.answers.Count, detector: DETECTOR, words: "WORDS"}}}
+  count: {replace: true, stages: {answer: {use: specialists.answers.Count, detector: DETECTOR, \
+words: "WORDS"}}}
 """
 
 
@@ -75,7 +76,13 @@ class Slow:
             remark(self.says)
         if len(LOOKS) <= self.fails:
             raise RuntimeError("out of luck")
-        return np.full(3, 0.5) if self.gives == "array" else [1] if self.gives == "list" else self.gives
+        return (
+            np.full(3, 0.5)
+            if self.gives == "array"
+            else [1]
+            if self.gives == "list"
+            else self.gives
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -94,11 +101,20 @@ def run(*words: str) -> None:
 
 def write_study(detector: str, words: str = "") -> None:
     """Three arms that ask one detector about three pictures, in the working folder."""
-    Path("study.yaml").write_text(STUDY.replace("DETECTOR", f"{{use: {detector}}}").replace("WORDS", words))
+    Path("study.yaml").write_text(
+        STUDY.replace("DETECTOR", f"{{use: {detector}}}").replace("WORDS", words)
+    )
     rows = []
     for number in range(3):
         Image.fromarray(np.full((60, 80, 3), 50 * number, np.uint8)).save(f"{number}.png")
-        rows.append({"id": f"q{number}", "question": "How many?", "image": f"{number}.png", "choices": ["1", "2"]})
+        rows.append(
+            {
+                "id": f"q{number}",
+                "question": "How many?",
+                "image": f"{number}.png",
+                "choices": ["1", "2"],
+            }
+        )
     Path("samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
@@ -121,7 +137,8 @@ def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
 def test_a_cascade_behind_three_arms_looks_once_at_each_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ran three times on each, two thirds of a run; a rule that asks it for words asks for the same."""
+    """It ran three times on each, two thirds of a run; a rule that asks it for words asks for the
+    same."""
     monkeypatch.chdir(tmp_path)
     write_study("specialists.detection.FaceCascade", words="face")
     asked = list[tuple[int, ...]]()
@@ -152,7 +169,12 @@ def test_a_failure_is_not_kept_and_who_waited_tries_again(tmp_path: Path) -> Non
             return str(exc)
 
     with use_result_store(tmp_path), ThreadPoolExecutor(4) as pool:
-        assert sorted(map(str, pool.map(look, range(4)))) == ["0.5", "0.5", "out of luck", "out of luck"]
+        assert sorted(map(str, pool.map(look, range(4)))) == [
+            "0.5",
+            "0.5",
+            "out of luck",
+            "out of luck",
+        ]
     assert len(LOOKS) == 3
 
 
@@ -213,7 +235,9 @@ class Same:
         return pixels
 
 
-def test_lists_of_pictures_what_is_left_out_and_paths_in_a_list_tell_results_apart(tmp_path: Path) -> None:
+def test_lists_of_pictures_what_is_left_out_and_paths_in_a_list_tell_results_apart(
+    tmp_path: Path,
+) -> None:
     """Long arrays in a list were told apart by the beginning and end that is printed of them."""
     plain = np.zeros((100, 100, 3), np.uint8)
     dotted = plain.copy()

@@ -1,4 +1,5 @@
-"""Run folders with damage: named by file and line with what to do, in every command, or healed; never a traceback."""
+"""Run folders with damage: named by file and line with what to do, in every command, or healed;
+never a traceback."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ class Folder:
         yield ["replay", self.run]
         yield ["trajectories", self.run, "--out", self.run / "out.jsonl"]
         yield ["merge", self.run, "--out", self.run.parent / "merged"]
-        judge = f"models.judge={{use: pipelines.models.ChatAPI, model: j, url: '{self.server.url}'}}"
+        judge = (
+            f"models.judge={{use: pipelines.models.ChatAPI, model: j, url: '{self.server.url}'}}"
+        )
         yield ["judge", self.run, judge, "--model", "judge"]
         yield self.again
 
@@ -62,7 +65,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
         folder = Folder(root / "runs" / "study", write_study(root, server.url, n=3), server)
         assert looktwice(*folder.again).exit_code == 0
         record = folder.lines("records.jsonl")[0]
-        names = {"kind": "unreadable", "judge": "j", "identity": "i", "words": "w", "answer": "A", "v": 1}
+        names = {
+            "kind": "unreadable",
+            "judge": "j",
+            "identity": "i",
+            "words": "w",
+            "answer": "A",
+            "v": 1,
+        }
         judged = names | {name: record[name] for name in ("point", "sample", "draw")}
         (folder.run / "judged.jsonl").write_text(json.dumps(judged) + "\n")
         yield folder
@@ -77,7 +87,10 @@ def folder(made: Folder, tmp_path: Path) -> Folder:
 def says(folder: Folder, words: list[object], code: int = 2) -> str:
     """What a command prints, which ends with this code and never in a traceback."""
     result = looktwice(*words)
-    assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (
+        words,
+        result.exception,
+    )
     assert result.exit_code == code, (words, result.output)
     return result.output
 
@@ -93,9 +106,17 @@ def changed(line: Any, place: str, value: Any) -> str:
 
 
 NO_LINES: dict[str, bytes] = {
-    "a number": b"5", "null": b"null", "nothing": b"", "a list": b"[]", "no JSON": b"{", "no UTF-8": b'{"v": "\xff"}',
-    "NULs": b"\0" * 64, "nested": b"[" * 100_000, "half": rb'{"v": "\ud83d"}', "nothing in it": b"{}",
-}  # fmt: skip
+    "a number": b"5",
+    "null": b"null",
+    "nothing": b"",
+    "a list": b"[]",
+    "no JSON": b"{",
+    "no UTF-8": b'{"v": "\xff"}',
+    "NULs": b"\0" * 64,
+    "nested": b"[" * 100_000,
+    "half": rb'{"v": "\ud83d"}',
+    "nothing in it": b"{}",
+}
 
 
 @pytest.mark.parametrize("name", ["records.jsonl", "samples.jsonl", "judged.jsonl"])
@@ -105,7 +126,10 @@ def test_a_line_that_is_none_is_named_by_its_number(folder: Folder, name: str, d
     path = folder.run / name
     path.write_bytes(path.read_bytes() + NO_LINES[damage] + b"\n")
     number = path.read_bytes().count(b"\n")
-    for words in [["score", folder.run], ["merge", folder.run, "--out", folder.run.parent / "merged"]]:
+    for words in [
+        ["score", folder.run],
+        ["merge", folder.run, "--out", folder.run.parent / "merged"],
+    ]:
         said = says(folder, words)
         assert f"{name} line {number}: not a" in said.replace("\n", "") and ADVICE[0] in said
     assert not (folder.run.parent / "merged").exists()
@@ -116,7 +140,9 @@ def test_every_command_says_it(folder: Folder) -> None:
     path.write_bytes(b"5\n" + path.read_bytes())
     for words in folder.commands():
         if words[0] != "show":  # it parses the lines of its sample alone
-            assert "records.jsonl line 1: not a record (it is 5, not a mapping)" in says(folder, words)
+            assert "records.jsonl line 1: not a record (it is 5, not a mapping)" in says(
+                folder, words
+            )
     path.write_bytes(path.read_bytes().partition(b"\n")[2])
     (folder.run / "points.yaml").write_text("- 5\n")
     for words in folder.commands():
@@ -124,31 +150,61 @@ def test_every_command_says_it(folder: Folder) -> None:
 
 
 WRONG: list[tuple[str, str, Any]] = [
-    ("records.jsonl", "draw", 100_000_000), ("records.jsonl", "draw", True), ("records.jsonl", "point", 5),
-    ("records.jsonl", "sample", ["a"]), ("records.jsonl", "answer", 5), ("records.jsonl", "notes", "a"),
-    ("records.jsonl", "calls", {}), ("records.jsonl", "calls.0", 5), ("records.jsonl", "calls.0.messages", [5]),
-    ("records.jsonl", "calls.0.reply", "yes"), ("records.jsonl", "calls.0.reply.usage.tokens_in", 10**400),
-    ("records.jsonl", "timings.stages", [1]), ("records.jsonl", "sent.0", None), ("records.jsonl", "unheard", 1),
-    ("records.jsonl", "v", "1"), ("records.jsonl", "v", 2),
-    ("samples.jsonl", "sample.id", 5), ("samples.jsonl", "sample.choices", [5]), ("samples.jsonl", "sample.meta", []),
-    ("samples.jsonl", "sample.marks", [{"x": "left"}]), ("samples.jsonl", "task", None), ("samples.jsonl", "truth", 5),
-    ("samples.jsonl", "sample.meta", {"a": float("inf")}), ("judged.jsonl", "draw", "0"),
-    ("judged.jsonl", "scores", {"a": "b"}), ("judged.jsonl", "tokens_in", 1.5),
-]  # fmt: skip
+    ("records.jsonl", "draw", 100_000_000),
+    ("records.jsonl", "draw", True),
+    ("records.jsonl", "point", 5),
+    ("records.jsonl", "sample", ["a"]),
+    ("records.jsonl", "answer", 5),
+    ("records.jsonl", "notes", "a"),
+    ("records.jsonl", "calls", {}),
+    ("records.jsonl", "calls.0", 5),
+    ("records.jsonl", "calls.0.messages", [5]),
+    ("records.jsonl", "calls.0.reply", "yes"),
+    ("records.jsonl", "calls.0.reply.usage.tokens_in", 10**400),
+    ("records.jsonl", "timings.stages", [1]),
+    ("records.jsonl", "sent.0", None),
+    ("records.jsonl", "unheard", 1),
+    ("records.jsonl", "v", "1"),
+    ("records.jsonl", "v", 2),
+    ("samples.jsonl", "sample.id", 5),
+    ("samples.jsonl", "sample.choices", [5]),
+    ("samples.jsonl", "sample.meta", []),
+    ("samples.jsonl", "sample.marks", [{"x": "left"}]),
+    ("samples.jsonl", "task", None),
+    ("samples.jsonl", "truth", 5),
+    ("samples.jsonl", "sample.meta", {"a": float("inf")}),
+    ("judged.jsonl", "draw", "0"),
+    ("judged.jsonl", "scores", {"a": "b"}),
+    ("judged.jsonl", "tokens_in", 1.5),
+]
 
 
 @pytest.mark.parametrize(("name", "place", "value"), WRONG, ids=lambda each: str(each)[:20])
-def test_a_field_of_the_wrong_type_is_named(folder: Folder, name: str, place: str, value: Any) -> None:
+def test_a_field_of_the_wrong_type_is_named(
+    folder: Folder, name: str, place: str, value: Any
+) -> None:
     """`draw: 100000000` hung, and other types ended in tracebacks somewhere."""
     first, *others = folder.lines(name)
-    (folder.run / name).write_text("\n".join([changed(first, place, value), *map(json.dumps, others), ""]))
+    (folder.run / name).write_text(
+        "\n".join([changed(first, place, value), *map(json.dumps, others), ""])
+    )
     said = says(folder, ["score", folder.run])
     assert f"{name} line 1: not a" in said.replace("\n", "") and ADVICE[0] in said
 
 
 @pytest.mark.parametrize(
     "damage",
-    ["5", "- null", "- {}", "[" * 200_000, "- " * 200_000, "- id: [", '- "\\ud83d"', "\0", "- {id: 5, draws: many}"],
+    [
+        "5",
+        "- null",
+        "- {}",
+        "[" * 200_000,
+        "- " * 200_000,
+        "- id: [",
+        '- "\\ud83d"',
+        "\0",
+        "- {id: 5, draws: many}",
+    ],
     ids=lambda text: text[:8],
 )
 def test_a_damaged_yaml_of_a_run_is_named(folder: Folder, damage: str) -> None:
@@ -169,7 +225,9 @@ def test_a_number_of_draws_that_cannot_be_is_named(folder: Folder, value: object
     assert "[0].draws is" in says(folder, ["score", folder.run])
 
 
-def test_an_endless_line_is_not_read_into_memory(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_not_read_into_memory(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("looktwice.pipelines.disk.MOST_LINE", 1 << 16)
     with (folder.run / "records.jsonl").open("ab") as file:
         file.truncate(1 << 30)
@@ -178,14 +236,22 @@ def test_an_endless_line_is_not_read_into_memory(folder: Folder, monkeypatch: py
 
 
 BLOBS: dict[str, Callable[[bytes], bytes | None]] = {
-    "gone": lambda data: None, "empty": lambda data: b"", "torn": lambda data: data[:20],
-    "other": lambda data: b"5" * len(data), "NULs": lambda data: b"\0" * len(data),
-}  # fmt: skip
+    "gone": lambda data: None,
+    "empty": lambda data: b"",
+    "torn": lambda data: data[:20],
+    "other": lambda data: b"5" * len(data),
+    "NULs": lambda data: b"\0" * len(data),
+}
 
 
 def messages(folder: Folder) -> list[Path]:
     """The blobs that are messages."""
-    shas = {sha for record in folder.lines("records.jsonl") for call in record["calls"] for sha in call["messages"]}
+    shas = {
+        sha
+        for record in folder.lines("records.jsonl")
+        for call in record["calls"]
+        for sha in call["messages"]
+    }
     return [folder.run / "blobs" / sha[:2] / sha for sha in shas]
 
 
@@ -196,14 +262,19 @@ def damage_blobs(paths: list[Path], damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", BLOBS)
-def test_messages_that_are_gone_or_torn_come_back_from_the_cache(folder: Folder, damage: str) -> None:
+def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
+    folder: Folder, damage: str
+) -> None:
     """Records kept counting as done, and a torn blob was never written again."""
     asked, blobs = folder.server.stats["requests"], messages(folder)
     whole = {path: path.read_bytes() for path in blobs}
     damage_blobs(blobs, damage)
     assert "is gone or damaged" in says(folder, ["replay", folder.run])
     says(folder, ["show", folder.run, folder.sample], 2)
-    if damage not in ("gone", "empty"):  # nothing looks into every message; the sentence says to remove it
+    if damage not in (
+        "gone",
+        "empty",
+    ):  # nothing looks into every message; the sentence says to remove it
         assert "3 were there" in says(folder, folder.again, 0)
         assert "remove its file" in " ".join(says(folder, ["replay", folder.run]).split())
         damage_blobs(blobs, "gone")
@@ -219,7 +290,11 @@ def test_pictures_that_are_gone_or_empty_come_back(folder: Folder, damage: str) 
     blobs = [path for path in (folder.run / "blobs").glob("*/*") if path not in messages(folder)]
     whole = {path: path.read_bytes() for path in blobs}
     damage_blobs(blobs, damage)
-    for words in (["score", folder.run], ["report", folder.run], ["show", folder.run, folder.sample]):
+    for words in (
+        ["score", folder.run],
+        ["report", folder.run],
+        ["show", folder.run, folder.sample],
+    ):
         says(folder, words, 0)
     assert "3 new, 0 were there" in says(folder, folder.again, 0)
     assert whole and {path: path.read_bytes() for path in blobs} == whole
@@ -227,7 +302,8 @@ def test_pictures_that_are_gone_or_empty_come_back(folder: Folder, damage: str) 
 
 @pytest.mark.parametrize("prices", ["free", {"in": 1}, {"in": 1, "out": "2"}, {"in": -1, "out": 2}])
 def test_prices_that_are_none_are_named(folder: Folder, prices: Any) -> None:
-    """A points.yaml from elsewhere with `prices: free` ended score, report and run in a traceback."""
+    """A points.yaml from elsewhere with `prices: free` ended score, report and run in a
+    traceback."""
     points = yaml.safe_load((folder.run / "points.yaml").read_text())
     points[0]["spec"]["model"]["prices"] = prices
     (folder.run / "points.yaml").write_text(yaml.safe_dump(points))
@@ -240,21 +316,44 @@ def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(folder: Folder)
     """`show` and `trajectories` ended in a traceback: 'x' is no sha256."""
     text = (folder.run / "records.jsonl").read_text()
     blobs = Blobs(folder.run / "blobs")
-    for sha in {name for line in folder.lines("records.jsonl") for call in line["calls"] for name in call["messages"]}:
+    for sha in {
+        name
+        for line in folder.lines("records.jsonl")
+        for call in line["calls"]
+        for name in call["messages"]
+    }:
         message = json.loads(blobs.get(sha))
-        message["parts"] = [part if isinstance(part, str) else {"picture": "x"} for part in message["parts"]]
+        message["parts"] = [
+            part if isinstance(part, str) else {"picture": "x"} for part in message["parts"]
+        ]
         text = text.replace(sha, blobs.put(json.dumps(message).encode()))
     (folder.run / "records.jsonl").write_text(text)
-    for words in (["show", folder.run, folder.sample], ["trajectories", folder.run, "--out", folder.run / "out.jsonl"]):
+    for words in (
+        ["show", folder.run, folder.sample],
+        ["trajectories", folder.run, "--out", folder.run / "out.jsonl"],
+    ):
         result = looktwice(*words)
-        assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
+        assert result.exception is None or isinstance(result.exception, SystemExit), (
+            words,
+            result.exception,
+        )
 
 
 @pytest.mark.parametrize(
-    "config", ["each: x", "each: [x]", "sweep: x", "published: x", "published: {a: 5}", "models: 5", "contestants: [1]"]
+    "config",
+    [
+        "each: x",
+        "each: [x]",
+        "sweep: x",
+        "published: x",
+        "published: {a: 5}",
+        "models: 5",
+        "contestants: [1]",
+    ],
 )
 def test_a_configuration_of_another_shape_is_named(folder: Folder, config: str) -> None:
-    """`each: x` or `published: {a: 5}` in a run.yaml from elsewhere ended score and report in a traceback."""
+    """`each: x` or `published: {a: 5}` in a run.yaml from elsewhere ended score and report in a
+    traceback."""
     path = folder.run / "run.yaml"
     facts = yaml.safe_load(path.read_text())
     facts["config"].update(yaml.safe_load(config))

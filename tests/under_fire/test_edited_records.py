@@ -1,4 +1,5 @@
-"""A run folder that was edited by hand: `replay` notices what it can compare, and says what it cannot."""
+"""A run folder that was edited by hand: `replay` notices what it can compare, and says what it
+cannot."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ from tests.first_day.studies import looktwice, write_study
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("made")
     with chat_server(None) as server:
-        assert looktwice("run", write_study(root, server.url, n=2), "--out", root / "runs").exit_code == 0
+        assert (
+            looktwice("run", write_study(root, server.url, n=2), "--out", root / "runs").exit_code
+            == 0
+        )
         yield root / "runs"
 
 
@@ -33,7 +37,9 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     first, *others = path.read_text().splitlines()
     line = json.loads(first)
     change(line)
-    path.write_text("\n".join([json.dumps(line, ensure_ascii=False, separators=(",", ":")), *others, ""]))
+    path.write_text(
+        "\n".join([json.dumps(line, ensure_ascii=False, separators=(",", ":")), *others, ""])
+    )
 
 
 def set_reply(line: Any) -> None:
@@ -56,7 +62,9 @@ def set_question(line: Any) -> None:
         ("samples.jsonl", set_question, "samples.jsonl: sample differs from what the task gives"),
     ],
 )
-def test_an_edited_reply_or_key_is_noticed(run: Path, name: str, change: Callable[[Any], None], sentence: str) -> None:
+def test_an_edited_reply_or_key_is_noticed(
+    run: Path, name: str, change: Callable[[Any], None], sentence: str
+) -> None:
     """`replay` called the run the same bit for bit."""
     edit(run / name, change)
     result = looktwice("replay", run)
@@ -68,13 +76,18 @@ def test_an_edited_picture_is_noticed(run: Path) -> None:
     sha = json.loads((run / "records.jsonl").read_text().splitlines()[0])["pictures"][0]
     (run / "blobs" / sha[:2] / sha).write_bytes(b"other")
     result = looktwice("replay", run)
-    assert result.exit_code == 1 and f"the stored picture {sha[:12]} is not the one that was sent" in result.output
+    assert (
+        result.exit_code == 1
+        and f"the stored picture {sha[:12]} is not the one that was sent" in result.output
+    )
 
 
 def test_what_was_compared_is_said(run: Path) -> None:
     """Without the cache an edited reply cannot be told, and nothing said so."""
     said = looktwice("replay", run).output
-    assert "compared with the cache: 2 replies\n" in said and "2 records the same bit for bit" in said
+    assert (
+        "compared with the cache: 2 replies\n" in said and "2 records the same bit for bit" in said
+    )
     shutil.rmtree(run.parent / ".cache")
     edit(run / "records.jsonl", set_reply)
     result = looktwice("replay", run)

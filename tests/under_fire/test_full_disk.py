@@ -1,4 +1,5 @@
-"""A disk that fills up while something is written: the file is named, nothing half-written stays, and a run goes on."""
+"""A disk that fills up while something is written: the file is named, nothing half-written stays,
+and a run goes on."""
 
 from __future__ import annotations
 
@@ -69,9 +70,14 @@ def looktwice(*words: str) -> tuple[int, str]:
     ("size", "file"),
     {300: "points.yaml", 5_000: "samples.jsonl", 20_000: "blobs/", 34_000: "records.jsonl"}.items(),
 )
-def test_a_run_names_the_file_and_goes_on_when_there_is_room(folder: Path, size: int, file: str) -> None:
-    """It said `No space left on device` of a file that one had to guess, and left `.part` files behind."""
-    if file == "samples.jsonl":  # the one that grows fastest where questions are long and pictures small
+def test_a_run_names_the_file_and_goes_on_when_there_is_room(
+    folder: Path, size: int, file: str
+) -> None:
+    """It said `No space left on device` of a file that one had to guess, and left `.part` files
+    behind."""
+    if (
+        file == "samples.jsonl"
+    ):  # the one that grows fastest where questions are long and pictures small
         write_questions("Which? " * 300, side=9)
     with room(size):
         code, said = looktwice("run", "study.yaml")
@@ -96,7 +102,9 @@ def test_a_run_names_the_file_and_goes_on_when_there_is_room(folder: Path, size:
         ("check", "study.yaml", "--out", "pages"): "pages/q0.html",
     }.items(),
 )
-def test_what_is_written_from_a_run_is_whole_or_not_there(folder: Path, words: tuple[str, ...], file: str) -> None:
+def test_what_is_written_from_a_run_is_whole_or_not_there(
+    folder: Path, words: tuple[str, ...], file: str
+) -> None:
     """Half a report or half a file of conversations was left, and nothing said which."""
     looktwice("run", "study.yaml")
     for report in (folder / "runs" / "study").glob("report.*"):

@@ -1,4 +1,5 @@
-"""A run folder that grows while a command reads it: the table and the pages of what is whole, and no fault."""
+"""A run folder that grows while a command reads it: the table and the pages of what is whole, and
+no fault."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "runs" / "study"
 
 
-@pytest.mark.parametrize("words", [["score"], ["report"], ["show", "jigsaw_0000"], ["replay"], ["merge"]])
+@pytest.mark.parametrize(
+    "words", [["score"], ["report"], ["show", "jigsaw_0000"], ["replay"], ["merge"]]
+)
 @pytest.mark.parametrize("first", GROWING)
 def test_a_folder_that_grows_meanwhile_is_read_as_far_as_it_is_whole(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, words: list[str]
@@ -72,7 +75,11 @@ def test_records_of_samples_and_arms_that_are_not_there_yet_are_passed_over(
     (run / name).write_bytes(b"".join(lines[:2]) + lines[2][:50])
     record = json.loads((made / "records.jsonl").read_text().splitlines()[0])
     with (run / "records.jsonl").open("ab") as file:
-        file.write(b"" if name == "records.jsonl" else json.dumps(record | {"point": "not there yet"}).encode() + b"\n")
+        file.write(
+            b""
+            if name == "records.jsonl"
+            else json.dumps(record | {"point": "not there yet"}).encode() + b"\n"
+        )
     for words in (["score", run], ["report", run], ["show", run, "jigsaw_0000"]):
         result = looktwice(*words)
         assert result.exit_code == 0, (words, result.output)

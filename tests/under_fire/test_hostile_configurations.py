@@ -1,4 +1,5 @@
-"""A configuration or a folder of questions that nobody in their right mind wrote: each is answered with a sentence."""
+"""A configuration or a folder of questions that nobody in their right mind wrote: each is answered
+with a sentence."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_questions(**more: object) -> None:
-    rows = [{"id": name, "question": "Which?", "images": [f"{name}.png"], "choices": ["a", "b"]} for name in "pq"]
+    rows = [
+        {"id": name, "question": "Which?", "images": [f"{name}.png"], "choices": ["a", "b"]}
+        for name in "pq"
+    ]
     Path("own/samples.jsonl").write_text("".join(json.dumps(row | more) + "\n" for row in rows))
     Image.new("RGB", (9, 9)).save("own/p.png")
 
@@ -56,16 +60,36 @@ def check(more: str = "", *words: str) -> str:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     {
-        "a number to include": ("include: 5", "include: expected the name of a configuration, or a list, found 5"),
-        "a mapping to include": ("include: [{a: b}]", "include: expected the name of a configuration, or a list"),
+        "a number to include": (
+            "include: 5",
+            "include: expected the name of a configuration, or a list, found 5",
+        ),
+        "a mapping to include": (
+            "include: [{a: b}]",
+            "include: expected the name of a configuration, or a list",
+        ),
         "a folder to include": ("include: own", "include: 'own' is no file"),
-        "deep lists": ("note: " + "[" * 1500 + "]" * 1500, "nested more than 50 levels deep, at line 5"),
-        "deep mappings": ("note: " + "{a: " * 1500 + "1" + "}" * 1500, "nested more than 50 levels deep, at line 5"),
+        "deep lists": (
+            "note: " + "[" * 1500 + "]" * 1500,
+            "nested more than 50 levels deep, at line 5",
+        ),
+        "deep mappings": (
+            "note: " + "{a: " * 1500 + "1" + "}" * 1500,
+            "nested more than 50 levels deep, at line 5",
+        ),
         "a hundred levels": ("note: " + "[" * 100 + "]" * 100, "nested more than 50 levels deep"),
         "a bomb of aliases": (BOMB, "aliases repeat more than 1,000,000 values, at line"),
-        "an alias inside of itself": ("note: &a [*a]", "*a stands for nothing, or contains itself, at line 5"),
+        "an alias inside of itself": (
+            "note: &a [*a]",
+            "*a stands for nothing, or contains itself, at line 5",
+        ),
         "10^8 points": (
-            f"sweep: {json.dumps({f'stages.mark.{name}': HUNDRED for name in ('radius', 'width', 'alpha', 'gap')})}",
+            (
+                "sweep: "
+                + json.dumps(
+                    {f"stages.mark.{name}": HUNDRED for name in ("radius", "width", "alpha", "gap")}
+                )
+            ),
             "100 x 100 x 100 x 100 x 1 x 1 x 1, make 100,000,000 arms, and 100,000 are the most",
         ),
     }.values(),
@@ -79,15 +103,22 @@ def test_a_hostile_configuration_is_a_sentence(folder: Path, more: str, sentence
 def test_references_that_double_each_time_are_refused(folder: Path, what: str) -> None:
     """Thirty lines of `"${a}${a}"` made 2.5 GB of texts."""
     first, more = DOUBLED[what]
-    lines = [f"n0: {first}", *(f"n{number}: {more.format(f'n{number - 1}')}" for number in range(1, 60))]
+    lines = [
+        f"n0: {first}",
+        *(f"n{number}: {more.format(f'n{number - 1}')}" for number in range(1, 60)),
+    ]
     said = check("\n".join(lines))
-    assert re.search(r"n1\d\S*: '\$.* makes the configuration larger than 2,000,000 characters", said), said
+    assert re.search(
+        r"n1\d\S*: '\$.* makes the configuration larger than 2,000,000 characters", said
+    ), said
 
 
 def test_a_long_way_from_reference_to_reference_is_refused(folder: Path) -> None:
     chain = "".join(f"n{number}: ${{n{number + 1}}}\n" for number in range(3_000))
     assert "leads from reference to reference without end" in check(f"{chain}n3000: x\n")
-    assert "leads from reference to reference without end" in check("", "name=${note}", "note=${name}")
+    assert "leads from reference to reference without end" in check(
+        "", "name=${note}", "note=${name}"
+    )
 
 
 def test_a_deep_value_on_the_command_line_is_a_sentence(folder: Path) -> None:
@@ -115,14 +146,19 @@ def test_a_pipe_is_not_waited_for(folder: Path, what: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_an_image_that_is_a_pipe_or_a_folder_fails_its_own_sample_alone(folder: Path, make: object) -> None:
+def test_an_image_that_is_a_pipe_or_a_folder_fails_its_own_sample_alone(
+    folder: Path, make: object
+) -> None:
     assert callable(make)
     make("own/q.png")
     Path("study.yaml").write_text(STUDY)
     run = Run(load_plan(Path("study.yaml")), folder / "runs" / "study")
     assert (run().written, run.counts["failed"]) == (2, 1)
     said = CliRunner().invoke(app, ["show", "runs/study", "q"]).output
-    assert "the image file cannot be read (it is a pipe or a device, not a file)" in said or "Is a directory" in said
+    assert (
+        "the image file cannot be read (it is a pipe or a device, not a file)" in said
+        or "Is a directory" in said
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
@@ -133,37 +169,63 @@ def test_a_pipe_on_the_command_line_is_not_waited_for(folder: Path) -> None:
     for name in ("fifo.yaml", "fifo.py", "fifo.jsonl", "fifo.jsonl.gz", "fifo.tsv", "fifo.json"):
         os.mkfifo(name)
     commands = [
-        ("check", "fifo.yaml"), ("run", "fifo.yaml"), ("make", "fifo.yaml"), ("check", "/dev/zero"),
-        ("replies", "fifo.jsonl"), ("replies", "fifo.jsonl.gz"), ("replies", "fifo.tsv"),
-        ("replies", "replies.jsonl", "--key", "fifo.json"), ("check", "study.yaml", "--plugin", "fifo.py"),
-    ]  # fmt: skip
+        ("check", "fifo.yaml"),
+        ("run", "fifo.yaml"),
+        ("make", "fifo.yaml"),
+        ("check", "/dev/zero"),
+        ("replies", "fifo.jsonl"),
+        ("replies", "fifo.jsonl.gz"),
+        ("replies", "fifo.tsv"),
+        ("replies", "replies.jsonl", "--key", "fifo.json"),
+        ("check", "study.yaml", "--plugin", "fifo.py"),
+    ]
     for words in commands:
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (words, result.output)
-        assert "is a pipe or a device" in result.output or "no such file" in result.output, (words, result.output)
+        assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (
+            words,
+            result.output,
+        )
+        assert "is a pipe or a device" in result.output or "no such file" in result.output, (
+            words,
+            result.output,
+        )
 
 
-@pytest.mark.parametrize("url", ["htp://nowhere", "127.0.0.1:8000/v1", "http://me:secret@127.0.0.1/v1"])
+@pytest.mark.parametrize(
+    "url", ["htp://nowhere", "127.0.0.1:8000/v1", "http://me:secret@127.0.0.1/v1"]
+)
 def test_a_url_that_cannot_be_asked_is_a_fault_before_the_run(folder: Path, url: str) -> None:
     """`check` said that all was well, and `run` refused it."""
     asked = "pipelines.models.ChatAPI, model: tiny, url: " + json.dumps(url)
-    Path("own/samples.jsonl").write_text(Path("own/samples.jsonl").read_text().splitlines()[0] + "\n")
+    Path("own/samples.jsonl").write_text(
+        Path("own/samples.jsonl").read_text().splitlines()[0] + "\n"
+    )
     said = check("", f"models.m={{use: {asked}}}")
     assert "model 'tiny': " in said and "url" in said and "secret" not in said
-    second = check("", f"stages.ask={{captioner: {{use: {asked}}}, use: prompting.turns.CaptionThenAnswer}}")
+    second = check(
+        "", f"stages.ask={{captioner: {{use: {asked}}}, use: prompting.turns.CaptionThenAnswer}}"
+    )
     assert "model 'tiny': " in second
 
 
-def test_a_key_that_is_missing_is_said_before_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_missing_is_said_before_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     url = "{use: pipelines.models.ChatAPI, model: tiny, url: 'https://api.openai.com/v1'}"
     Path("study.yaml").write_text(STUDY)
     result = CliRunner().invoke(app, ["check", "study.yaml", f"models.m={url}"])
-    assert result.exit_code == 0 and "a run cannot ask yet: api.openai.com needs a key" in result.output
+    assert (
+        result.exit_code == 0
+        and "a run cannot ask yet: api.openai.com needs a key" in result.output
+    )
 
 
 @pytest.mark.parametrize("setting", ["label", "halo"])
 def test_an_object_of_another_class_is_a_fault(folder: Path, setting: str) -> None:
     """A stage in the place of a label ended `check` in an AttributeError."""
-    mark = f"stages.mark={{use: prompting.markers.Circles, {setting}: {{use: specialists.answers.Chance}}}}"
+    mark = (
+        f"stages.mark={{use: prompting.markers.Circles, {setting}: {{use:"
+        " specialists.answers.Chance}}"
+    )
     assert f"stages.mark.{setting}.use: expected {setting.title()}, found Chance" in check("", mark)

@@ -1,4 +1,5 @@
-"""Keys of the environment: whatever a server or a setting does with one, it stands in no artefact of a run."""
+"""Keys of the environment: whatever a server or a setting does with one, it stands in no artefact
+of a run."""
 
 from __future__ import annotations
 
@@ -70,17 +71,25 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 
 
 def undone(text: str) -> str:
-    """A text with every escape undone that somebody who reads it may undo, all its stages below one another."""
+    """A text with every escape undone that somebody who reads it may undo, all its stages below one
+    another."""
     stages = [text]
     for _ in range(6):
         text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-        text = html.unescape(unquote(text)).replace("\u200b", "").replace('\\"', '"').replace("\\\\", "\\")
+        text = (
+            html.unescape(unquote(text))
+            .replace("\u200b", "")
+            .replace('\\"', '"')
+            .replace("\\\\", "\\")
+        )
         stages.append(text)
     return "\n".join(stages)
 
 
 @pytest.fixture(params=[SECRET, ODD], ids=["usual", "odd"])
-def key(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def key(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """The key of the server, in a folder with a question for every spelling."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MY_KEY", request.param)
@@ -88,7 +97,8 @@ def key(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     Path("own").mkdir()
     Image.new("RGB", (60, 40), "red").save("own/p.png")
     rows = (
-        {"id": f"s{n}", "question": f"Case {n}.", "images": ["p.png"], "answer": "x"} for n in range(len(SPELLINGS))
+        {"id": f"s{n}", "question": f"Case {n}.", "images": ["p.png"], "answer": "x"}
+        for n in range(len(SPELLINGS))
     )
     Path("own/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     yield request.param
@@ -106,7 +116,11 @@ def echo(key: str) -> Script:
         arguments = f'{{"image": "{spelt}"}}'
         if "tools" in body:
             call = {"id": spelt, "function": {"name": "zoom", "arguments": arguments}}
-            message: Json = {"role": "assistant", "content": None, "tool_calls": [call, call | {"id": "b"}]}
+            message: Json = {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [call, call | {"id": "b"}],
+            }
             choice = {"message": message, "finish_reason": "tool_calls"}
             return Answer(http(200, json.dumps(completion(choices=[choice])).encode()))
         text = f"CALL zoom {arguments}"
@@ -118,7 +132,8 @@ def echo(key: str) -> Script:
 
 
 def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> None:
-    """A key in the escapes of JSON passed the mask, and stood readably in the looks, messages and pages of an agent."""
+    """A key in the escapes of JSON passed the mask, and stood readably in the looks, messages and
+    pages of an agent."""
     with hostile_server(echo(key)) as server:
         Path("study.yaml").write_text(STUDY.format(url=server.url))
         result = looktwice("run", "study.yaml")
@@ -133,55 +148,79 @@ def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> Non
         ["trajectories", "--out", "t.jsonl"],
     )
     said = [looktwice(word, "runs/study", *more).output for word, *more in commands]
-    texts = {path.name: path.read_text(errors="replace") for path in Path().rglob("*") if path.is_file()}
+    texts = {
+        path.name: path.read_text(errors="replace") for path in Path().rglob("*") if path.is_file()
+    }
     for name, text in {**texts, "terminal": "\n".join([result.output, *said])}.items():
         found = key in undone(text)
         assert not found, name
 
 
-WORDS = "stages: {words: {use: prompting.wording.Template, text: TEXT}, ask: {use: prompting.turns.Ask}}"
+WORDS = (
+    "stages: {words: {use: prompting.wording.Template, text: TEXT}, ask: {use:"
+    " prompting.turns.Ask}}"
+)
 SETTINGS = {
     "a template": (WORDS, "stages.words.text"),
-    "a text in a file": (WORDS.replace("TEXT", "{file: words.txt}"), "contestants.plain.spec.stages.words.text"),
+    "a text in a file": (
+        WORDS.replace("TEXT", "{file: words.txt}"),
+        "contestants.plain.spec.stages.words.text",
+    ),
     "a contestant that is not asked": (
-        "stages: {ask: {use: prompting.turns.Ask}}\n"
-        "contestants: {plain: {}, b: {needs: {env: NOT_SET_HERE}, stages: {ask: {system: TEXT}}}}",
+        (
+            "stages: {ask: {use: prompting.turns.Ask}}\ncontestants: {plain: {}, b: {needs: {env:"
+            " NOT_SET_HERE}, stages: {ask: {system: TEXT}}}}"
+        ),
         "contestants.b.stages.ask.system",
     ),
-    "a name": ("stages: {ask: {use: prompting.turns.Ask}}\ncontestants: {TEXT: {}}", "contestants holds a key"),
+    "a name": (
+        "stages: {ask: {use: prompting.turns.Ask}}\ncontestants: {TEXT: {}}",
+        "contestants holds a key",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", SETTINGS)
 def test_a_key_among_any_settings_is_refused_with_its_place(key: str, what: str) -> None:
-    """A key in the text of a template, or one with a quote anywhere, was written into run.yaml and points.yaml."""
+    """A key in the text of a template, or one with a quote anywhere, was written into run.yaml and
+    points.yaml."""
     stages, place = SETTINGS[what]
     Path("words.txt").write_text(f"Use {key} now.")
     scripted = "{use: pipelines.models.Scripted, answer: x}"
     text = json.dumps(f"Use {key} now.")
     Path("study.yaml").write_text(
-        f"task: {{use: eval.tasks.Folder, path: own}}\nmodel: {scripted}\n{stages.replace('TEXT', text)}\n"
+        "task: {use: eval.tasks.Folder, path: own}\nmodel:"
+        f" {scripted}\n{stages.replace('TEXT', text)}\n"
     )
     for word in ("check", "run"):
         result = looktwice(word, "study.yaml")
         assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
-        assert place in result.output and "holds a key, and settings are written into every run" in result.output
+        assert (
+            place in result.output
+            and "holds a key, and settings are written into every run" in result.output
+        )
         assert key not in undone(result.output)
     assert not [path for path in Path("runs").rglob("*.yaml") if key in undone(path.read_text())]
 
 
-@pytest.mark.parametrize("setting", ["model.temperature", "model.url", "task.path", "stages.ask.nothing", "nothing"])
+@pytest.mark.parametrize(
+    "setting", ["model.temperature", "model.url", "task.path", "stages.ask.nothing", "nothing"]
+)
 def test_a_fault_repeats_no_key(key: str, setting: str) -> None:
-    """The sentence on a setting that cannot be names what was found there, and that may be a key in the wrong place."""
+    """The sentence on a setting that cannot be names what was found there, and that may be a key in
+    the wrong place."""
     Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
     result = looktwice("check", "study.yaml", f"{setting}={json.dumps(key)}")
     assert result.exit_code == 2 and key not in undone(result.output), result.output
 
 
 @pytest.mark.parametrize(
-    "wrong", ["sk-half-a-key\nof-two-lines", "sk-with a space", "sk-k\u00e9y-of-letters", "sk-\udcff-key"]
+    "wrong",
+    ["sk-half-a-key\nof-two-lines", "sk-with a space", "sk-k\u00e9y-of-letters", "sk-\udcff-key"],
 )
-def test_a_key_that_can_be_none_is_a_sentence(wrong: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_can_be_none_is_a_sentence(
+    wrong: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A line break inside of the variable ended `run` in a traceback."""
     monkeypatch.setenv("MY_KEY", wrong)
     Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
@@ -192,31 +231,43 @@ def test_a_key_that_can_be_none_is_a_sentence(wrong: str, key: str, monkeypatch:
 
 
 def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
-    """The parser of HTTP repeats a line that it cannot read, and the traceback of the sample held that."""
+    """The parser of HTTP repeats a line that it cannot read, and the traceback of the sample held
+    that."""
     raw = f"HTTP/1.1 {key} Said\r\nX: y\r\n\r\n".encode()
     with hostile_server(lambda body, before: Answer(raw, cut=True)) as server:
         model = ChatAPI("tiny", url=server.url)
         with pytest.raises(ModelError) as raised:
             model([Message("user", ("Which?",))])
     assert "Bad status line" in str(raised.value) or "broke off" in str(raised.value)
-    assert key not in undone(str(raised.value)) and key not in undone(describe_failure(raised.value))
+    assert key not in undone(str(raised.value)) and key not in undone(
+        describe_failure(raised.value)
+    )
 
 
-def test_the_password_of_a_proxy_is_in_no_sentence(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that refuses is named with its whole URL in the error, which every failed record held."""
+def test_the_password_of_a_proxy_is_in_no_sentence(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that refuses is named with its whole URL in the error, which every failed record
+    held."""
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with hostile_server(lambda body, before: Answer(b"")) as server:  # knows no CONNECT
         place = server.url.removeprefix("http://").removesuffix("/v1")
         monkeypatch.setenv("https_proxy", f"http://user:hunter2@{place}")
         with pytest.raises(ModelError) as raised:
-            ChatAPI("tiny", url="https://api.openai.com/v1", timeout=5)([Message("user", ("Which?",))])
+            ChatAPI("tiny", url="https://api.openai.com/v1", timeout=5)(
+                [Message("user", ("Which?",))]
+            )
     assert "hunter2" not in str(raised.value) + describe_failure(raised.value)
 
 
 def test_tokens_that_spell_a_key_are_left_out(key: str) -> None:
     tokens = [{"token": part, "logprob": -1.0} for part in (key[:5], key[5:], "!")]
     choice = {"message": {"content": f"{key}!"}, "logprobs": {"content": tokens}}
-    reply = read_response(HttpResponse(200, {}, json.dumps({"choices": [choice]}).encode()), "http://127.0.0.1/v1", 0.1)
+    reply = read_response(
+        HttpResponse(200, {}, json.dumps({"choices": [choice]}).encode()),
+        "http://127.0.0.1/v1",
+        0.1,
+    )
     assert (reply.text, reply.logprobs) == ("***!", ())
 
 
@@ -227,7 +278,14 @@ def test_a_key_that_markup_tears_apart_is_in_no_answer(key: str) -> None:
     assert key not in str(Robust()(said, NoModel()).answer)
 
 
-OTHERS = ["", "100 % sure; 5 &lt; 6 \\frac{1}{2} \\u00e9", "%zz \\u12 &nosuch; \ud83d", "\\" * 50, "\\u{fffff}", "***"]
+OTHERS = [
+    "",
+    "100 % sure; 5 &lt; 6 \\frac{1}{2} \\u00e9",
+    "%zz \\u12 &nosuch; \ud83d",
+    "\\" * 50,
+    "\\u{fffff}",
+    "***",
+]
 
 
 @pytest.mark.parametrize("text", OTHERS)
@@ -236,7 +294,9 @@ def test_other_texts_stay_as_they_are(key: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["\\", "%41\u00e9", "&#65;", "%", SECRET[:-1]])
-def test_a_long_text_of_escapes_is_looked_through_in_time(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_of_escapes_is_looked_through_in_time(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A body of 60 MiB of them would take minutes: so many are refused."""
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     begun = time.perf_counter()

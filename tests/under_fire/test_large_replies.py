@@ -1,4 +1,5 @@
-"""Replies and words that are larger than any use of them: a bound that is stated, and nothing that hangs or dies."""
+"""Replies and words that are larger than any use of them: a bound that is stated, and nothing that
+hangs or dies."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from tests.first_day.studies import looktwice
 
 
 def test_millions_of_empty_lists_are_refused_at_once() -> None:
-    """A body of 60 MiB of them was taken apart for minutes, while no other thread could do anything."""
+    """A body of 60 MiB of them was taken apart for minutes, while no other thread could do
+    anything."""
     body = b"[" + b"[]," * (20 << 20) + b"[]]"
     begun = time.perf_counter()
     with pytest.raises(ModelError, match="more than 8,000,000 values"):
@@ -34,7 +36,8 @@ def test_millions_of_empty_lists_are_refused_at_once() -> None:
 
 
 def test_as_many_values_as_a_long_reply_has_are_read_in_seconds() -> None:
-    """The walk that looks for deep nesting made a second copy of everything, with a call for every value."""
+    """The walk that looks for deep nesting made a second copy of everything, with a call for every
+    value."""
     text = "[" + "{}," * 1_000_000 + "[0]]"
     begun = time.perf_counter()
     assert len(read_json(text)) == 1_000_001
@@ -43,8 +46,11 @@ def test_as_many_values_as_a_long_reply_has_are_read_in_seconds() -> None:
 
 
 @pytest.mark.parametrize("leak", ["", "sk-fire-7Hq2mVx9Zt41Wb8Q"])
-def test_a_text_of_very_many_parts_is_put_together_in_time(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text so far was copied for each of its parts: 120,000 of them took 52 s, and a body holds millions."""
+def test_a_text_of_very_many_parts_is_put_together_in_time(
+    leak: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text so far was copied for each of its parts: 120,000 of them took 52 s, and a body holds
+    millions."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-fire-7Hq2mVx9Zt41Wb8Q")
     parts = [*[{"text": "twelve chars"}] * 300_000, {"text": leak}]
     body = json.dumps({"choices": [{"message": {"content": parts}}]}).encode()
@@ -55,7 +61,8 @@ def test_a_text_of_very_many_parts_is_put_together_in_time(leak: str, monkeypatc
 
 
 def test_digits_of_another_writing_are_read_in_time() -> None:
-    """Where a pattern began anew at each of them, 10,000 took 22 seconds of the one thread that runs."""
+    """Where a pattern began anew at each of them, 10,000 took 22 seconds of the one thread that
+    runs."""
     begun = time.perf_counter()
     for kind in KINDS:
         read_open("\u0663" * 10_000, kind)
@@ -68,21 +75,28 @@ model: {{use: pipelines.models.ChatAPI, model: tiny, url: "{url}", timeout: 20}}
 stages: {{ask: {{use: prompting.turns.Ask}}}}
 contestants:
   ask: {{}}
-  agent: {{stages: {{ask: {{use: prompting.agent.Agent, tools: {{zoom: {{use: prompting.agent.Zoom}}}}}}}}}}
+  agent: {{stages: {{ask: {{use: prompting.agent.Agent, tools: {{zoom: {{use: \
+prompting.agent.Zoom}}}}}}}}}}
 """
 
 
 def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them were written into the record and, where a stage goes on, into the next request."""
+    """All of them were written into the record and, where a stage goes on, into the next
+    request."""
     monkeypatch.chdir(tmp_path)
-    calls = [{"id": f"c{n}", "function": {"name": "zoom", "arguments": "{}"}} for n in range(20_000)]
+    calls = [
+        {"id": f"c{n}", "function": {"name": "zoom", "arguments": "{}"}} for n in range(20_000)
+    ]
 
     def script(body: Json, before: int) -> Answer:
         if len(body["messages"]) > 2:
             return Answer(http(200, json.dumps(completion("(A)")).encode()))
-        choice: dict[str, Any] = {"message": {"content": "", "tool_calls": calls}, "finish_reason": "tool_calls"}
+        choice: dict[str, Any] = {
+            "message": {"content": "", "tool_calls": calls},
+            "finish_reason": "tool_calls",
+        }
         return Answer(http(200, json.dumps(completion(choices=[choice])).encode()))
 
     with hostile_server(script) as server:
@@ -92,9 +106,15 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
     for record in RunFolder(Path("runs/study")).records().values():
         first = record.replies[0]
         assert (len(first.tool_calls), first.calls_left_out) == (MOST_CALLS, 20_000 - MOST_CALLS)
-        assert "a reply had 128 tool calls that were kept, and 19,872 more that were left out" in record.notes
+        assert (
+            "a reply had 128 tool calls that were kept, and 19,872 more that were left out"
+            in record.notes
+        )
         if len(record.calls) > 1:
-            assert any("19992 more calls of this reply were not run; at most 8 are" in note for note in record.notes)
+            assert any(
+                "19992 more calls of this reply were not run; at most 8 are" in note
+                for note in record.notes
+            )
     assert Path("runs/study/records.jsonl").stat().st_size < 200_000
     replayed = looktwice("replay", "runs/study")
     assert replayed.exit_code == 0, replayed.output
@@ -104,7 +124,10 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
 @pytest.mark.parametrize("reader", [Vlm2Count(), Vlm2Official()])
 def test_number_words_without_end_are_no_count(words: str, reader: Any) -> None:
     """The product had more digits than Python writes, and the reader raised ValueError."""
-    state = State(Sample("s", "How many?", meta={"subtask": "OC-Cnt"}), messages=(Message("assistant", (words,)),))
+    state = State(
+        Sample("s", "How many?", meta={"subtask": "OC-Cnt"}),
+        messages=(Message("assistant", (words,)),),
+    )
     read = reader(state, NoModel())
     assert (read.answer, read.reason) == (None, "unread")
 
@@ -116,17 +139,27 @@ def test_digits_without_end_are_no_answer_of_any_benchmark() -> None:
     assert standard_answer("007", "integer") == "7"
 
 
-def test_a_record_that_nobody_could_read_fails_its_own_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several long replies made a line of more than 256 MiB, which every later command on the folder refused."""
+def test_a_record_that_nobody_could_read_fails_its_own_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several long replies made a line of more than 256 MiB, which every later command on the
+    folder refused."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("looktwice.eval.records.writer.MOST_LINE", 9_000)
     monkeypatch.setattr("looktwice.pipelines.disk.MOST_LINE", 9_000)
 
     def script(body: Json, before: int) -> Answer:
-        return Answer(http(200, json.dumps(completion("(A)" + "x" * 10_000 * ("agent" not in str(body)))).encode()))
+        return Answer(
+            http(
+                200,
+                json.dumps(completion("(A)" + "x" * 10_000 * ("agent" not in str(body)))).encode(),
+            )
+        )
 
     with hostile_server(script) as server:
-        study = STUDY.format(url=server.url).replace("ask: {}", "ask: {stages: {ask: {system: agent}}}")
+        study = STUDY.format(url=server.url).replace(
+            "ask: {}", "ask: {stages: {ask: {system: agent}}}"
+        )
         Path("study.yaml").write_text(study)
         result = looktwice("run", "study.yaml")
     assert result.exit_code == 1 and "1 sample FAILED" in result.output, result.output
@@ -136,7 +169,8 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(tmp_path: Path, mo
 
 
 def test_a_record_of_many_long_replies_is_read_again() -> None:
-    """What bounds the values of one response must not bound a record, in which those of many calls stand."""
+    """What bounds the values of one response must not bound a record, in which those of many calls
+    stand."""
     record = Record("p", "s", "sha", notes=("," * (MOST_VALUES + 1),))
     assert Record.from_line(record.to_line()) == record
 

@@ -1,4 +1,5 @@
-"""Merging under fire: nothing is written before all shards are read, twice is once, and nothing is lost unsaid."""
+"""Merging under fire: nothing is written before all shards are read, twice is once, and nothing is
+lost unsaid."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tests.made_run import MadeRun
 JUDGED = Judgement("unreadable", "p0", "s0", 0, "j", "i", "w", answer="A")
 
 
-def shard(path: Path, answers: dict[str, str], number: int, of: int = 2, finished: bool = True) -> Path:
+def shard(
+    path: Path, answers: dict[str, str], number: int, of: int = 2, finished: bool = True
+) -> Path:
     """A run that asked these samples; an answer that begins with ! is a failure."""
     made = MadeRun(path)
     made.task("animals", list("ABAB"))
@@ -39,7 +42,11 @@ def shard(path: Path, answers: dict[str, str], number: int, of: int = 2, finishe
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_nothing_is_written_where_the_last_shard_is_damaged(tmp_path: Path) -> None:
@@ -63,7 +70,10 @@ def test_nothing_is_written_where_the_last_shard_is_damaged(tmp_path: Path) -> N
 
 def test_merging_twice_changes_nothing(tmp_path: Path) -> None:
     """Records, samples and judgements were appended again each time."""
-    shards = [shard(tmp_path / "one", {"s0": "(A)", "s1": "!lost"}, 1), shard(tmp_path / "two", {"s1": "(B)"}, 2)]
+    shards = [
+        shard(tmp_path / "one", {"s0": "(A)", "s1": "!lost"}, 1),
+        shard(tmp_path / "two", {"s1": "(B)"}, 2),
+    ]
     append(shards[0], JUDGED, replace(JUDGED, sample="s1"))
     said = merge(shards, tmp_path / "whole")
     whole = content(tmp_path / "whole")
@@ -74,16 +84,25 @@ def test_merging_twice_changes_nothing(tmp_path: Path) -> None:
 
 def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> None:
     """One took the place of the other without a word."""
-    shards = [shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1), shard(tmp_path / "two", {"s0": "(B)"}, 2)]
+    shards = [
+        shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, 1),
+        shard(tmp_path / "two", {"s0": "(B)"}, 2),
+    ]
     for _ in range(2):
         said = merge(shards, tmp_path / "whole")
-        assert said.endswith("; 1 of them were answered twice and otherwise: the later shard's answer counts")
-        replies = {key[1]: each.replies[0].text for key, each in RunFolder(tmp_path / "whole").records().items()}
+        assert said.endswith(
+            "; 1 of them were answered twice and otherwise: the later shard's answer counts"
+        )
+        replies = {
+            key[1]: each.replies[0].text
+            for key, each in RunFolder(tmp_path / "whole").records().items()
+        }
         assert replies == {"s0": "(B)", "s1": "(B)"}
 
 
 def test_finished_is_that_of_all_shards_as_they_are_now(tmp_path: Path) -> None:
-    """A merge of a half of the shards said finished; one that was unfinished once never became so."""
+    """A merge of a half of the shards said finished; one that was unfinished once never became
+    so."""
 
     def finished(*shards: Path) -> object:
         merge(shards, tmp_path / "whole")
@@ -127,7 +146,13 @@ def folder_of_questions(path: Path) -> Path:
         pixels = np.full((8, 8, 3), 20 * number, np.uint8)
         (path / f"{number}.png").write_bytes(to_png(pixels))
         rows.append(
-            {"id": f"q{number}", "question": "Which?", "choices": ["x", "y"], "answer": "A", "image": f"{number}.png"}
+            {
+                "id": f"q{number}",
+                "question": "Which?",
+                "choices": ["x", "y"],
+                "answer": "A",
+                "image": f"{number}.png",
+            }
         )
     (path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (path / "study.yaml").write_text(STUDY)
@@ -150,37 +175,57 @@ stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.t
         ("ids", "other samples"),
     ],
 )
-def test_shards_of_other_data_are_refused(part: str, words: str, tmp_path: Path, monkeypatch: Any) -> None:
-    """Another key, wording or picture of a sample that the other shard asked went into one table without a word."""
+def test_shards_of_other_data_are_refused(
+    part: str, words: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Another key, wording or picture of a sample that the other shard asked went into one table
+    without a word."""
     data = folder_of_questions(tmp_path / "data")
     monkeypatch.chdir(data)
-    assert looktwice("run", "study.yaml", "--out", tmp_path / "one", "--shard", "1/2").exit_code == 0
+    assert (
+        looktwice("run", "study.yaml", "--out", tmp_path / "one", "--shard", "1/2").exit_code == 0
+    )
     asked = {key[1] for key in RunFolder(tmp_path / "one/study").records()}
     assert asked and len(asked) < 8
     mine = min(asked)  # of a sample that the second shard does not hold
     lines = [json.loads(line) for line in (data / "samples.jsonl").read_text().splitlines()]
     row = next(line for line in lines if line["id"] == mine)
-    row |= {"keys": {"answer": "B"}, "questions": {"question": "Who?"}, "ids": {"id": "q9"}}.get(part, {})
+    row |= {"keys": {"answer": "B"}, "questions": {"question": "Who?"}, "ids": {"id": "q9"}}.get(
+        part, {}
+    )
     (data / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if part == "pictures":
         (data / row["image"]).write_bytes(to_png(np.full((8, 8, 3), 7, np.uint8)))
-    assert looktwice("run", "study.yaml", "--out", tmp_path / "two", "--shard", "2/2").exit_code == 0
-    refused = looktwice("merge", tmp_path / "one/study", tmp_path / "two/study", "--out", tmp_path / "whole")
+    assert (
+        looktwice("run", "study.yaml", "--out", tmp_path / "two", "--shard", "2/2").exit_code == 0
+    )
+    refused = looktwice(
+        "merge", tmp_path / "one/study", tmp_path / "two/study", "--out", tmp_path / "whole"
+    )
     said = " ".join(refused.output.split())
     assert refused.exit_code == 2 and f"two/study was made from {words} of" in said, refused.output
     assert not (tmp_path / "whole").exists()
 
 
-def test_old_shards_without_a_digest_are_merged_and_it_is_said(tmp_path: Path, monkeypatch: Any) -> None:
+def test_old_shards_without_a_digest_are_merged_and_it_is_said(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     data = folder_of_questions(tmp_path / "data")
     monkeypatch.chdir(data)
     folders = [tmp_path / name / "study" for name in ("one", "two")]
     for number, folder in enumerate(folders, 1):
-        assert looktwice("run", "study.yaml", "--out", folder.parent, "--shard", f"{number}/2").exit_code == 0
+        assert (
+            looktwice(
+                "run", "study.yaml", "--out", folder.parent, "--shard", f"{number}/2"
+            ).exit_code
+            == 0
+        )
     assert merge(folders, tmp_path / "whole").endswith(f"2 shards in {tmp_path / 'whole'}")
     assert RunFolder(tmp_path / "whole").facts["data"] == RunFolder(folders[0]).facts["data"]
     facts = RunFolder(folders[1]).facts
-    (folders[1] / "run.yaml").write_text(yaml.safe_dump({name: facts[name] for name in facts if name != "data"}))
+    (folders[1] / "run.yaml").write_text(
+        yaml.safe_dump({name: facts[name] for name in facts if name != "data"})
+    )
     assert merge(folders, tmp_path / "again").endswith(
         "1 of them, of an earlier version, do not tell which data they were made from"
     )

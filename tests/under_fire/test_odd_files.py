@@ -1,4 +1,5 @@
-"""Files that are far larger than they look, or hold what no text is: a sentence says it, and memory stays free."""
+"""Files that are far larger than they look, or hold what no text is: a sentence says it, and memory
+stays free."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ HOLE = 20 << 30
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("questions").mkdir()
-    rows = [{"id": f"q{n}", "image": f"{n}.png", "question": "Which?", "choices": ["x", "y"]} for n in range(3)]
+    rows = [
+        {"id": f"q{n}", "image": f"{n}.png", "question": "Which?", "choices": ["x", "y"]}
+        for n in range(3)
+    ]
     Path("questions/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for number in range(3):
         Path(f"questions/{number}.png").write_bytes(to_png(np.full((8, 8, 3), number, np.uint8)))
@@ -48,7 +52,9 @@ def test_a_picture_that_is_too_large_to_read_fails_its_own_sample(study: Path) -
     """One among six ended the run for want of memory, before anything was asked."""
     hole("questions/1.png")
     assert looktwice("run", study).exit_code == 1
-    failed = {record.sample: record.error for record in RunFolder(Path("runs/study")).records().values()}
+    failed = {
+        record.sample: record.error for record in RunFolder(Path("runs/study")).records().values()
+    }
     assert [name for name, error in sorted(failed.items()) if error] == ["q1"]
     assert "1.png: the image file cannot be read (it has 21,474,836,480 bytes; " in failed["q1"]
 
@@ -57,7 +63,11 @@ def test_a_picture_that_is_too_large_to_read_fails_its_own_sample(study: Path) -
 def test_a_text_that_is_too_large_to_read_is_named(study: Path, name: str) -> None:
     hole(name)
     result = looktwice("check", study)
-    assert result.exit_code == 2 and Path(name).name in result.output and "are the most" in result.output
+    assert (
+        result.exit_code == 2
+        and Path(name).name in result.output
+        and "are the most" in result.output
+    )
 
 
 @pytest.mark.parametrize("filler", [b"#" * 10_000_000 + b"\n", b" " * 10_000_000])
@@ -78,7 +88,10 @@ def test_a_file_that_fits_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("sweep: {stages.ask.images: [!!binary aGVsbG8=, all]}", "!!binary holds no text, at line 5"),
+        (
+            "sweep: {stages.ask.images: [!!binary aGVsbG8=, all]}",
+            "!!binary holds no text, at line 5",
+        ),
         ('include: "\\0"', "include: expected the name of a configuration"),
         ('include: ["quickstart", "a\\0b"]', "include: expected the name of a configuration"),
     ],
@@ -87,7 +100,9 @@ def test_what_is_no_text_in_a_study_is_named(study: Path, line: str, said: str) 
     """A traceback told of bytes that are no JSON, or of a null byte."""
     study.write_text(f"{STUDY}{line}\n")
     result = looktwice("check", study)
-    assert result.exit_code == 2 and said in result.output and result.exception.__class__ is SystemExit, result.output
+    assert (
+        result.exit_code == 2 and said in result.output and result.exception.__class__ is SystemExit
+    ), result.output
 
 
 def write_bombs() -> None:
@@ -106,7 +121,10 @@ def write_bombs() -> None:
     book.save("bomb.xlsx")
     with ZipFile("bomb.xlsx") as whole, ZipFile("torn.xlsx", "w", ZIP_DEFLATED) as torn:
         for entry in whole.infolist():
-            torn.writestr(entry, whole.read(entry)[:200] if entry.filename.endswith("workbook.xml") else b"<a>")
+            torn.writestr(
+                entry,
+                whole.read(entry)[:200] if entry.filename.endswith("workbook.xml") else b"<a>",
+            )
     Path("short.gz").write_bytes(gzip.compress(b'{"idx": 1}\n' * 100)[:-20])
 
 
@@ -137,7 +155,11 @@ def test_recorded_replies_that_unpack_to_any_size_are_refused(
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [("annotations", {"image_id": [1], "bbox": [1, 1, 5, 5]}), ("categories", 5), ("images", {"id": {}})],
+    [
+        ("annotations", {"image_id": [1], "bbox": [1, 1, 5, 5]}),
+        ("categories", 5),
+        ("images", {"id": {}}),
+    ],
 )
 def test_ids_that_are_none_are_named(study: Path, name: str, row: object) -> None:
     """`make` ended with a traceback."""
@@ -145,7 +167,9 @@ def test_ids_that_are_none_are_named(study: Path, name: str, row: object) -> Non
     Path("coco.json").write_text(json.dumps({**lists, name: [row]}))
     study.write_text("task: {use: eval.make.Localization, path: coco.json, images: questions}")
     result = looktwice("make", study)
-    assert result.exit_code == 2 and f"{name}[0] is no object with ids" in result.output, result.output
+    assert result.exit_code == 2 and f"{name}[0] is no object with ids" in result.output, (
+        result.output
+    )
 
 
 STAGE = """
@@ -161,22 +185,29 @@ class S:
 
 
 @pytest.mark.parametrize(("how", "code"), [("own", 1), ("exit", 1), ("stopped", 2)])
-def test_a_stage_that_raises_what_is_no_exception_ends_no_command(study: Path, how: str, code: int) -> None:
-    """`check` ended with a traceback; a run in which a stage raised Stopped asked nothing, and reported success."""
+def test_a_stage_that_raises_what_is_no_exception_ends_no_command(
+    study: Path, how: str, code: int
+) -> None:
+    """`check` ended with a traceback; a run in which a stage raised Stopped asked nothing, and
+    reported success."""
     Path(f"own_{how}.py").write_text(STAGE)
     study.write_text(STUDY.replace("stages: {", f"stages: {{x: {{use: own_{how}.S, how: {how}}}, "))
-    checked, ran = (looktwice(command, study, "--plugin", f"own_{how}.py") for command in ("check", "run"))
+    checked, ran = (
+        looktwice(command, study, "--plugin", f"own_{how}.py") for command in ("check", "run")
+    )
     assert (checked.exit_code, ran.exit_code) == (2, code), ran.output
     assert "FAILED: " in checked.output and "Traceback" not in checked.output + ran.output
-    assert "raise another exception" in ran.output or len(RunFolder(Path("runs/study")).records()) == 3
+    assert (
+        "raise another exception" in ran.output or len(RunFolder(Path("runs/study")).records()) == 3
+    )
 
 
 def test_odd_facts_of_a_task_are_named_before_they_are_written(study: Path) -> None:
     """They were written down, and from then on the run could neither be read nor go on."""
     Path("own_task.py").write_text(
-        "from dataclasses import dataclass\nfrom looktwice.eval.tasks.base import Facts\nfrom looktwice.eval.tasks "
-        "import Folder\n@dataclass(frozen=True)\nclass T(Folder):\n    @property\n"
-        "    def facts(self): return Facts('', '', '')\n"
+        "from dataclasses import dataclass\nfrom looktwice.eval.tasks.base import Facts\nfrom"
+        " looktwice.eval.tasks import Folder\n@dataclass(frozen=True)\nclass T(Folder):\n   "
+        " @property\n    def facts(self): return Facts('', '', '')\n"
     )
     study.write_text(STUDY.replace("eval.tasks.Folder", "own_task.T"))
     result = looktwice("run", study, "--plugin", "own_task.py")

@@ -1,4 +1,5 @@
-"""Own models and tasks that give what no record can hold: a sentence says it, and the folder stays whole."""
+"""Own models and tasks that give what no record can hold: a sentence says it, and the folder stays
+whole."""
 
 from __future__ import annotations
 
@@ -28,8 +29,10 @@ class M:
         if "first" not in messages[-1].text:
             return Reply("(A)")
         return {
-            "number": Reply(5), "usage": Reply("(A)", usage=Usage("x", 1)), "calls": Reply("(A)", tool_calls=("x",)),
-            "numpy": Reply("(A)", usage=Usage(np.int64(5), 1)), "object": Reply("(A)", served_by={"a": object()}),
+            "number": Reply(5), "usage": Reply("(A)", usage=Usage("x", 1)), "calls": Reply("(A)", \
+tool_calls=("x",)),
+            "numpy": Reply("(A)", usage=Usage(np.int64(5), 1)), "object": Reply("(A)", \
+served_by={"a": object()}),
             "half": Reply("(A) " + chr(0xD83D)), "text": "(A)", "nothing": None,
             "nan": Reply("(A)", seconds=float("nan")),
         }[self.how]
@@ -49,7 +52,8 @@ class T:
         yield Item(Sample("a", "Which?", choices=("x", "y")), "A")
         odd = Sample("b", "Which?", choices=("x", "y"))
         held = {"nan": {"v": float("nan")}, "set": {"v": {1}}, "half": {"v": chr(0xDFFF)}}
-        change = {"id": {"id": 7}, "question": {"question": None}, **{k: {"meta": v} for k, v in held.items()}}
+        change = {"id": {"id": 7}, "question": {"question": None}, **{k: {"meta": v} for k, v in \
+held.items()}}
         yield {"dict": {"id": "b"}, "truth": Item(odd, "A", {"v": object()})}.get(
             self.how, Item(replace(odd, **change.get(self.how, {})), "A")
         )
@@ -63,7 +67,8 @@ stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.t
 
 
 def write(folder: Path, task: str, model: str) -> str:
-    """A study and its plugin, whose name is given back: this process loads no two plugins of one name."""
+    """A study and its plugin, whose name is given back: this process loads no two plugins of one
+    name."""
     name = f"odd_{abs(hash((task, model)))}"
     (folder / f"{name}.py").write_text(MODEL + TASK)
     (folder / "samples.jsonl").write_text(
@@ -74,9 +79,14 @@ def write(folder: Path, task: str, model: str) -> str:
     return f"{name}.py"
 
 
-@pytest.mark.parametrize("how", ["number", "usage", "calls", "numpy", "object", "half", "text", "nothing", "nan"])
-def test_a_reply_that_is_none_fails_its_sample_alone(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model's `Reply(5)` or a numpy count ended the run in a traceback, and its folder could not be read again."""
+@pytest.mark.parametrize(
+    "how", ["number", "usage", "calls", "numpy", "object", "half", "text", "nothing", "nan"]
+)
+def test_a_reply_that_is_none_fails_its_sample_alone(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model's `Reply(5)` or a numpy count ended the run in a traceback, and its folder could not
+    be read again."""
     monkeypatch.chdir(tmp_path)
     plugin = write(tmp_path, "{use: eval.tasks.Folder, path: .}", f"{{use: odd.M, how: {how}}}")
     result = looktwice("run", "study.yaml", "--plugin", plugin)
@@ -90,53 +100,81 @@ def test_a_reply_that_is_none_fails_its_sample_alone(how: str, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("long", "its `__len__` gives no number"), ("less", "its `__len__` gives no number"),
+        ("long", "its `__len__` gives no number"),
+        ("less", "its `__len__` gives no number"),
         ("words", "its `__len__` gives no number"),
-        ("dict", "it gave dict, not an Item"), ("id", "the id of a sample is a text, found 7"),
+        ("dict", "it gave dict, not an Item"),
+        ("id", "the id of a sample is a text, found 7"),
         ("question", "the question of a sample is a text, found None"),
         ("nan", "sample b: meta holds plain JSON values"),
-        ("set", "sample b: meta holds plain"), ("half", "sample b: meta holds half a surrogate"),
+        ("set", "sample b: meta holds plain"),
+        ("half", "sample b: meta holds half a surrogate"),
         ("truth", "sample b: truth holds plain JSON values"),
     ],
-)  # fmt: skip
+)
 def test_a_task_that_gives_no_item_is_named(
     how: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NaN or a set in `meta`, an id that is a number, a wrong `__len__`: tracebacks of `run`, and some of `check`."""
+    """NaN or a set in `meta`, an id that is a number, a wrong `__len__`: tracebacks of `run`, and
+    some of `check`."""
     monkeypatch.chdir(tmp_path)
-    plugin = write(tmp_path, f"{{use: odd.T, how: {how}}}", "{use: pipelines.models.Scripted, answer: (A)}")
+    plugin = write(
+        tmp_path, f"{{use: odd.T, how: {how}}}", "{use: pipelines.models.Scripted, answer: (A)}"
+    )
     result = looktwice("run", "study.yaml", "--plugin", plugin)
-    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (result.output, result.exception)
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (
+        result.output,
+        result.exception,
+    )
     assert f"T: {words}" in " ".join(result.output.split())
     checked = looktwice("check", "study.yaml", "--plugin", plugin, "--all")
     assert checked.exit_code == 2 and isinstance(checked.exception, SystemExit), checked.output
 
 
-ODD_NAMES = (os.fsdecode(b"caf\xe9"), "nel\x85x", "bell\x07\x1b[31m", "\U0001f600 'q\"", "new\nline", "a: #b", "\u2028")
+ODD_NAMES = (
+    os.fsdecode(b"caf\xe9"),
+    "nel\x85x",
+    "bell\x07\x1b[31m",
+    "\U0001f600 'q\"",
+    "new\nline",
+    "a: #b",
+    "\u2028",
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
 def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path: Path) -> None:
-    """A name that is no UTF-8 ended a run in a traceback, and made a merged run.yaml that nobody could read."""
+    """A name that is no UTF-8 ended a run in a traceback, and made a merged run.yaml that nobody
+    could read."""
     folder = tmp_path / name
     folder.mkdir()
-    (folder / "study.yaml").write_text(STUDY % (PHOTOS, "{use: pipelines.models.Scripted, answer: (A)}"))
+    (folder / "study.yaml").write_text(
+        STUDY % (PHOTOS, "{use: pipelines.models.Scripted, answer: (A)}")
+    )
     for number in (1, 2):
-        ran = looktwice("run", folder / "study.yaml", "--out", folder / f"{number}", "--shard", f"{number}/2")
+        ran = looktwice(
+            "run", folder / "study.yaml", "--out", folder / f"{number}", "--shard", f"{number}/2"
+        )
         assert ran.exit_code == 0, (ran.output, ran.exception)
     for _ in range(2):
-        merged = looktwice("merge", folder / "1/study", folder / "2/study", "--out", folder / "whole")
+        merged = looktwice(
+            "merge", folder / "1/study", folder / "2/study", "--out", folder / "whole"
+        )
         assert merged.exit_code == 0, (merged.output, merged.exception)
     facts = RunFolder(folder / "whole").facts
     shown = name.encode(errors="backslashreplace").decode()
-    assert [Path(shard["folder"]).parts[-3] for shard in facts["shards"]] == [shown, shown] and facts["records"] == 4
+    assert [Path(shard["folder"]).parts[-3] for shard in facts["shards"]] == [
+        shown,
+        shown,
+    ] and facts["records"] == 4
     reported = looktwice("report", folder / "whole")
     assert reported.exit_code == 0, (reported.output, reported.exception)
 
 
 def test_text_in_yaml_is_read_as_it_was() -> None:
-    r"""U+0085 was written bare and read as a space; half a character made a file that libyaml refuses."""
+    r"""U+0085 was written bare and read as a space; half a character made a file that libyaml
+    refuses."""
     texts = [
         "a\x85b",
         "a\x85\nb",

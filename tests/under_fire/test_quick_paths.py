@@ -1,4 +1,5 @@
-"""What a large run is read by, the quick way, finds the same as the careful one, or leaves the case to it."""
+"""What a large run is read by, the quick way, finds the same as the careful one, or leaves the case
+to it."""
 
 from __future__ import annotations
 
@@ -35,7 +36,12 @@ from looktwice.pipelines.shapes import json_reader
 from looktwice.pipelines.state import State
 
 WHOLE: dict[str, Any] = {"point": "p", "sample": "s", "sample_sha": "", "draw": 0, "v": 1}
-CALL = {"messages": ["m"], "draw": 0, "reply": {"text": "B", "usage": {"tokens_in": 1}}, "options": {"stop": ["x"]}}
+CALL = {
+    "messages": ["m"],
+    "draw": 0,
+    "reply": {"text": "B", "usage": {"tokens_in": 1}},
+    "options": {"stop": ["x"]},
+}
 
 
 def nested(levels: int) -> Any:
@@ -49,7 +55,10 @@ def nested(levels: int) -> Any:
 CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
     "call": {"calls": [CALL]},
-    "numbers": {"confidence": 1, "timings": {"total": 0, "stages": {"a": 0.5, "b": None}, "more": [1]}},
+    "numbers": {
+        "confidence": 1,
+        "timings": {"total": 0, "stages": {"a": 0.5, "b": None}, "more": [1]},
+    },
     "no number": {"timings": {"total": float("nan")}, "confidence": float("inf")},
     "a field of a newer one": {"colour": "red"},
     "a field of a newer call": {"calls": [CALL | {"colour": "red"}]},
@@ -69,7 +78,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "truths that were measured": {"measured": {"a": [True]}},
     "choices": {"choices": ["x", {"picture": "1"}]},
     "a number for a choice": {"choices": ["x", 5]},
-    "any options": {"calls": [CALL | {"options": {"a": 1, "b": 1.0, "c": True, "d": None, "e": [1], "f": 2**70}}]},
+    "any options": {
+        "calls": [
+            CALL | {"options": {"a": 1, "b": 1.0, "c": True, "d": None, "e": [1], "f": 2**70}}
+        ]
+    },
     "half a pair": {"reason": "\ud83d"},
     "a whole pair": {"reason": "\U0001f600"},
 }
@@ -93,8 +106,16 @@ LINES = {name: json.dumps(WHOLE | change) for name, change in CHANGES.items()} |
 
 @pytest.mark.parametrize("name", [*LINES, *METAS])
 def test_a_line_is_read_as_the_careful_look_reads_it(name: str) -> None:
-    """Each line was parsed, and then looked at field by field, which took half of the time of scoring."""
-    asked = {"id": "s", "question": "", "images": [], "choices": ["x"], "marks": [], "meta": METAS.get(name)}
+    """Each line was parsed, and then looked at field by field, which took half of the time of
+    scoring."""
+    asked = {
+        "id": "s",
+        "question": "",
+        "images": [],
+        "choices": ["x"],
+        "marks": [],
+        "meta": METAS.get(name),
+    }
     sample = {"task": "t", "sha": "", "answer": None, "sample": asked}
     line, shape = (LINES[name], RECORD) if name in LINES else (json.dumps(sample), SAMPLE)
 
@@ -149,7 +170,9 @@ class Looking(Reader):
     """Answers by the question that was asked, which lies in the blobs."""
 
     def read(self, state: State) -> Reading:
-        return Reading("A" if state.messages[0].text.startswith("say3") else None, "refused: not mine")
+        return Reading(
+            "A" if state.messages[0].text.startswith("say3") else None, "refused: not mine"
+        )
 
 
 class Calling(Robust):
@@ -175,7 +198,8 @@ def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
 
 
 @pytest.mark.parametrize(
-    ("reader", "said"), [(Wrong(), "answer is a text, found 0"), (Torn(), "half a surrogate"), (Raising(), "'own'")]
+    ("reader", "said"),
+    [(Wrong(), "answer is a text, found 0"), (Torn(), "half a surrogate"), (Raising(), "'own'")],
 )
 def test_what_a_reader_of_ones_own_does_wrong_is_said(run: Path, reader: Reader, said: str) -> None:
     """Its answers were checked after each of them, with a record of the step that nobody kept."""
@@ -214,8 +238,11 @@ def test_a_resume_reads_no_message(run: Path, monkeypatch: pytest.MonkeyPatch) -
     assert again() == 0
 
 
-def test_what_nobody_looks_for_is_looked_for_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an agent's looks and a baseline's guesses, the keys of all records were read, where there are neither."""
+def test_what_nobody_looks_for_is_looked_for_once(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For an agent's looks and a baseline's guesses, the keys of all records were read, where there
+    are neither."""
     keys: list[int] = []
     real = RunFolder._raw_key
 
@@ -241,28 +268,46 @@ def test_the_tests_of_the_tables_are_those_of_the_libraries() -> None:
 def test_a_run_without_a_server_opens_no_client_and_no_statistics(tmp_path: Path) -> None:
     """Half of the second that a run of one question took went into what it never used."""
     (tmp_path / "questions").mkdir()
-    (tmp_path / "questions" / "samples.jsonl").write_text('{"id": "q", "question": "Which?", "answer": "A"}\n')
+    (tmp_path / "questions" / "samples.jsonl").write_text(
+        '{"id": "q", "question": "Which?", "answer": "A"}\n'
+    )
     (tmp_path / "s.yaml").write_text(
-        "task: {use: eval.tasks.Folder, path: questions}\nmodel: {use: pipelines.models.Scripted, answer: A}\n"
-        "stages: {ask: {use: prompting.turns.Ask}}\n"
+        "task: {use: eval.tasks.Folder, path: questions}\nmodel: {use: pipelines.models.Scripted,"
+        " answer: A}\nstages: {ask: {use: prompting.turns.Ask}}\n"
     )
     code = (
-        "import atexit, sys; from looktwice.eval.cli import main; atexit.register(lambda: print(*sys.modules)); main()"
+        "import atexit, sys; from looktwice.eval.cli import main; atexit.register(lambda:"
+        " print(*sys.modules)); main()"
     )
     words = ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], check=True, capture_output=True, text=True
+    )
     said = done.stdout.splitlines()
     assert "1 new" in done.stdout and (tmp_path / "s" / "report.html").exists()
     opened = set(said[-1].split())
-    unused = {"aiohttp", "asyncio", "pandas", "pyarrow", "scipy", "skimage", "looktwice.prompting.agent.agent"}
+    unused = {
+        "aiohttp",
+        "asyncio",
+        "pandas",
+        "pyarrow",
+        "scipy",
+        "skimage",
+        "looktwice.prompting.agent.agent",
+    }
     assert "numpy" in opened and not unused & opened
 
 
 def test_scoring_imports_neither_a_client_nor_a_library_of_statistics(run: Path) -> None:
-    """`score` imported pandas, statsmodels, scipy.stats and aiohttp: two seconds of five, for any run."""
-    score = "import sys; from looktwice.eval.display.table import score_table; score_table(sys.argv[1])"
+    """`score` imported pandas, statsmodels, scipy.stats and aiohttp: two seconds of five, for any
+    run."""
+    score = (
+        "import sys; from looktwice.eval.display.table import score_table; score_table(sys.argv[1])"
+    )
     code = f"{score}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, str(run)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run)], check=True, capture_output=True, text=True
+    )
     assert not {"pandas", "statsmodels", "scipy.stats", "aiohttp"} & set(done.stdout.split())
 
 

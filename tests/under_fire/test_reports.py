@@ -1,4 +1,5 @@
-"""What a report is made of comes from servers, data and strangers: in it, it is text, and no markup and no link."""
+"""What a report is made of comes from servers, data and strangers: in it, it is text, and no markup
+and no link."""
 
 from __future__ import annotations
 
@@ -18,22 +19,30 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.text_tables import escaped
 
-EVIL = "a|b `c` <img src=x onerror=alert(1)> ![p](http://evil.test/p.png) [t](javascript:x) <http://evil.test> \"'\n# H"
+EVIL = (
+    "a|b `c` <img src=x onerror=alert(1)> ![p](http://evil.test/p.png) [t](javascript:x)"
+    " <http://evil.test> \"'\n# H"
+)
 STUDY = """
 tasks: {NAME: {use: eval.tasks.Folder, path: own, note: NAME, split: NAME}}
 models: {m: {use: pipelines.models.Scripted, answer: NAME}}
 stages: {ask: {use: prompting.turns.Ask}}
-contestants: {NAME: {}, other: {stages: {ask: {system: NAME}}}, "left NAME": {needs: {env: NOT_SET_HERE}}}
+contestants: {NAME: {}, other: {stages: {ask: {system: NAME}}}, "left NAME": {needs: {env: \
+NOT_SET_HERE}}}
 """
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished run in which every name and text is hostile; one question fails, as its image is not there."""
+    """A finished run in which every name and text is hostile; one question fails, as its image is
+    not there."""
     monkeypatch.chdir(tmp_path)
     Path("own").mkdir()
     row = {"question": EVIL, "choices": [EVIL, "b"], "meta": {"kind": EVIL}, "answer": "A"}
-    lines = [json.dumps(row | {"id": EVIL}), json.dumps(row | {"id": f"{EVIL}2", "images": ["q.png"]})]
+    lines = [
+        json.dumps(row | {"id": EVIL}),
+        json.dumps(row | {"id": f"{EVIL}2", "images": ["q.png"]}),
+    ]
     lines.append(json.dumps(row | {"id": "3", "images": ["p.png"]}))
     Image.new("RGB", (9, 9)).save("own/p.png")
     Path("own/samples.jsonl").write_text("\n".join(lines))
@@ -50,7 +59,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_markdown_report_holds_no_markup_of_others(run: Path) -> None:
-    """Contestants, facts, reasons and names of tasks stood in report.md as they were: an image of it was fetched."""
+    """Contestants, facts, reasons and names of tasks stood in report.md as they were: an image of
+    it was fetched."""
     text = (run / "report.md").read_text()
     assert "evil" in text
     assert not re.search(r"(?<!\\)!?\[[^\]\\]*(?<!\\)\]\(", text)
@@ -113,14 +123,19 @@ each: [{stages.ask.system: "\t=1+1"}]
 """
 
 
-def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A contestant called =HYPERLINK(...) was computed by the spreadsheet in which somebody opened report.csv."""
+def test_a_name_is_no_formula_in_a_spreadsheet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A contestant called =HYPERLINK(...) was computed by the spreadsheet in which somebody opened
+    report.csv."""
     monkeypatch.chdir(tmp_path)
     Path("own").mkdir()
     row = {"question": "Which?", "choices": ["a", "b"], "answer": "A"}
     rows = ({"id": name, **row} for name in "pq")
     Path("own/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Path("study.yaml").write_text(CELLS.replace("NAME", json.dumps(FORMULA)).replace("TASK", json.dumps("-2+3")))
+    Path("study.yaml").write_text(
+        CELLS.replace("NAME", json.dumps(FORMULA)).replace("TASK", json.dumps("-2+3"))
+    )
     result = CliRunner().invoke(app, ["run", "study.yaml"])
     assert result.exit_code == 0, result.output
     for name in ("report.csv", "effects.csv"):
@@ -133,7 +148,17 @@ def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path, monkeypatch: pyte
         assert frame["value" if name == "report.csv" else "effect"].dtype.kind in "if"
     assert FORMULA in set(score_table("runs/study").to_pandas().contestant)
     given = ("-5", "+1e-3", "-", -0.5, "=1", "a=1", "\tx", "a;=1", "\r=1")
-    assert [csv_cell(value) for value in given] == ["-5", "+1e-3", "'-", -0.5, "'=1", "a=1", "'\tx", "a;'=1", "\\r=1"]
+    assert [csv_cell(value) for value in given] == [
+        "-5",
+        "+1e-3",
+        "'-",
+        -0.5,
+        "'=1",
+        "a=1",
+        "'\tx",
+        "a;'=1",
+        "\\r=1",
+    ]
 
 
 def is_number(text: str) -> bool:

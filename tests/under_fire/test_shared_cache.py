@@ -1,4 +1,5 @@
-"""The cache of replies under fire: several processes at once, a killed one, a full disk, and damaged rows."""
+"""The cache of replies under fire: several processes at once, a killed one, a full disk, and
+damaged rows."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def started(code: str, *words: object) -> subprocess.Popen[str]:
     """Another process that runs this code."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
 
 
 def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> None:
@@ -66,7 +69,9 @@ def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> 
         assert len(records) == 24 and not any(record.error for record in records)
 
 
-def test_the_claim_of_a_killed_process_ends_within_seconds_and_a_living_one_keeps_its_own(tmp_path: Path) -> None:
+def test_the_claim_of_a_killed_process_ends_within_seconds_and_a_living_one_keeps_its_own(
+    tmp_path: Path,
+) -> None:
     """Else a run that died would hold back its questions for ever."""
     store = Store(tmp_path)
     assert store.get("k") is None
@@ -90,7 +95,9 @@ class Asked:
     identity: str = "asked"
     times: int = 0
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         self.times += 1
         time.sleep(0.2)
         if self.fails:
@@ -98,7 +105,9 @@ class Asked:
         return Reply("yes")
 
 
-def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(tmp_path: Path) -> None:
+def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(
+    tmp_path: Path,
+) -> None:
     for fails, asked in ((False, 1), (True, 2)):
         models = [Cached(Asked(fails, f"fails {fails}"), Store(tmp_path)) for _ in range(2)]
 
@@ -153,7 +162,9 @@ class Full(Store):
             return super().put(key, model, reply)
 
 
-def test_a_full_disk_of_the_cache_ends_the_payments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_of_the_cache_ends_the_payments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run went on to send every request, and 313 of 620 paid answers were lost."""
     monkeypatch.setattr("looktwice.eval.runs.models.Store", Full)
     more = "each: [{stages.choose: null}, {model.temperature: 1}]"
@@ -161,20 +172,34 @@ def test_a_full_disk_of_the_cache_ends_the_payments(tmp_path: Path, monkeypatch:
         study = write_study(tmp_path, server.url, n=30, more=more)
         result = looktwice("run", study, "--out", tmp_path, "--workers", 4)
         assert server.stats["requests"] <= Full.room + 4, "only what was on its way"
-    assert result.exit_code == 2 and "free its disk" in result.output and "Traceback" not in result.output
+    assert (
+        result.exit_code == 2
+        and "free its disk" in result.output
+        and "Traceback" not in result.output
+    )
     assert len(RunFolder(tmp_path / "study").records()) == Full.room
 
 
-def test_a_full_disk_of_the_run_folder_ends_the_payments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_of_the_run_folder_ends_the_payments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(writer: RunWriter, batch: Sequence[tuple[str, bytes]]) -> None:
         if any(name == "records.jsonl" for name, _ in batch):
             raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
 
     monkeypatch.setattr(RunWriter, "_write", full)
     with chat_server(None, "--delay", "0.1") as server:
-        result = looktwice("run", write_study(tmp_path, server.url, n=40), "--out", tmp_path, "--workers", 4)
-        assert server.stats["requests"] <= 4 + 4, "the first answers, and what had left until they were written"
-    assert result.exit_code == 2 and "No space left" in result.output and "Traceback" not in result.output
+        result = looktwice(
+            "run", write_study(tmp_path, server.url, n=40), "--out", tmp_path, "--workers", 4
+        )
+        assert server.stats["requests"] <= 4 + 4, (
+            "the first answers, and what had left until they were written"
+        )
+    assert (
+        result.exit_code == 2
+        and "No space left" in result.output
+        and "Traceback" not in result.output
+    )
 
 
 def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: Path) -> None:
@@ -206,9 +231,22 @@ def test_a_large_reply_that_finds_no_room_is_a_fault_of_the_cache(tmp_path: Path
 
 
 DAMAGED: Sequence[object] = (
-    "", "5", "null", "[]", '"text"', "{", '{"text": 5}', '{"text": "a", "usage": {"tokens_in": "many"}}', b"\xff\xfe",
-    '{"text": "a", "tool_calls": [5]}', '{"text": "a", "nonsense": 1}', "[" * 100_000, b"\0" * 40, 5, '{"text": null}',
-)  # fmt: skip
+    "",
+    "5",
+    "null",
+    "[]",
+    '"text"',
+    "{",
+    '{"text": 5}',
+    '{"text": "a", "usage": {"tokens_in": "many"}}',
+    b"\xff\xfe",
+    '{"text": "a", "tool_calls": [5]}',
+    '{"text": "a", "nonsense": 1}',
+    "[" * 100_000,
+    b"\0" * 40,
+    5,
+    '{"text": null}',
+)
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=lambda damaged: str(damaged)[:12])
@@ -236,8 +274,13 @@ def test_a_row_whose_blob_is_named_wrongly_is_a_miss(tmp_path: Path) -> None:
 def test_other_versions_share_the_file(tmp_path: Path) -> None:
     """A file without the table of claims gets one, and its rows stay."""
     with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
-        file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored REAL)")
-        file.execute("INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)", (json.dumps({"text": "(A)"}),))
+        file.execute(
+            "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored"
+            " REAL)"
+        )
+        file.execute(
+            "INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)", (json.dumps({"text": "(A)"}),)
+        )
         file.execute("PRAGMA user_version = 1")
     store = Store(tmp_path)
     assert store.get("k") == Reply("(A)") and not store.claim("k") and store.claim("other")
@@ -245,17 +288,25 @@ def test_other_versions_share_the_file(tmp_path: Path) -> None:
 
 
 FOREIGN = {
-    "a view": "CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-    "SELECT i AS key, 1 AS model, 1 AS reply, NULL AS blob, 0 AS stored FROM n",
-    "a trigger": "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored); "
-    "CREATE TRIGGER obeyed AFTER INSERT ON replies BEGIN DELETE FROM replies; END",
+    "a view": (
+        "CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT i AS key, 1 AS model, 1 AS reply, NULL AS blob, 0 AS stored FROM n"
+    ),
+    "a trigger": (
+        "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored); "
+        "CREATE TRIGGER obeyed AFTER INSERT ON replies BEGIN DELETE FROM replies; END"
+    ),
     "the columns key, reply": "CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT)",
-    "stored, more": "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored, more AS (1))",
+    "stored, more": (
+        "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored, more AS (1))"
+    ),
     "a virtual table": "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)",
     "'bookmarks' and no replies": "CREATE TABLE bookmarks (address TEXT)",
-    "a trigger ": "CREATE TABLE claims (key, owner, until); "
-    "CREATE TRIGGER obeyed AFTER INSERT ON claims BEGIN DELETE FROM claims; END",
-}  # fmt: skip
+    "a trigger ": (
+        "CREATE TABLE claims (key, owner, until); "
+        "CREATE TRIGGER obeyed AFTER INSERT ON claims BEGIN DELETE FROM claims; END"
+    ),
+}
 
 
 @pytest.mark.parametrize("what", FOREIGN)
@@ -267,7 +318,9 @@ def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str) -> None:
         len(Store(tmp_path))
 
 
-def test_a_damaged_row_that_another_process_has_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_row_that_another_process_has_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was removed, and its request was paid twice."""
     one, other = Store(tmp_path), Store(tmp_path)
     one.put("k", "m", Reply("old"))
@@ -287,7 +340,8 @@ def test_a_damaged_row_that_another_process_has_replaced_stays(tmp_path: Path, m
 def test_a_claim_holds_whatever_the_clock_and_the_lock_of_the_file_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Set forward, the clock ended every claim, as did a wait for the file: the request was paid twice."""
+    """Set forward, the clock ended every claim, as did a wait for the file: the request was paid
+    twice."""
     one, other = Store(tmp_path), Store(tmp_path)
     assert one.claim("k")
     now = time.time()

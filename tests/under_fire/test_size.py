@@ -1,4 +1,5 @@
-"""Large runs: what is parsed, kept and compiled for each record is counted, since a clock would not be the same twice.
+"""Large runs: what is parsed, kept and compiled for each record is counted, since a clock would not
+be the same twice.
 
 Seconds and memory of 100,000 records are measured in `bench/bench_large_run.py`.
 """
@@ -60,14 +61,17 @@ def run(made: tuple[Path, Path], tmp_path: Path) -> Path:
 
 
 def test_scoring_keeps_one_record_at_a_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scoring 100,000 records took 0.8 GB, for every record was kept until the last one was read."""
+    """Scoring 100,000 records took 0.8 GB, for every record was kept until the last one was
+    read."""
     counted = Counted(monkeypatch)
     assert score_table(run).rows[0].n == SAMPLES
     assert counted.parsed == ARMS * SAMPLES
     assert counted.most <= 2
 
 
-def test_no_cycles_are_looked_for_while_records_are_scored(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cycles_are_looked_for_while_records_are_scored(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen, parse = set[bool](), Record.from_line
 
     def from_line(line: str | bytes) -> Record:
@@ -81,7 +85,9 @@ def test_no_cycles_are_looked_for_while_records_are_scored(run: Path, monkeypatc
     assert seen == {False} and gc.isenabled()
 
 
-def test_a_line_that_a_later_one_replaces_is_not_parsed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_a_later_one_replaces_is_not_parsed(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every line was parsed, and those of an earlier attempt thrown away."""
     before = score_table(run).csv
     file = run / "records.jsonl"
@@ -94,14 +100,18 @@ def test_a_line_that_a_later_one_replaces_is_not_parsed(run: Path, monkeypatch: 
 
 
 def test_scoring_reads_no_message_that_its_reader_does_not_look_at(run: Path) -> None:
-    """Every message of every conversation was read from its file, 100,000 of them, to look at the reply alone."""
+    """Every message of every conversation was read from its file, 100,000 of them, to look at the
+    reply alone."""
     before = score_table(run).csv
     shutil.rmtree(run / "blobs")
     assert score_table(run).csv == before
 
 
-def test_a_report_parses_no_record_twice_but_those_it_shows(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report parsed all records four times: for its scores, its guesses, its looks and its pictures."""
+def test_a_report_parses_no_record_twice_but_those_it_shows(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report parsed all records four times: for its scores, its guesses, its looks and its
+    pictures."""
     scored, counted = score_table(run), Counted(monkeypatch)
     monkeypatch.setattr(of_runs, "MOST_ANSWERS", 8 * ARMS)
     write_report(scored, run)
@@ -110,7 +120,8 @@ def test_a_report_parses_no_record_twice_but_those_it_shows(run: Path, monkeypat
 
 
 def test_a_report_opens_the_data_of_its_tasks_for_pictures_alone(tmp_path: Path) -> None:
-    """It read all questions again, to know whether there are any; and where one was damaged, there was no report."""
+    """It read all questions again, to know whether there are any; and where one was damaged, there
+    was no report."""
     run = make_run(tmp_path, 2)[1]
     (tmp_path / "questions" / "samples.jsonl").write_text("no JSON\n")
     said = CliRunner().invoke(app, ["report", str(run), "--allow", str(tmp_path)])
@@ -124,7 +135,9 @@ def test_show_parses_the_records_of_its_sample(run: Path, monkeypatch: pytest.Mo
     assert counted.parsed == ARMS
 
 
-def test_a_resume_with_nothing_to_do_keeps_no_record(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resume_with_nothing_to_do_keeps_no_record(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A resume of a finished run kept 0.9 GB of records to know which of them are there."""
     counted = Counted(monkeypatch)
     done = Study(load_plan(run.parent.parent / "large.yaml"), run.parent)()
@@ -133,11 +146,14 @@ def test_a_resume_with_nothing_to_do_keeps_no_record(run: Path, monkeypatch: pyt
 
 
 def test_a_reply_that_names_no_choice_by_its_text_is_read_once_for_all_questions() -> None:
-    """Four patterns were compiled for every question and reply, which took longer than all the rest of scoring."""
+    """Four patterns were compiled for every question and reply, which took longer than all the rest
+    of scoring."""
     robust._read_choice.cache_clear()
     for number in range(50):
         choices = [f"{colour} thing {number}" for colour in ("red", "green", "blue", "grey")]
-        assert robust.read_choice("I would say it is option (B), by its size.", choices).answer == "B"
+        assert (
+            robust.read_choice("I would say it is option (B), by its size.", choices).answer == "B"
+        )
         assert robust.read_choice(f"It is the green thing {number}.", choices).answer == "B"
     assert robust._read_choice.cache_info().misses == 51
 
@@ -147,4 +163,7 @@ def test_the_made_run_is_as_the_real_writer_leaves_it(run: Path) -> None:
     folder = RunFolder(run)
     assert len(folder.records()) == ARMS * SAMPLES
     assert yaml.safe_load((run / "run.yaml").read_text(encoding="utf-8"))["finished"]
-    assert [message.role for message in folder.messages(next(folder.last_records()))] == ["user", "assistant"]
+    assert [message.role for message in folder.messages(next(folder.last_records()))] == [
+        "user",
+        "assistant",
+    ]

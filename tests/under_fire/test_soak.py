@@ -1,4 +1,5 @@
-"""The quick scenes of the soak: what a hostile server, file or disk sends ends in a sentence, and costs no answer."""
+"""The quick scenes of the soak: what a hostile server, file or disk sends ends in a sentence, and
+costs no answer."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def failures(found: Iterable[Finding]) -> list[Finding]:
 
 @pytest.mark.slow  # `make soak` plays it too
 def test_malformed_responses_end_no_run_and_leave_no_key(tmp_path: Path) -> None:
-    """A count of 4,000 digits ended a run with a traceback; a key in UTF-16 or in JSON's escapes was recorded."""
+    """A count of 4,000 digits ended a run with a traceback; a key in UTF-16 or in JSON's escapes
+    was recorded."""
     assert failures(malformed(tmp_path, few())) == []
 
 
@@ -36,6 +38,9 @@ def test_a_setting_or_class_that_cannot_be_is_refused_in_a_sentence(tmp_path: Pa
     assert failures(configurations(tmp_path, only="model.")) == []
 
 
-def test_aliases_of_aliases_and_arms_that_nothing_describes_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    """Ten lines of run.yaml stood for 9^9 values, and every command hung; an empty points.yaml was a KeyError."""
+def test_aliases_of_aliases_and_arms_that_nothing_describes_are_refused_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    """Ten lines of run.yaml stood for 9^9 values, and every command hung; an empty points.yaml was
+    a KeyError."""
     assert failures(damaged(tmp_path, only=r"laughs|points\.yaml: empty")) == []

@@ -1,4 +1,5 @@
-"""Output that is closed, ends early or is full, and a signal or too little memory before the first sample."""
+"""Output that is closed, ends early or is full, and a signal or too little memory before the first
+sample."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import pytest
 from looktwice.eval.records import RunFolder
 from tests.first_day.studies import looktwice
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell and the signals are those of POSIX")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="the shell and the signals are those of POSIX"
+)
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
 models: {m: {use: pipelines.models.Scripted, answer: "(A)"}}
@@ -23,7 +26,8 @@ COMMAND = f'{sys.executable} -c "from looktwice.eval.cli import main; main()"'
 
 
 def _heed_interrupts() -> None:
-    """As a terminal starts a program; tests in the background, or of some CI, inherit that interrupts are ignored."""
+    """As a terminal starts a program; tests in the background, or of some CI, inherit that
+    interrupts are ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -56,16 +60,27 @@ def test_a_run_that_nobody_listens_to_is_a_run(tmp_path: Path, listener: str) ->
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 def test_output_that_finds_no_room_is_named(tmp_path: Path) -> None:
     code, said = shell(tmp_path, "LOOKTWICE list stages > /dev/full")
-    assert code == 2 and "the output cannot be written" in said and "Traceback" not in said and "Exception" not in said
+    assert (
+        code == 2
+        and "the output cannot be written" in said
+        and "Traceback" not in said
+        and "Exception" not in said
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_a_run_is_planned_is_a_sentence(tmp_path: Path, number: int) -> None:
     """A scheduler's ended it without a word, and a closed terminal's too."""
     (tmp_path / "study.yaml").write_text(STUDY)
-    (tmp_path / "mine.py").write_text(f"import os, time\nos.kill(os.getpid(), {int(number)})\ntime.sleep(20)\n")
+    (tmp_path / "mine.py").write_text(
+        f"import os, time\nos.kill(os.getpid(), {int(number)})\ntime.sleep(20)\n"
+    )
     code, said = shell(tmp_path, "LOOKTWICE run study.yaml --plugin mine.py")
-    assert code == 130 and said.startswith("stopped; what is written stays") and len(said.splitlines()) == 1, said
+    assert (
+        code == 130
+        and said.startswith("stopped; what is written stays")
+        and len(said.splitlines()) == 1
+    ), said
 
 
 def test_too_little_memory_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

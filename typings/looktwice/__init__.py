@@ -1,6 +1,8 @@
-"""The name above the five folders: tells the version, and in a checkout finds the folders at the root.
+"""The name above the five folders: tells the version, and in a checkout finds the folders at the
+root.
 
-The links beside this file serve type checkers alone; where a checkout has none, imports and tests work all the same.
+The links beside this file serve type checkers alone; where a checkout has none, imports and tests
+work all the same.
 """
 
 from pathlib import Path
@@ -15,7 +17,8 @@ __version__: str
 
 
 def __getattr__(name: str) -> str:
-    """The version, looked up when it is asked for: the look-up alone takes a tenth of the start of a command."""
+    """The version, looked up when it is asked for: the look-up alone takes a tenth of the start of
+    a command."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version

@@ -1,1 +1,2 @@
-"""Whether the picture, the mark or the look made the difference: turns, tools, measurements, blindness, routing."""
+"""Whether the picture, the mark or the look made the difference: turns, tools, measurements,
+blindness, routing."""

@@ -1,4 +1,5 @@
-"""Routing by confidence: answer, look again or ask a specialist, and how much is right of what is answered at all."""
+"""Routing by confidence: answer, look again or ask a specialist, and how much is right of what is
+answered at all."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from itertools import groupby
 from statistics import fmean
 
 from looktwice.eval.analysis.complementarity import is_specialist
-from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent, share_cell
+from looktwice.eval.display.text_tables import (
+    TextTable,
+    estimate_cell,
+    format_p,
+    percent,
+    share_cell,
+)
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.bootstrap import Estimate
@@ -23,8 +30,9 @@ SHARES = (0.25, 0.5, 0.75)
 class Route:
     """A share of the samples sent on from one arm to others, those with the least confidence first.
 
-    `router`, `random` and `oracle` are the accuracies where the sent samples are the least confident ones, any, and
-    those on which it helps most; all three send on as many. `gain` is the router's paired difference to random.
+    `router`, `random` and `oracle` are the accuracies where the sent samples are the least
+    confident ones, any, and those on which it helps most; all three send on as many. `gain` is the
+    router's paired difference to random.
     """
 
     start: str
@@ -40,10 +48,12 @@ class Route:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """How much is right of the samples on which an arm is most confident, at each of `SHARES` and of all.
+    """How much is right of the samples on which an arm is most confident, at each of `SHARES` and
+    of all.
 
-    `area` is the area under the curve of risk against coverage, the mean risk over all coverages; `best` and `random`
-    are those of an oracle's order and of a random one (Geifman et al. 2019). Ties of confidence share their mean.
+    `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
+    `best` and `random` are those of an oracle's order and of a random one (Geifman et al. 2019).
+    Ties of confidence share their mean.
     """
 
     n: int
@@ -54,7 +64,8 @@ class RiskCoverage:
 
 
 def confidence_of(scores: PointScores) -> Mapping[str, float]:
-    """The confidence of every comparable sample; empty where there is none, or everywhere the same."""
+    """The confidence of every comparable sample; empty where there is none, or everywhere the
+    same."""
     found = measurements(scores).get("confidence", {})
     numbers = {name: float(value) for name, value in found.items() if name in scores.comparable}
     return numbers if len(set(numbers.values())) > 1 else {}
@@ -77,9 +88,15 @@ def measure_risk(scores: PointScores) -> RiskCoverage | None:
 def risk_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each arm with confidence."""
     header = (
-        "contestant", "task", "n", *(f"right of the\nsurest {share:.0%}" for share in SHARES), "right\nof all %",
-        "area", "area,\noracle", "area,\nrandom",
-    )  # fmt: skip
+        "contestant",
+        "task",
+        "n",
+        *(f"right of the\nsurest {share:.0%}" for share in SHARES),
+        "right\nof all %",
+        "area",
+        "area,\noracle",
+        "area,\nrandom",
+    )
     rows = []
     for scores in (scores for run in runs for scores in run.points):
         if found := measure_risk(scores):
@@ -90,13 +107,20 @@ def risk_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def routes(run: RunScores) -> Iterator[Route]:
-    """Every arm with confidence sent on to every other arm of its task, and to a model and a specialist in turn."""
+    """Every arm with confidence sent on to every other arm of its task, and to a model and a
+    specialist in turn."""
     for start in run.points:
         if not (confidence := confidence_of(start)):
             continue
-        others = [s for s in run.points if s.point.task_id == start.point.task_id and s is not start and s.comparable]
+        others = [
+            s
+            for s in run.points
+            if s.point.task_id == start.point.task_id and s is not start and s.comparable
+        ]
         plans: list[tuple[PointScores, ...]] = [(other,) for other in others]
-        plans += [(a, b) for a in others for b in others if is_specialist(b) and not is_specialist(a)]
+        plans += [
+            (a, b) for a in others for b in others if is_specialist(b) and not is_specialist(a)
+        ]
         for plan in plans:
             for share in SHARES:
                 if route := _route(start, confidence, plan, share):
@@ -104,46 +128,82 @@ def routes(run: RunScores) -> Iterator[Route]:
 
 
 def route_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each route: the router between random and oracle at the same share of samples sent on."""
+    """A line for each route: the router between random and oracle at the same share of samples sent
+    on."""
     header = (
-        "first asked", "then", "sent on", "n", "tokens\nper sample", "by confidence\n%", "at random\n%", "oracle\n%",
-        "gain over\nrandom", "p",
-    )  # fmt: skip
+        "first asked",
+        "then",
+        "sent on",
+        "n",
+        "tokens\nper sample",
+        "by confidence\n%",
+        "at random\n%",
+        "oracle\n%",
+        "gain over\nrandom",
+        "p",
+    )
     rows = []
     for one in (route for run in runs for route in routes(run)):
-        rows.append((
-            one.start, one.onward, f"{one.share:.0%}", str(one.n), f"{one.tokens:,.0f}", percent(one.router),
-            percent(one.random), percent(one.oracle),
-            estimate_cell(one.gain, sign=True), format_p(one.gain.p),
-        ))  # fmt: skip
+        rows.append(
+            (
+                one.start,
+                one.onward,
+                f"{one.share:.0%}",
+                str(one.n),
+                f"{one.tokens:,.0f}",
+                percent(one.router),
+                percent(one.random),
+                percent(one.oracle),
+                estimate_cell(one.gain, sign=True),
+                format_p(one.gain.p),
+            )
+        )
     return TextTable(header, rows, text_columns=3)
 
 
 def _route(
     start: PointScores, confidence: Mapping[str, float], plan: Sequence[PointScores], share: float
 ) -> Route | None:
-    """Of two arms in the plan, the last gets the half of the sent samples with the least confidence."""
+    """Of two arms in the plan, the last gets the half of the sent samples with the least
+    confidence."""
     known = [name for name in confidence if all(name in other.comparable for other in plan)]
     if len(known) < 2:
         return None
     order = sorted(known, key=lambda name: (confidence[name], name))
     sent = round(share * len(order))
-    parts = {name: plan[-1 - (len(plan) * place // sent)] for place, name in enumerate(order[:sent])}
+    parts = {
+        name: plan[-1 - (len(plan) * place // sent)] for place, name in enumerate(order[:sent])
+    }
     base = start.comparable
     mine = [parts[name].comparable[name] if name in parts else base[name] for name in order]
     onward = [fmean(other.comparable[name] for other in plan) for name in order]
     most = [max(other.comparable[name] for other in plan) for name in order]
     held = sent / len(order)
-    random = [(1 - held) * base[name] + held * then for name, then in zip(order, onward, strict=True)]
-    helped = sorted((then - base[name] for name, then in zip(order, most, strict=True)), reverse=True)[:sent]
+    random = [
+        (1 - held) * base[name] + held * then for name, then in zip(order, onward, strict=True)
+    ]
+    helped = sorted(
+        (then - base[name] for name, then in zip(order, most, strict=True)), reverse=True
+    )[:sent]
     oracle = (sum(base[name] for name in order) + sum(helped)) / len(order)
-    tokens = fmean(_tokens(start, name) + (_tokens(parts[name], name) if name in parts else 0) for name in order)
+    tokens = fmean(
+        _tokens(start, name) + (_tokens(parts[name], name) if name in parts else 0)
+        for name in order
+    )
     gaps = [a - b for a, b in zip(mine, random, strict=True)]
     gain = mean_difference(gaps, [start.clusters[name] for name in order])
     onward_name = ", then ".join(other.contestant for other in plan)
     return Route(
-        start.contestant, onward_name, share, len(order), tokens, fmean(mine), fmean(random), oracle, gain
-    )  # fmt: skip
+        start.contestant,
+        onward_name,
+        share,
+        len(order),
+        tokens,
+        fmean(mine),
+        fmean(random),
+        oracle,
+        gain,
+    )
 
 
 def _tokens(scores: PointScores, name: str) -> float:
@@ -151,7 +211,8 @@ def _tokens(scores: PointScores, name: str) -> float:
 
 
 def _ranked(confidence: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
-    """The values by sample from the surest to the least sure; equally sure ones all get their mean."""
+    """The values by sample from the surest to the least sure; equally sure ones all get their
+    mean."""
     ranked: dict[str, float] = {}
     order = sorted(confidence, key=lambda name: (-confidence[name], name))
     for _, names in groupby(order, key=lambda name: confidence[name]):

@@ -1,8 +1,9 @@
-"""How often a model that does not look is right by its tastes: for a word, for a letter, and for keeping to a guess.
+"""How often a model that does not look is right by its tastes: for a word, for a letter, and for
+keeping to a guess.
 
-A model that always says "red" is right in every draw of a question whose key is red, and knows nothing. What it says of
-the wrong choices of *other* questions tells its tastes: that, and not 1 over the number of choices, is what the right
-answers to a question are held against.
+A model that always says "red" is right in every draw of a question whose key is red, and knows
+nothing. What it says of the wrong choices of *other* questions tells its tastes: that, and not 1
+over the number of choices, is what the right answers to a question are held against.
 """
 
 from __future__ import annotations
@@ -24,24 +25,32 @@ Ints = NDArray[np.int64]
 FALSE_SHARE = 0.01
 """The share of false finds among the questions that are listed (Benjamini and Hochberg 1995)."""
 SURE = 0.8
-"""A question is listed where at least this share of its draws is right, and no other tells the tastes."""
+"""A question is listed where at least this share of its draws is right, and no other tells the
+tastes."""
 STRENGTH, LEAKS, POWER = 0.9, 0.1, 0.8
-"""The leaks for which the power is told: right in 9 of 10 draws, a tenth of all questions; 0.8 is wanted."""
+"""The leaks for which the power is told: right in 9 of 10 draws, a tenth of all questions; 0.8 is
+wanted."""
 TRIED_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
 MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly on the arc sine
-FIRMNESS = np.geomspace(0.1, 1000, 11)  # from one guess for all draws of a question to a new guess in each
-UNSEEN = 0.25  # of a wrong choice: what is thought of means and firmness before any answer, all being as likely
+FIRMNESS = np.geomspace(
+    0.1, 1000, 11
+)  # from one guess for all draws of a question to a new guess in each
+# of a wrong choice: what is thought of means and firmness before any answer, all being as likely
+UNSEEN = 0.25
 ROUNDS = 40  # of expectation-maximization; more change nothing that a table shows
-MOST_OFFERS = 100_000  # an open question offers the keys of all others; the tastes of more are not asked for
+MOST_OFFERS = (
+    100_000  # an open question offers the keys of all others; the tastes of more are not asked for
+)
 
 
 @dataclass(frozen=True)
 class BlindQuestion:
-    """What a model says to a question without its image: how often each of `answers` in `draws`, `right` of them right.
+    """What a model says to a question without its image: how often each of `answers` in `draws`,
+    `right` of them right.
 
-    `choices` are those offered, in the sample's own order, and `key` is the right one. An open question has none, any
-    text as key, and `accepts` says whether an answer is right.
+    `choices` are those offered, in the sample's own order, and `key` is the right one. An open
+    question has none, any text as key, and `accepts` says whether an answer is right.
     """
 
     sample: str
@@ -55,7 +64,8 @@ class BlindQuestion:
 
 
 class Offer(NamedTuple):
-    """An answer that a question offers and how often it was given; its letter in the sample's own order, or ""."""
+    """An answer that a question offers and how often it was given; its letter in the sample's own
+    order, or ""."""
 
     question: int
     word: str
@@ -64,7 +74,8 @@ class Offer(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """Which offers have one taste: of the same word or letter (a field of Offer) in questions of the same wording."""
+    """Which offers have one taste: of the same word or letter (a field of Offer) in questions of
+    the same wording."""
 
     words: str
     wording: Callable[[str], str]
@@ -73,7 +84,9 @@ class Grouping(NamedTuple):
 
 WORDINGS: Mapping[str, Callable[[str], str]] = {
     "": lambda text: "",
-    " in questions with the same first two words": lambda text: " ".join(text.casefold().split()[:2]),
+    " in questions with the same first two words": lambda text: " ".join(
+        text.casefold().split()[:2]
+    ),
     " in questions of one wording": lambda text: re.sub(r"\d+", "0", text.casefold()),
 }
 GROUPINGS = tuple(
@@ -83,7 +96,8 @@ GROUPINGS = tuple(
 
 
 class Learnt(NamedTuple):
-    """The share of each of MEANS and of FIRMNESS, those of MEANS in each group (groups, means), the log-likelihood."""
+    """The share of each of MEANS and of FIRMNESS, those of MEANS in each group (groups, means), the
+    log-likelihood."""
 
     means: Floats
     firmness: Floats
@@ -93,12 +107,14 @@ class Learnt(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tastes:
-    """The tastes of a model, from the wrong choices of questions that it does not answer right again and again.
+    """The tastes of a model, from the wrong choices of questions that it does not answer right
+    again and again.
 
-    How often a choice is given in the draws of one question is beta-binomial: its mean is that of the choice's group,
-    its firmness differs from question to question. Neither is estimated as a number: how likely each mean and firmness
-    of a grid is comes from all groups (empirical Bayes by expectation-maximization), what a group's mean is from its
-    own answers. So a word that was hardly ever offered may have any taste that words have.
+    How often a choice is given in the draws of one question is beta-binomial: its mean is that of
+    the choice's group, its firmness differs from question to question. Neither is estimated as a
+    number: how likely each mean and firmness of a grid is comes from all groups (empirical Bayes by
+    expectation-maximization), what a group's mean is from its own answers. So a word that was
+    hardly ever offered may have any taste that words have.
     """
 
     questions: Sequence[BlindQuestion]
@@ -113,7 +129,8 @@ class Tastes:
 
     @cached_property
     def learnt(self) -> Learnt:
-        """What the wrong choices tell. Equal counts are weighed once, and so are groups with equal counts."""
+        """What the wrong choices tell. Equal counts are weighed once, and so are groups with equal
+        counts."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
         if not self.wrong:
             return Learnt(means, firmness, np.zeros((0, len(MEANS))), 0.0)
@@ -139,16 +156,22 @@ class Tastes:
         return Learnt(means, firmness, shares[pattern.reshape(-1)], likelihood)
 
     def tails(self, draws: int) -> Floats:
-        """How likely each question is right by taste in r or more of so many draws: (questions, draws + 1)."""
-        chance = _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.learnt.firmness
+        """How likely each question is right by taste in r or more of so many draws: (questions,
+        draws + 1)."""
+        chance = (
+            _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.learnt.firmness
+        )
         tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
         return np.asarray(self._means_of_keys @ tails.T)
 
     @cached_property
     def ps(self) -> Floats:
-        """The p of each question: the tail of its right answers, and 1 where less than SURE of its draws are right."""
+        """The p of each question: the tail of its right answers, and 1 where less than SURE of its
+        draws are right."""
         out = np.ones(len(self.questions))
-        tails = {draws: self.tails(draws) for draws in {question.draws for question in self.questions}}
+        tails = {
+            draws: self.tails(draws) for draws in {question.draws for question in self.questions}
+        }
         for number, question in enumerate(self.questions):
             if question.right >= SURE * question.draws:
                 out[number] = tails[question.draws][number, question.right]
@@ -161,12 +184,16 @@ class Tastes:
 
     @cached_property
     def firm(self) -> float:
-        """Of the questions that are not right in SURE of the draws, the share with a wrong choice given that often."""
-        firm = {o.question for o in self.wrong if o.given >= SURE * self.questions[o.question].draws}
+        """Of the questions that are not right in SURE of the draws, the share with a wrong choice
+        given that often."""
+        firm = {
+            o.question for o in self.wrong if o.given >= SURE * self.questions[o.question].draws
+        }
         return len(firm) / max(1, len({offer.question for offer in self.wrong}))
 
     def power(self, draws: int) -> float:
-        """The share of known questions that would be listed after so many draws of each, where LEAKS of all are known.
+        """The share of known questions that would be listed after so many draws of each, where
+        LEAKS of all are known.
 
         A known question is right in a draw with probability STRENGTH.
         """
@@ -183,7 +210,8 @@ class Tastes:
 
     @cached_property
     def _means_of_keys(self) -> Floats:
-        """The share of each of MEANS for the key of each question: its group's, or that of all where it has none."""
+        """The share of each of MEANS for the key of each question: its group's, or that of all
+        where it has none."""
         letters = (_letters(question).get(question.key, "") for question in self.questions)
         keys = (Offer(n, self.questions[n].key, letter, 0) for n, letter in enumerate(letters))
         groups = [self.groups.get(self._group(key), -1) for key in keys]
@@ -196,13 +224,19 @@ class Tastes:
 
 
 def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
-    """The tastes by the grouping of GROUPINGS under which what was said of wrong choices is the most likely.
+    """The tastes by the grouping of GROUPINGS under which what was said of wrong choices is the
+    most likely.
 
-    Groups of fewer than three wrong choices on average tell nothing. Of questions that are right in SURE or more of
-    their draws nothing is taken: what is known to a model is no taste, and no question tells its own p.
+    Groups of fewer than three wrong choices on average tell nothing. Of questions that are right in
+    SURE or more of their draws nothing is taken: what is known to a model is no taste, and no
+    question tells its own p.
     """
     doubtful = [question.right < SURE * question.draws for question in questions]
-    wrong = [o for o in _offers(questions) if doubtful[o.question] and o.word != questions[o.question].key]
+    wrong = [
+        o
+        for o in _offers(questions)
+        if doubtful[o.question] and o.word != questions[o.question].key
+    ]
     coarsest, *others = (Tastes(questions, wrong, grouping) for grouping in GROUPINGS)
     finer = [tastes for tastes in others if 3 * len(tastes.groups) <= len(wrong)]
     return max([coarsest, *finer], key=lambda tastes: tastes.learnt.log_likelihood)
@@ -227,10 +261,13 @@ def _letters(question: BlindQuestion) -> dict[str, str]:
 
 
 def _beta_binomial(counts: Ints, draws: Ints) -> Floats:
-    """How likely so many of so many draws are for each mean and firmness: (counts, means, firmness)."""
+    """How likely so many of so many draws are for each mean and firmness: (counts, means,
+    firmness)."""
     from scipy.special import betaln
 
     yes, no = MEANS[:, None] * FIRMNESS, (1 - MEANS[:, None]) * FIRMNESS
     count, rest = counts[:, None, None], (draws - counts)[:, None, None]
     ways = -np.log1p(draws) - betaln(counts + 1, draws - counts + 1)
-    return np.asarray(np.exp(ways[:, None, None] + betaln(yes + count, no + rest) - betaln(yes, no)))
+    return np.asarray(
+        np.exp(ways[:, None, None] + betaln(yes + count, no + rest) - betaln(yes, no))
+    )

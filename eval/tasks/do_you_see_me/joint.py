@@ -1,4 +1,5 @@
-"""Do You See Me's joint form from a user's files: one image, a question of perception and one of reasoning."""
+"""Do You See Me's joint form from a user's files: one image, a question of perception and one of
+reasoning."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from looktwice.eval.tasks.do_you_see_me.metrics import JointScorer
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 
 ROLES = ("perception", "reasoning")
-COLUMNS = ("id", "image", *(f"{role}_{word}" for role in ROLES for word in ("question", "answer", "choices")))
+COLUMNS = (
+    "id",
+    "image",
+    *(f"{role}_{word}" for role in ROLES for word in ("question", "answer", "choices")),
+)
 NEEDED = tuple(name for name in COLUMNS if not name.endswith("choices"))
 
 
@@ -22,9 +27,10 @@ NEEDED = tuple(name for name in COLUMNS if not name.endswith("choices"))
 class JointQuestions(TableTask):
     """Two questions per image, asked separately, from a table (.jsonl, .csv, .tsv, .parquet).
 
-    Its columns are id, image, perception_question, perception_answer, reasoning_question, reasoning_answer and, where
-    there are any, perception_choices and reasoning_choices; `columns` maps these to the table's own names. The
-    samples are `<id>/perception` and `<id>/reasoning`. The authors' own 150 images are not published. Raises TaskError.
+    Its columns are id, image, perception_question, perception_answer, reasoning_question,
+    reasoning_answer and, where there are any, perception_choices and reasoning_choices; `columns`
+    maps these to the table's own names. The samples are `<id>/perception` and `<id>/reasoning`. The
+    authors' own 150 images are not published. Raises TaskError.
     """
 
     path: Path
@@ -58,13 +64,15 @@ class JointQuestions(TableTask):
         if unknown or missing:
             what = "no setting of `columns` is" if unknown else "there is no column"
             raise TaskError(
-                f"{self.path}: {what} {(unknown or missing)[0]!r}; "
-                f"it has {', '.join(available)}, and needed are {', '.join(NEEDED)}: map them with `columns`"
+                f"{self.path}: {what} {(unknown or missing)[0]!r}; it has {', '.join(available)},"
+                f" and needed are {', '.join(NEEDED)}: map them with `columns`"
             )
         return {name: column for name, column in mapping.items() if column in available}
 
     def _question(self, number: int, cells: Mapping[str, Any], role: str) -> TableQuestion:
-        identifier, question = (as_text(cells[self._map[name]]) for name in ("id", f"{role}_question"))
+        identifier, question = (
+            as_text(cells[self._map[name]]) for name in ("id", f"{role}_question")
+        )
         if not identifier or not question.strip():
             raise ValueError(f"id and {role}_question must not be empty")
         column = self._map.get(f"{role}_choices")

@@ -1,4 +1,5 @@
-"""Do You See Me as its authors score it: exact match, the mean of subtasks, and what each control parameter does."""
+"""Do You See Me as its authors score it: exact match, the mean of subtasks, and what each control
+parameter does."""
 
 from __future__ import annotations
 
@@ -20,10 +21,21 @@ from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 Form = Literal["integer", "option", "letters", "yes_no"]
 
 PARTS_2D = (
-    "figure_ground", "visual_spatial", "joint_shape_color", "shape_discrimination", "letter_disambiguation",
-    "form_constancy", "visual_closure",
-)  # fmt: skip
-PARTS_3D = ("shape_discrimination", "letter_disambiguation", "joint_shape_color", "form_constancy", "visual_spatial")
+    "figure_ground",
+    "visual_spatial",
+    "joint_shape_color",
+    "shape_discrimination",
+    "letter_disambiguation",
+    "form_constancy",
+    "visual_closure",
+)
+PARTS_3D = (
+    "shape_discrimination",
+    "letter_disambiguation",
+    "joint_shape_color",
+    "form_constancy",
+    "visual_spatial",
+)
 TOTALS = (
     Total("mean_2d", {f"2D {name}": "accuracy" for name in PARTS_2D}),
     Total("mean_3d", {f"3D {name}": "accuracy" for name in PARTS_3D}),
@@ -33,12 +45,15 @@ TOTALS = (
 def standard_answer(answer: str, form: Form) -> str | None:
     """An answer in the form in which answers are compared; None where it is not of that form.
 
-    Integers lose leading zeros, options become their digit, letters are capitals without spaces, yes and no are
-    spelt "Yes" and "No". This is the standardisation that the paper (5.1) speaks of; its code was not published.
+    Integers lose leading zeros, options become their digit, letters are capitals without spaces,
+    yes and no are spelt "Yes" and "No". This is the standardisation that the paper (5.1) speaks of;
+    its code was not published.
     """
     said = answer.strip().strip("*`\"'. ")
     if form == "integer":
-        found = re.fullmatch(r"(\d{1,100})(?:\.0+)?", said)  # no count is longer, and Python reads no 5,000 digits
+        found = re.fullmatch(
+            r"(\d{1,100})(?:\.0+)?", said
+        )  # no count is longer, and Python reads no 5,000 digits
         return str(int(found[1])) if found else None
     if form == "option":
         found = re.fullmatch(r"(?:option\s*)?[(\[<]?([1-4])[)\]>]?", said, re.I)
@@ -50,19 +65,27 @@ def standard_answer(answer: str, form: Form) -> str | None:
 
 
 def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Whether values depend on their group (Kruskal-Wallis, App. K): the effect size H/(n - 1) in 0..1, and p.
+    """Whether values depend on their group (Kruskal-Wallis, App. K): the effect size H/(n - 1) in
+    0..1, and p.
 
     Groups without values are left out; where all values are the same there is no effect and p is 1.
     """
-    from scipy.special import chdtrc  # scipy.stats, which has the whole test, takes a second to open
+    from scipy.special import (
+        chdtrc,
+    )  # scipy.stats, which has the whole test, takes a second to open
 
     held = [group for group in groups if group]
-    found, place, times = np.unique([v for group in held for v in group], return_inverse=True, return_counts=True)
+    found, place, times = np.unique(
+        [v for group in held for v in group], return_inverse=True, return_counts=True
+    )
     n = len(place)
     if len(held) < 2 or len(found) < 2:
         return 0.0, 1.0
     ranks = (np.cumsum(times) - (times - 1) / 2)[place]
-    sums = [part.sum() ** 2 / len(part) for part in np.split(ranks, np.cumsum([len(group) for group in held])[:-1])]
+    sums = [
+        part.sum() ** 2 / len(part)
+        for part in np.split(ranks, np.cumsum([len(group) for group in held])[:-1])
+    ]
     ties = 1 - float((times.astype(float) ** 3 - times).sum()) / (n**3 - n)
     h = max(0.0, (12 / (n * (n + 1)) * sum(sums) - 3 * (n + 1)) / ties)
     return min(1.0, h / (n - 1)), float(chdtrc(len(held) - 1, h))
@@ -70,7 +93,8 @@ def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SweepScorer(Scorer):
-    """The subtask `name` of `kind` 2D or 3D: exact match in its `form`, and by levels of its `controls`.
+    """The subtask `name` of `kind` 2D or 3D: exact match in its `form`, and by levels of its
+    `controls`.
 
     `accuracy_along` is given for every level of each control, `kruskal_*` for each control.
     """
@@ -91,7 +115,10 @@ class SweepScorer(Scorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact match of the standard forms; what has not the form is no answer."""
-        found, wanted = standard_answer(answer, self.form), standard_answer(row.answer or "", self.form)
+        found, wanted = (
+            standard_answer(answer, self.form),
+            standard_answer(row.answer or "", self.form),
+        )
         if found is None:
             return Score(Verdict.UNREADABLE)
         right = found == wanted
@@ -102,14 +129,20 @@ class SweepScorer(Scorer):
         return accuracy_along(self.controls, scores)
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
-        """One in four options, one in two for yes and no, one in 26 per letter; none for counts, which are open."""
+        """One in four options, one in two for yes and no, one in 26 per letter; none for counts,
+        which are open."""
         if self.form == "letters":
             return {"accuracy": fmean(26.0 ** -len(row.answer or "") for row in samples.values())}
-        return {"accuracy": {"option": 0.25, "yes_no": 0.5}[self.form]} if self.form != "integer" else {}
+        return (
+            {"accuracy": {"option": 0.25, "yes_no": 0.5}[self.form]}
+            if self.form != "integer"
+            else {}
+        )
 
 
 def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
-    """For every control that has several levels its test, and the accuracy at each of its levels."""
+    """For every control that has several levels its test, and the accuracy at each of its
+    levels."""
     values, found = accuracy(scores), list[Metric]()
     for control in controls:
         levels: dict[Any, dict[str, float]] = defaultdict(dict)
@@ -126,29 +159,40 @@ def _along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Metr
     effect, p = kruskal([list(levels[level].values()) for level in ordered])
     units = {name: value for level in ordered for name, value in levels[level].items()}
     test = Metric(f"kruskal_{control}", units, value=effect, groups=len(ordered), p=p)
-    return [test, *(Metric("accuracy_along", levels[level], slice=f"{control}={level}") for level in ordered)]
+    return [
+        test,
+        *(Metric("accuracy_along", levels[level], slice=f"{control}={level}") for level in ordered),
+    ]
 
 
 @dataclass(frozen=True)
 class JointScorer(Scorer):
-    """The joint form: one image with a question of perception and one of reasoning (paper, 3.1 and 5.2.1).
+    """The joint form: one image with a question of perception and one of reasoning (paper, 3.1 and
+    5.2.1).
 
-    `perception_wrong_when_reasoning_right` is over the images whose reasoning is right; `both` wants both.
+    `perception_wrong_when_reasoning_right` is over the images whose reasoning is right; `both`
+    wants both.
     """
 
     headlines: ClassVar[tuple[str, ...]] = ("both",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Both accuracies, both together, and how often the right conclusion was drawn from a wrong perception."""
+        """Both accuracies, both together, and how often the right conclusion was drawn from a wrong
+        perception."""
         samples = scores.keyed
         images = group_by(samples, "image")
         sides = {
-            role: {image: [n for n in held if samples[n].meta.get("role") == role] for image, held in images.items()}
+            role: {
+                image: [n for n in held if samples[n].meta.get("role") == role]
+                for image, held in images.items()
+            }
             for role in ("perception", "reasoning")
         }
         whole = {image for image in images if all(sides[role][image] for role in sides)}
         single = [
-            group_metric(f"{role}_accuracy", "image", scores, {i: s for i, s in side.items() if i in whole})
+            group_metric(
+                f"{role}_accuracy", "image", scores, {i: s for i, s in side.items() if i in whole}
+            )
             for role, side in sides.items()
         ]
         both = group_metric("both", "image", scores, {image: images[image] for image in whole})
@@ -156,6 +200,12 @@ class JointScorer(Scorer):
         for image in sorted(whole):
             seen, thought = (sides[role][image] for role in ("perception", "reasoning"))
             draws = right_by_draw(scores.draws(name) for name in (*seen, *thought))
-            if concluded := [not all(draw[: len(seen)]) for draw in draws if all(draw[len(seen) :])]:
+            if concluded := [
+                not all(draw[: len(seen)]) for draw in draws if all(draw[len(seen) :])
+            ]:
                 wrong[image] = fmean(concluded)
-        return [*single, both, replace(both, name="perception_wrong_when_reasoning_right", units=wrong)]
+        return [
+            *single,
+            both,
+            replace(both, name="perception_wrong_when_reasoning_right", units=wrong),
+        ]

@@ -1,4 +1,5 @@
-"""What is known of each subtask of Do You See Me: where it lies, what its `sweep` says, and what is wrong with it."""
+"""What is known of each subtask of Do You See Me: where it lies, what its `sweep` says, and what is
+wrong with it."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ Form = Literal["integer", "option", "letters", "yes_no"]
 
 OPTION = "Respond as follows: Option <your answer, 1 to 4>."
 MIRRORED = (
-    "rows and columns count from 0, and in the one published render column 0 is on the right-hand side: keys for "
-    "left and right are mirrored unless columns are read from the right"
+    "rows and columns count from 0, and in the one published render column 0 is on the right-hand"
+    " side: keys for left and right are mirrored unless columns are read from the right"
 )
 
 
 @dataclass(frozen=True)
 class Subtask:
-    """`folders` are its names, the official tree's first; `controls` name the entries of `sweep` in their order.
+    """`folders` are its names, the official tree's first; `controls` name the entries of `sweep` in
+    their order.
 
     `question` stands where the CSV has none: our words after the README's samples.
     """
@@ -50,8 +52,10 @@ _2D = (
         ("num_shapes", "max_instances"),
         "integer",
         errata=(
-            "the paper calls the second control the number of unique colours; the generator varies instances, and "
-            "the colours are always eight",
+            (
+                "the paper calls the second control the number of unique colours; the generator"
+                " varies instances, and the colours are always eight"
+            ),
             '"1" is the key of 358 of 408 questions, which no published model beats',
         ),
     ),
@@ -60,11 +64,17 @@ _2D = (
         ("letter_disambiguation",),
         ("num_letters", "contrast", "spacing"),
         "letters",
-        "The image shows letters, each made of a grid of small squares. Respond with the letters only, from left to "
-        "right.",
+        "The image shows letters, each made of a grid of small squares. Respond with the letters"
+        " only, from left to right.",
         (
-            "a larger spacing also shrinks the dots, and on near-white grounds every contrast level is faint",
-            "in the repository's tree, which holds samples only, some images were renamed: 1.png shows row 0.svg",
+            (
+                "a larger spacing also shrinks the dots, and on near-white grounds every contrast"
+                " level is faint"
+            ),
+            (
+                "in the repository's tree, which holds samples only, some images were renamed:"
+                " 1.png shows row 0.svg"
+            ),
         ),
     ),
     Subtask(
@@ -72,9 +82,14 @@ _2D = (
         ("visual_form_constancy",),
         ("rotation", "aspect_ratio", "size", "shape_change"),
         "option",
-        "The image shows a target pattern and four options. Which option shows the same pattern as the target? "
-        f"{OPTION}",
-        ("with shape_change 0 the three wrong options are near copies of each other: the answer is the odd one out",),
+        "The image shows a target pattern and four options. Which option shows the same pattern as"
+        f" the target? {OPTION}",
+        (
+            (
+                "with shape_change 0 the three wrong options are near copies of each other: the"
+                " answer is the odd one out"
+            ),
+        ),
     ),
     Subtask(
         "visual_spatial",
@@ -88,8 +103,8 @@ _2D = (
         ("visual_figure_ground",),
         ("num_shapes", "density"),
         "option",
-        "The image shows a target pattern and four options, each of them on a noisy background. Which option shows "
-        f"the same pattern as the target? {OPTION}",
+        "The image shows a target pattern and four options, each of them on a noisy background."
+        f" Which option shows the same pattern as the target? {OPTION}",
         (
             "the README says that the target is embedded in noise; in the images the options are",
             "with circles only, two wrong options can equal the target",
@@ -100,8 +115,8 @@ _2D = (
         ("visual_closure",),
         ("offset", "edges_distorted", "edges_removed", "edges_halved"),
         "option",
-        "The image shows a complete target shape and four options with missing parts. Which option would be the "
-        f"target once its missing parts are filled in? {OPTION}",
+        "The image shows a complete target shape and four options with missing parts. Which option"
+        f" would be the target once its missing parts are filled in? {OPTION}",
         ("the paper counts 166 questions, the file has 168",),
     ),
 )
@@ -118,7 +133,10 @@ _3D = (
         ("3D_color_and_shape_disambiguation",),
         ("num_shapes", "max_instances", "min_visibility"),
         "integer",
-        errata=("the paper says eight colours, the generator has five", '"1" is the key of 90.83 %'),
+        errata=(
+            "the paper says eight colours, the generator has five",
+            '"1" is the key of 90.83 %',
+        ),
     ),
     Subtask(
         "letter_disambiguation",
@@ -131,7 +149,10 @@ _3D = (
         ("3D_visual_form_constancy",),
         ("num_shapes", "rotation"),
         "yes_no",
-        errata=("every key is No, so this measures how often a model says No", "rotating a sphere changes nothing"),
+        errata=(
+            "every key is No, so this measures how often a model says No",
+            "rotating a sphere changes nothing",
+        ),
     ),
     Subtask(
         "visual_spatial",
@@ -151,7 +172,8 @@ CLOSURE_SHAPES = ("capsule", "star", "hexagon", "circle", "pentagon", "rectangle
 def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]:
     """The control parameters by name from the text of a tuple or list.
 
-    Closure's shape is not in its sweep: it follows from the image's number, 24 images to a shape. Raises ValueError.
+    Closure's shape is not in its sweep: it follows from the image's number, 24 images to a shape.
+    Raises ValueError.
     """
     try:
         values = ast.literal_eval(sweep)
@@ -160,7 +182,9 @@ def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]
     names = subtask.controls
     if not isinstance(values, tuple | list) or len(values) != len(names):
         raise ValueError(f"sweep holds {', '.join(names)}, found {sweep!r}")
-    if not all(isinstance(value, str | int | float) and math.isfinite(_number(value)) for value in values):
+    if not all(
+        isinstance(value, str | int | float) and math.isfinite(_number(value)) for value in values
+    ):
         raise ValueError(f"sweep holds numbers and words, found {sweep!r}")
     found = dict(zip(names, values, strict=True))
     if subtask.name == "visual_closure" and (number := re.fullmatch(r"(\d+)\.\w+", filename)):

@@ -1,4 +1,5 @@
-"""Do You See Me (Kanade and Ganu, 2025) from its official folders: a CSV and images for each subtask, 2D and 3D."""
+"""Do You See Me (Kanade and Ganu, 2025) from its official folders: a CSV and images for each
+subtask, 2D and 3D."""
 
 from __future__ import annotations
 
@@ -25,14 +26,16 @@ COUNTED = "Rows and columns are counted from 0."
 
 @dataclass(frozen=True)
 class DoYouSeeMe:
-    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, a half, a subtask's folder, or a zip.
+    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, a half, a subtask's
+    folder, or a zip.
 
-    Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy, visual_spatial,
-    figure_ground, visual_closure; in 3D the first five. `sweep` becomes control parameters in `meta`, by which
-    accuracy is sliced and tested. Where the CSV has no question it is ours, after the README's samples. Listed `.svg`
-    names are read as `.png`. `coordinates: said` adds to the questions with 0-based coordinates that they are.
-    Missing images fail their own samples, or, with `missing: leave_out`, are not asked and counted in the facts;
-    `blind` asks without any image, which shows what the keys alone give away. Raises TaskError.
+    Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy,
+    visual_spatial, figure_ground, visual_closure; in 3D the first five. `sweep` becomes control
+    parameters in `meta`, by which accuracy is sliced and tested. Where the CSV has no question it
+    is ours, after the README's samples. Listed `.svg` names are read as `.png`. `coordinates: said`
+    adds to the questions with 0-based coordinates that they are. Missing images fail their own
+    samples, or, with `missing: leave_out`, are not asked and counted in the facts; `blind` asks
+    without any image, which shows what the keys alone give away. Raises TaskError.
     """
 
     name: str
@@ -48,7 +51,9 @@ class DoYouSeeMe:
             raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
         known = SUBTASKS[self.kind]
         if self.name not in known:
-            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{suggest_among(self.name, known)}")
+            raise TaskError(
+                f"no {self.kind} subtask is named {self.name!r}{suggest_among(self.name, known)}"
+            )
 
     @property
     def subtask(self) -> Subtask:
@@ -96,15 +101,18 @@ class DoYouSeeMe:
     def _folder(self) -> str:
         """The subtask's folder within the files; empty where `path` is that folder."""
         for name in self.subtask.folders:
-            found = [PurePosixPath(entry).parent.as_posix() for entry in self._files.ending(f"{name}/{FILE}")]
+            found = [
+                PurePosixPath(entry).parent.as_posix()
+                for entry in self._files.ending(f"{name}/{FILE}")
+            ]
             found = [folder for folder in found if not _in_other_half(folder, self.kind)]
             if found:
                 return f"{found[0]}/"
         if Path(self.path).name in self.subtask.folders and self._files.has(FILE):
             return ""
         raise TaskError(
-            f"{self.path} has no {self.subtask.folders[0]}/{FILE}; `path` is the folder that holds 2D_DoYouSeeMe and "
-            "3D_DoYouSeeMe, one of these, or a zip of them"
+            f"{self.path} has no {self.subtask.folders[0]}/{FILE}; `path` is the folder that holds"
+            " 2D_DoYouSeeMe and 3D_DoYouSeeMe, one of these, or a zip of them"
         )
 
     @cached_property
@@ -133,7 +141,10 @@ class DoYouSeeMe:
                 kept.append(row)
         self._left_out.check_share(total)
         if not kept:
-            raise TaskError(f"{self.path}: not one of the {total} images of {self.name} exists; {absent.found[0]}")
+            raise TaskError(
+                f"{self.path}: not one of the {total} images of {self.name} exists;"
+                f" {absent.found[0]}"
+            )
         self._left_out.found += absent.found
         return kept
 
@@ -146,7 +157,8 @@ class DoYouSeeMe:
         needed = ("filename", "answer", "sweep", *(() if self.subtask.question else ("question",)))
         if lacking := [name for name in needed if name not in names]:
             raise TaskError(
-                f"{self._folder}{FILE} lacks the columns {', '.join(lacking)}; it has {', '.join(names) or 'none'}"
+                f"{self._folder}{FILE} lacks the columns {', '.join(lacking)}; it has"
+                f" {', '.join(names) or 'none'}"
             )
         yield from reader
 
@@ -165,12 +177,36 @@ class DoYouSeeMe:
             question = f"{question} {COUNTED}"
         stem = PurePosixPath(filename).stem
         times[stem] += 1
-        meta: dict[str, Any] = {"image": stem, **read_controls(self.subtask, cells["sweep"] or "", filename)}
-        meta |= {"sweep": cells["sweep"] or "", "subtask": self.name, "kind": self.kind, "prompt": question}
-        meta |= {"coordinates": "from 0" if zero_based else "from 1"} if self.name == "visual_spatial" else {}
-        image = f"{self._folder}{stem}.png" if filename.endswith(".svg") else f"{self._folder}{filename}"
-        identifier = f"{self.kind}_{self.name}_{stem}" + (f"_q{times[stem]}" if self._several else "")
-        return {"id": identifier, "question": question, "answer": answer, "image": image, "meta": meta}
+        meta: dict[str, Any] = {
+            "image": stem,
+            **read_controls(self.subtask, cells["sweep"] or "", filename),
+        }
+        meta |= {
+            "sweep": cells["sweep"] or "",
+            "subtask": self.name,
+            "kind": self.kind,
+            "prompt": question,
+        }
+        meta |= (
+            {"coordinates": "from 0" if zero_based else "from 1"}
+            if self.name == "visual_spatial"
+            else {}
+        )
+        image = (
+            f"{self._folder}{stem}.png"
+            if filename.endswith(".svg")
+            else f"{self._folder}{filename}"
+        )
+        identifier = f"{self.kind}_{self.name}_{stem}" + (
+            f"_q{times[stem]}" if self._several else ""
+        )
+        return {
+            "id": identifier,
+            "question": question,
+            "answer": answer,
+            "image": image,
+            "meta": meta,
+        }
 
     @property
     def _several(self) -> bool:
@@ -184,5 +220,6 @@ class DoYouSeeMe:
 
 
 def _in_other_half(folder: str, kind: str) -> bool:
-    """Whether a folder of the same name is the other dimension's, as zips that hold both have it."""
+    """Whether a folder of the same name is the other dimension's, as zips that hold both have
+    it."""
     return f"{'3D' if kind == '2D' else '2D'}_DoYouSeeMe" in PurePosixPath(folder).parts

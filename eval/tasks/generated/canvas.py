@@ -1,7 +1,8 @@
-"""Drawing as SVG renderers draw: filled and stroked outlines whose edge pixels take their exact share, and text.
+"""Drawing as SVG renderers draw: filled and stroked outlines whose edge pixels take their exact
+share, and text.
 
-Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes. Pixels are HxWx3 RGB uint8 and
-are drawn on in place.
+Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes. Pixels are
+HxWx3 RGB uint8 and are drawn on in place.
 """
 
 from __future__ import annotations
@@ -37,8 +38,16 @@ def fill(pixels: Pixels, points: XY, color: RGB) -> None:
     _paint(pixels, [points], color)
 
 
-def stroke(pixels: Pixels, points: XY, width: float, color: RGB = BLACK, closed: bool = True, cap: float = 0.0) -> None:
-    """Draw along an outline with pointed corners, or, not `closed`, along single segments that are `cap` longer."""
+def stroke(
+    pixels: Pixels,
+    points: XY,
+    width: float,
+    color: RGB = BLACK,
+    closed: bool = True,
+    cap: float = 0.0,
+) -> None:
+    """Draw along an outline with pointed corners, or, not `closed`, along single segments that are
+    `cap` longer."""
     if closed:
         shift = _miters(points) * (width / 2)
         _paint(pixels, [points + shift, (points - shift)[::-1]], color)
@@ -51,13 +60,23 @@ def stroke(pixels: Pixels, points: XY, width: float, color: RGB = BLACK, closed:
             side, more = np.array([-along[1], along[0]]) * (width / 2), along * cap
             _paint(
                 pixels,
-                [np.array([start - more + side, end + more + side, end + more - side, start - more - side])],
+                [
+                    np.array(
+                        [
+                            start - more + side,
+                            end + more + side,
+                            end + more - side,
+                            start - more - side,
+                        ]
+                    )
+                ],
                 color,
             )
 
 
 def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
-    """Black text in Pillow's own sans serif, centred on x; `size` is the em in pixels. The picture must hold it."""
+    """Black text in Pillow's own sans serif, centred on x; `size` is the em in pixels. The picture
+    must hold it."""
     left, top, ink = _render_text(text, size)
     height, width = ink.shape
     there = pixels[round(baseline) + top :, round(center) + left :][:height, :width]
@@ -66,10 +85,13 @@ def write(pixels: Pixels, text: str, center: float, baseline: float, size: float
 
 @lru_cache(maxsize=64)
 def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
-    """Where the text's box begins, from the middle of its base line, and the share of its pixels."""
+    """Where the text's box begins, from the middle of its base line, and the share of its
+    pixels."""
     font = ImageFont.load_default(size)
     if not isinstance(font, ImageFont.FreeTypeFont):
-        raise TaskError("this Pillow was built without FreeType and cannot write; install Pillow's own wheel")
+        raise TaskError(
+            "this Pillow was built without FreeType and cannot write; install Pillow's own wheel"
+        )
     left, top, right, bottom = (round(edge) for edge in font.getbbox(text, anchor="ms"))
     image = Image.new("L", (right - left + 2, bottom - top + 2))
     ImageDraw.Draw(image).text((1 - left, 1 - top), text, fill=255, font=font, anchor="ms")
@@ -82,7 +104,8 @@ def circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
 
 
 def regular_polygon(corners: int, radius: float, first: float = -90.0) -> XY:
-    """A regular polygon around the origin; `first` is the angle of its first corner in degrees, down from the right."""
+    """A regular polygon around the origin; `first` is the angle of its first corner in degrees,
+    down from the right."""
     angles = np.radians(first) + 2 * np.pi * np.arange(corners) / corners
     return radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
@@ -114,23 +137,31 @@ def translate(points: XY, x: float, y: float) -> XY:
     return np.asarray(points + np.array([x, y]), np.float64)
 
 
-def extent(points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0) -> tuple[float, float, float, float]:
-    """The upright box around corners, with a rim, cut to a picture of (width, height) where that is given."""
+def extent(
+    points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0
+) -> tuple[float, float, float, float]:
+    """The upright box around corners, with a rim, cut to a picture of (width, height) where that is
+    given."""
     xs, ys = points.T.tolist()  # of a few corners, Python's own min and max are the quicker ones
     edges = min(xs) - rim, min(ys) - rim, max(xs) + rim, max(ys) + rim
     if pixels is not None:
-        edges = tuple(min(max(edge, 0), limit) for edge, limit in zip(edges, pixels * 2, strict=True))
+        edges = tuple(
+            min(max(edge, 0), limit) for edge, limit in zip(edges, pixels * 2, strict=True)
+        )
     x0, y0, x1, y1 = (round(float(edge), 2) for edge in edges)
     return x0, y0, x1, y1
 
 
 def _miters(points: XY) -> XY:
-    """For each corner, where a line one unit outside or inside both its edges meets itself, as a shift."""
+    """For each corner, where a line one unit outside or inside both its edges meets itself, as a
+    shift."""
     edges = np.roll(points, -1, axis=0) - points
     units = edges / np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-9)[:, None]
     after = np.stack([units[:, 1], -units[:, 0]], axis=1)
     before = np.roll(after, 1, axis=0)
-    return np.asarray((before + after) / np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None], np.float64)
+    return np.asarray(
+        (before + after) / np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None], np.float64
+    )
 
 
 def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
@@ -147,7 +178,8 @@ def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
 
 
 def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[np.float64]:
-    """The share of each pixel (height, width, 1) that lies within contours, given as bytes, that wind around it."""
+    """The share of each pixel (height, width, 1) that lies within contours, given as bytes, that
+    wind around it."""
     contours = [np.frombuffer(outline).reshape(-1, 2) for outline in outlines]
     x0, y0 = np.concatenate(contours).T
     x1, y1 = np.concatenate([np.roll(contour, -1, axis=0) for contour in contours]).T

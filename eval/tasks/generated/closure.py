@@ -1,4 +1,5 @@
-"""Do You See Me's visual closure: which of four outlines with gaps is the target; the others have bent corners."""
+"""Do You See Me's visual closure: which of four outlines with gaps is the target; the others have
+bent corners."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ import numpy as np
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
 from looktwice.eval.tasks.generated.patterns import CORNERS
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
+from looktwice.eval.tasks.generated.scene import (
+    TRIES,
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    no_room_error,
+)
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -25,10 +33,11 @@ VISIBLE = 8.0  # black pixels' worth by which an option strays from any other, a
 
 
 def outline(shape: str, official: bool = False) -> XY:
-    """The corners of a shape as it is drawn, y up: edges are subdivided, and a corner begins each edge.
+    """The corners of a shape as it is drawn, y up: edges are subdivided, and a corner begins each
+    edge.
 
-    The authors repeat some corners, so that these have edges of no length, and the left end of their capsule is bent
-    inwards; both are there when `official`.
+    The authors repeat some corners, so that these have edges of no length, and the left end of
+    their capsule is bent inwards; both are there when `official`.
     """
     if shape == "capsule":
         return _capsule(official)
@@ -42,7 +51,9 @@ def outline(shape: str, official: bool = False) -> XY:
         "triangle": (regular_polygon(3, 1, 0), 4),
     }[shape]
     shares = np.arange(parts)[None, :, None] / parts
-    points = (corners[:, None] * (1 - shares) + np.roll(corners, -1, axis=0)[:, None] * shares).reshape(-1, 2)
+    points = (
+        corners[:, None] * (1 - shares) + np.roll(corners, -1, axis=0)[:, None] * shares
+    ).reshape(-1, 2)
     return np.concatenate([points, points[:1]]) if official else np.asarray(points, np.float64)
 
 
@@ -56,17 +67,22 @@ def _capsule(official: bool) -> XY:
 
 
 def draw_closure(params: SceneParameters) -> Scene:
-    """A sheet. Official: the target is the plain shape and the only option without bent corners; every panel is scaled
-    to its own height.
+    """A sheet. Official: the target is the plain shape and the only option without bent corners;
+    every panel is scaled to its own height.
 
-    Otherwise the options are the four combinations of two sets of bent corners, the target is any of them, complete,
-    no gap hides another, and each option strays visibly from every other, so that it cannot be completed to it.
+    Otherwise the options are the four combinations of two sets of bent corners, the target is any
+    of them, complete, no gap hides another, and each option strays visibly from every other, so
+    that it cannot be completed to it.
     """
     for _ in range(TRIES):
         shape = str(params.levels["shape"])
         points = outline(shape, params.official)
         gaps = _choose_gaps(params, len(points))
-        bent = _official_options(params, points, gaps) if params.official else _balanced_options(params, points, gaps)
+        bent = (
+            _official_options(params, points, gaps)
+            if params.official
+            else _balanced_options(params, points, gaps)
+        )
         if bent is None:
             continue
         order = [int(place) for place in params.rng.permutation(4)]
@@ -78,14 +94,18 @@ def draw_closure(params: SceneParameters) -> Scene:
 
 
 Gaps = tuple[tuple[int, ...], tuple[int, ...]]
-"""The edges that are missing, and those whose second half is; an edge has the number of the corner where it begins."""
+"""The edges that are missing, and those whose second half is; an edge has the number of the corner
+where it begins."""
 
 
 def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
     removed, halved = int(params.levels["edges_removed"]), int(params.levels["edges_halved"])
     if params.official:  # two draws, so that an edge may be in both, and never the last two
         most = count - 2
-        first, second = params.rng.permutation(most)[:halved], params.rng.permutation(most)[:removed]
+        first, second = (
+            params.rng.permutation(most)[:halved],
+            params.rng.permutation(most)[:removed],
+        )
         return tuple(map(int, second)), tuple(map(int, first))
     order = [int(edge) for edge in params.rng.permutation(count)]
     return tuple(order[:removed]), tuple(order[removed : removed + halved])
@@ -105,12 +125,16 @@ def _official_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[X
     number = int(params.levels["edges_distorted"])
     if len(seen) < number:
         return None
-    wrong = [points + _bend_corners(params, len(points), [*params.rng.permutation(seen)[:number]]) for _ in range(3)]
+    wrong = [
+        points + _bend_corners(params, len(points), [*params.rng.permutation(seen)[:number]])
+        for _ in range(3)
+    ]
     return [points, *wrong]
 
 
 def _balanced_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY] | None:
-    """The shape with neither, one, the other and both of two sets of bent corners, all of them at a drawn edge."""
+    """The shape with neither, one, the other and both of two sets of bent corners, all of them at a
+    drawn edge."""
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
     seen = [n for n in range(count) if n not in cut or (n - 1) % count not in cut | short]
@@ -134,10 +158,13 @@ def _segments(points: XY, gaps: Gaps | None = None) -> Iterator[XY]:
 def _draw_segments(
     pixels: Pixels, segments: Sequence[XY], frame: tuple[XY, float], center: tuple[float, float]
 ) -> None:
-    """Segments, y up, so that the middle of the frame lies at the centre; the frame's number is pixels a unit."""
+    """Segments, y up, so that the middle of the frame lies at the centre; the frame's number is
+    pixels a unit."""
     middle, scale = frame
     for segment in segments:
-        stroke(pixels, (segment - middle) * (scale, -scale) + center, LINE, closed=False, cap=LINE / 2)
+        stroke(
+            pixels, (segment - middle) * (scale, -scale) + center, LINE, closed=False, cap=LINE / 2
+        )
 
 
 def _frame(points: XY) -> tuple[XY, float]:
@@ -146,11 +173,16 @@ def _frame(points: XY) -> tuple[XY, float]:
 
 
 def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
-    """Whether what is drawn of each option strays from every other one complete: gaps hide no bend."""
+    """Whether what is drawn of each option strays from every other one complete: gaps hide no
+    bend."""
     frame = _frame(outline(shape))
-    drawn, whole = ([_ink(_segments(points, cut), frame) for points in choices] for cut in (gaps, None))
+    drawn, whole = (
+        [_ink(_segments(points, cut), frame) for points in choices] for cut in (gaps, None)
+    )
     pairs = permutations(range(len(choices)), 2)
-    return all(float(np.clip(drawn[one] - whole[other], 0, None).sum()) >= VISIBLE for one, other in pairs)
+    return all(
+        float(np.clip(drawn[one] - whole[other], 0, None).sum()) >= VISIBLE for one, other in pairs
+    )
 
 
 def _ink(segments: Iterator[XY], frame: tuple[XY, float]) -> XY:
@@ -176,8 +208,13 @@ def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps
 
     def paint() -> Pixels:
         pixels = blank(*SIZE)
-        drawings = [list(_segments(choices[place])), *(list(_segments(points, gaps)) for points in choices)]
-        for number, (center, name, segments) in enumerate(zip(panels, names, drawings, strict=True)):
+        drawings = [
+            list(_segments(choices[place])),
+            *(list(_segments(points, gaps)) for points in choices),
+        ]
+        for number, (center, name, segments) in enumerate(
+            zip(panels, names, drawings, strict=True)
+        ):
             write(pixels, name, center[0], TITLES[number > 0], FONT)
             frame = _frame(np.concatenate(segments)) if official else _frame(outline(shape))
             _draw_segments(pixels, segments, frame, center)
@@ -199,7 +236,10 @@ KIND = SceneType(
     draw_closure,
     (
         "the answer is the only option without bent corners, so it can be found without the target",
-        "a corner may be bent along its own edge, which nobody sees, and a gap may lie on another or on no edge",
+        (
+            "a corner may be bent along its own edge, which nobody sees, and a gap may lie on"
+            " another or on no edge"
+        ),
         "the left end of the capsule is bent inwards, and each panel is scaled to its own height",
     ),
 )

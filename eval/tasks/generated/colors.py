@@ -1,4 +1,5 @@
-"""Do You See Me's joint shape and colour: filled shapes that do not touch; one kind in one colour is counted."""
+"""Do You See Me's joint shape and colour: filled shapes that do not touch; one kind in one colour
+is counted."""
 
 from __future__ import annotations
 
@@ -10,16 +11,35 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.generated.canvas import RGB, XY, blank, extent, fill, rotate, stroke, translate
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
+from looktwice.eval.tasks.generated.canvas import (
+    RGB,
+    XY,
+    blank,
+    extent,
+    fill,
+    rotate,
+    stroke,
+    translate,
+)
+from looktwice.eval.tasks.generated.scene import (
+    TRIES,
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    no_room_error,
+)
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 NAME = "joint_shape_color"
 SIDE = 400  # pixels of the picture
 PLACES = 50  # that are tried for a figure, at each of two sizes
-APART = 6.0  # pixels between the rooms of two figures, so that the points of their lines do not meet
-SPACE = 4  # times the area of the mean figure's cell of 100 x 100 units that each figure has of the picture
+APART = (
+    6.0  # pixels between the rooms of two figures, so that the points of their lines do not meet
+)
+# times the area of the mean figure's cell of 100 x 100 units that each figure has of the picture
+SPACE = 4
 COLORS: dict[str, RGB] = {
     "red": (255, 0, 0),
     "green": (0, 255, 0),
@@ -80,9 +100,11 @@ class ColoredShape:
 
 
 def draw_colors(params: SceneParameters) -> Scene:
-    """A scene. Official: whatever found room, and a question about a pair that is there. Otherwise the answer is dealt.
+    """A scene. Official: whatever found room, and a question about a pair that is there. Otherwise
+    the answer is dealt.
 
-    Dealt means that every number from 0 to `max_instances` is the answer equally often, whatever is drawn.
+    Dealt means that every number from 0 to `max_instances` is the answer equally often, whatever is
+    drawn.
     """
     if params.official:
         return _draw_official(params)
@@ -92,7 +114,10 @@ def draw_colors(params: SceneParameters) -> Scene:
         times = params.rng.integers(1, params.levels["max_instances"], len(kinds), endpoint=True)
         times[0] = max(times[0], count)
         order = [kind for kind, much in zip(kinds, times, strict=True) for _ in range(much)]
-        palette = [str(color) for color in params.rng.permutation(list(COLORS))[: params.levels["num_colors"]]]
+        palette = [
+            str(color)
+            for color in params.rng.permutation(list(COLORS))[: params.levels["num_colors"]]
+        ]
         colors = _assign_colors(params, order, palette, count)
         figures = _place_figures(params, order, colors, len(order), 0.99**number)
         if len(figures) == len(order):
@@ -101,11 +126,16 @@ def draw_colors(params: SceneParameters) -> Scene:
 
 
 def _choose_kinds(params: SceneParameters) -> list[str]:
-    return [str(kind) for kind in params.rng.permutation(list(FIGURES))[: params.levels["num_shapes"]]]
+    return [
+        str(kind) for kind in params.rng.permutation(list(FIGURES))[: params.levels["num_shapes"]]
+    ]
 
 
-def _assign_colors(params: SceneParameters, order: Sequence[str], palette: Sequence[str], count: int) -> list[str]:
-    """The first colour `count` times for the first kind, which comes first, and any for the other kinds."""
+def _assign_colors(
+    params: SceneParameters, order: Sequence[str], palette: Sequence[str], count: int
+) -> list[str]:
+    """The first colour `count` times for the first kind, which comes first, and any for the other
+    kinds."""
     others = palette[1:]
     first = order.count(order[0])
     rest = [params.pick(others) for _ in range(first - count)]
@@ -113,12 +143,15 @@ def _assign_colors(params: SceneParameters, order: Sequence[str], palette: Seque
 
 
 def _draw_official(params: SceneParameters) -> Scene:
-    """As the authors draw: sizes come from a count of figures that is drawn apart from the figures themselves."""
+    """As the authors draw: sizes come from a count of figures that is drawn apart from the figures
+    themselves."""
     most, kinds = params.levels["max_instances"], _choose_kinds(params)
     palette = list(COLORS)[: params.levels["num_colors"]]
     for _ in range(TRIES):
         supposed = int(params.rng.integers(1, most, len(kinds), endpoint=True).sum())
-        order = [kind for kind in kinds for _ in range(int(params.rng.integers(1, most, endpoint=True)))]
+        order = [
+            kind for kind in kinds for _ in range(int(params.rng.integers(1, most, endpoint=True)))
+        ]
         figures = _place_figures(params, order, [params.pick(palette) for _ in order], supposed)
         if figures:
             pairs = sorted({(figure.shape, figure.color) for figure in figures})
@@ -127,7 +160,11 @@ def _draw_official(params: SceneParameters) -> Scene:
 
 
 def _place_figures(
-    params: SceneParameters, order: Sequence[str], colors: Sequence[str], count: int, size: float = 1
+    params: SceneParameters,
+    order: Sequence[str],
+    colors: Sequence[str],
+    count: int,
+    size: float = 1,
 ) -> list[ColoredShape]:
     """Figures where there was room; `count` is how many share the picture's area."""
     scale = size * math.sqrt(SIDE * SIDE / (SPACE * count)) / 100
@@ -171,7 +208,9 @@ def _make_scene(figures: Sequence[ColoredShape], shape: str, color: str) -> Scen
     for figure in figures:
         pair = (figure.color, figure.shape)
         numbers[pair] += 1
-        marks.append(Box(f"{' '.join(pair)} {numbers[pair]}", *extent(figure.points, (SIDE, SIDE), 1)))
+        marks.append(
+            Box(f"{' '.join(pair)} {numbers[pair]}", *extent(figure.points, (SIDE, SIDE), 1))
+        )
     truth = {
         "objects": [figure.to_dict() for figure in figures],
         "counts": {f"{tint} {kind}": count for (kind, tint), count in sorted(counts.items())},
@@ -200,7 +239,13 @@ KIND = SceneType(
     ),
     draw_colors,
     (
-        "only pairs of shape and colour that are there are asked about, and most of these are there once",
-        "sizes follow a count of figures that is not the picture's own; what has no room is left out; lines may touch",
+        (
+            "only pairs of shape and colour that are there are asked about, and most of these are"
+            " there once"
+        ),
+        (
+            "sizes follow a count of figures that is not the picture's own; what has no room is"
+            " left out; lines may touch"
+        ),
     ),
 )

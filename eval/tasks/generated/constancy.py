@@ -1,4 +1,5 @@
-"""Do You See Me's form constancy: which of four patterns is the target; the others are turned, scaled or changed."""
+"""Do You See Me's form constancy: which of four patterns is the target; the others are turned,
+scaled or changed."""
 
 from __future__ import annotations
 
@@ -17,28 +18,43 @@ from looktwice.eval.tasks.generated.patterns import (
     random_pattern,
     sheet_marks,
 )
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
+from looktwice.eval.tasks.generated.scene import (
+    TRIES,
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    no_room_error,
+)
 
 NAME = "form_constancy"
 TITLE = "Visual Discrimination Test"
-SAME = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}  # levels that change nothing
+SAME = {
+    "rotation": 0,
+    "aspect_ratio": 1,
+    "size": 1,
+    "shape_change": 0,
+}  # levels that change nothing
 JITTER = 2  # degrees by which the turns of a pattern's elements may differ
 Change = Callable[[Pattern, int], Pattern]
 """A pattern changed so many times over."""
 
 
 def draw_constancy(params: SceneParameters) -> Scene:
-    """A sheet. Official: the target itself and three copies with all changes, which only the jitter tells apart.
+    """A sheet. Official: the target itself and three copies with all changes, which only the jitter
+    tells apart.
 
-    Otherwise the changes that the levels ask for are parted into two, the options are the four combinations of these,
-    and the target is any of them; where there is one change alone, it is made none to three times over. So each
-    option resembles the others as much as the target does.
+    Otherwise the changes that the levels ask for are parted into two, the options are the four
+    combinations of these, and the target is any of them; where there is one change alone, it is
+    made none to three times over. So each option resembles the others as much as the target does.
     """
     if not params.official and all(params.levels[name] == same for name, same in SAME.items()):
         raise no_room_error(NAME, params)
     for _ in range(TRIES):
         base = random_pattern(params.rng, int(params.rng.integers(2, 10, endpoint=True)))
-        choices, place = _official_options(params, base) if params.official else _balanced_options(params, base)
+        choices, place = (
+            _official_options(params, base) if params.official else _balanced_options(params, base)
+        )
         if params.official or all_differ(choices):
             return _make_scene(choices, place)
     raise no_room_error(NAME, params)
@@ -73,7 +89,8 @@ def _apply(elements: Pattern, changes: Sequence[Change], times: int) -> Pattern:
 
 
 def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
-    """Two groups of changes: turning and other kinds, sizes and proportions, or one each where there are but two."""
+    """Two groups of changes: turning and other kinds, sizes and proportions, or one each where
+    there are but two."""
     levels = params.levels
     form: list[Change] = [_rotation_change(params, base)] if levels["rotation"] else []
     form += [_kind_change(params, base)] if levels["shape_change"] else []
@@ -86,24 +103,33 @@ def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change]
 
 
 def _rotation_change(params: SceneParameters, base: Pattern) -> Change:
-    turns = [params.levels["rotation"] + int(params.rng.integers(-JITTER, JITTER, endpoint=True)) for _ in base]
+    turns = [
+        params.levels["rotation"] + int(params.rng.integers(-JITTER, JITTER, endpoint=True))
+        for _ in base
+    ]
 
     def change(elements: Pattern, times: int) -> Pattern:
         pairs = zip(elements, turns, strict=True)
-        return tuple(replace(element, rotation=element.rotation + times * turn) for element, turn in pairs)
+        return tuple(
+            replace(element, rotation=element.rotation + times * turn) for element, turn in pairs
+        )
 
     return change
 
 
 def _kind_change(params: SceneParameters, base: Pattern) -> Change:
-    """Every element becomes one of another kind; a second and third time it becomes one of the kinds that are left."""
+    """Every element becomes one of another kind; a second and third time it becomes one of the
+    kinds that are left."""
     cycles = []
     for element in base:
         others = [kind for kind in ELEMENTS if kind != element.kind]
         cycles.append([element.kind, *(str(kind) for kind in params.rng.permutation(others))])
 
     def change(elements: Pattern, times: int) -> Pattern:
-        return tuple(replace(element, kind=cycle[times]) for element, cycle in zip(elements, cycles, strict=True))
+        return tuple(
+            replace(element, kind=cycle[times])
+            for element, cycle in zip(elements, cycles, strict=True)
+        )
 
     return change
 
@@ -113,7 +139,9 @@ def _size_change(factor: float) -> Change:
 
 
 def _aspect_change(factor: float) -> Change:
-    return lambda elements, times: tuple(replace(e, aspect=e.aspect * factor**times) for e in elements)
+    return lambda elements, times: tuple(
+        replace(e, aspect=e.aspect * factor**times) for e in elements
+    )
 
 
 def _make_scene(choices: list[Pattern], place: int) -> Scene:
@@ -123,7 +151,14 @@ def _make_scene(choices: list[Pattern], place: int) -> Scene:
     }
     question, target = SUBTASKS["2D"][NAME].question, choices[place]
     meta = {"num_shapes": len(target)}
-    return Scene(question, str(place + 1), truth, lambda: draw_sheet(TITLE, target, choices), sheet_marks(), meta)
+    return Scene(
+        question,
+        str(place + 1),
+        truth,
+        lambda: draw_sheet(TITLE, target, choices),
+        sheet_marks(),
+        meta,
+    )
 
 
 KIND = SceneType(

@@ -1,4 +1,5 @@
-"""Do You See Me's visual spatial subtask: grids of black and white shapes, counted along a row or column."""
+"""Do You See Me's visual spatial subtask: grids of black and white shapes, counted along a row or
+column."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 NAME = "visual_spatial"
-CELL, PITCH, BETWEEN, SIDE = 50, 55, 50, 20  # pixels: a shape, a cell, the gap of two grids, the left and right margin
+CELL, PITCH, BETWEEN, SIDE = (
+    50,
+    55,
+    50,
+    20,
+)  # pixels: a shape, a cell, the gap of two grids, the left and right margin
 SHAPES, FILLS = ("square", "circle", "triangle"), ("white", "black")
 STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
 
@@ -26,17 +32,32 @@ Grid = Mapping[Place, tuple[str, str]]
 def draw_grids(params: SceneParameters) -> Scene:
     """A scene. Official: a random question, of which two in five have the answer 0.
 
-    Otherwise first the answer is drawn, among those that these grids allow, and then a question that has it.
+    Otherwise first the answer is drawn, among those that these grids allow, and then a question
+    that has it.
     """
     rows, columns, number = (params.levels[name] for name in ("rows", "columns", "grids"))
     places = [(row, column) for row in range(rows) for column in range(columns)]
-    grids: list[Grid] = [{place: (params.pick(SHAPES), params.pick(FILLS)) for place in places} for _ in range(number)]
-    asked = _random_question(params, grids) if params.official else _balanced_question(params, grids)
+    grids: list[Grid] = [
+        {place: (params.pick(SHAPES), params.pick(FILLS)) for place in places}
+        for _ in range(number)
+    ]
+    asked = (
+        _random_question(params, grids) if params.official else _balanced_question(params, grids)
+    )
     chosen, place, direction, kind, color, count = asked
     question = _question_text(grids[chosen][place], *asked[:-1])
     truth = {
-        "grids": [[[list(grid[row, column]) for column in range(columns)] for row in range(rows)] for grid in grids],
-        "asked": {"grid": chosen, "place": list(place), "direction": direction, "shape": kind, "fill": color},
+        "grids": [
+            [[list(grid[row, column]) for column in range(columns)] for row in range(rows)]
+            for grid in grids
+        ],
+        "asked": {
+            "grid": chosen,
+            "place": list(place),
+            "direction": direction,
+            "shape": kind,
+            "fill": color,
+        },
     }
     marks = [
         Box(f"grid {n + 1} (row {row + 1}, column {column + 1})", x, y, x + CELL, y + CELL)
@@ -45,16 +66,21 @@ def draw_grids(params: SceneParameters) -> Scene:
         for x, y in [_corner(n, row, column, columns)]
     ]
     meta = {"direction": direction, "coordinates": "from 1"}
-    return Scene(question, str(count), truth, lambda: _paint(grids, rows, columns), tuple(marks), meta)
+    return Scene(
+        question, str(count), truth, lambda: _paint(grids, rows, columns), tuple(marks), meta
+    )
 
 
 Asked = tuple[int, Place, str, str | None, str | None, int]
-"""Grid, place of the reference, direction, shape and fill of what is counted (None for any), and the count."""
+"""Grid, place of the reference, direction, shape and fill of what is counted (None for any), and
+the count."""
 
 
 def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
     number = int(params.rng.integers(len(grids)))
-    direction = params.pick([step for step in STEPS if any(True for _ in _starts(grids[number], step))])
+    direction = params.pick(
+        [step for step in STEPS if any(True for _ in _starts(grids[number], step))]
+    )
     place = params.pick(list(_starts(grids[number], direction)))
     return number, place, direction, *_random_target(params, grids[number], place, direction)
 
@@ -100,13 +126,19 @@ def _count(grid: Grid, place: Place, direction: str, shape: str | None, color: s
 
 
 def _question_text(
-    base: tuple[str, str], number: int, place: Place, direction: str, shape: str | None, color: str | None
+    base: tuple[str, str],
+    number: int,
+    place: Place,
+    direction: str,
+    shape: str | None,
+    color: str | None,
 ) -> str:
     target = " ".join(word for word in (color, f"{shape}s" if shape else "objects") if word)
     line = "row" if direction in ("left", "right") else "column"
     return (
-        f"In grid {number + 1}, starting from the {base[1]} {base[0]} at position (row {place[0] + 1}, column "
-        f"{place[1] + 1}), how many {target} are there {direction} of it in the same {line}?"
+        f"In grid {number + 1}, starting from the {base[1]} {base[0]} at position (row"
+        f" {place[0] + 1}, column {place[1] + 1}), how many {target} are there {direction} of it in"
+        f" the same {line}?"
     )
 
 

@@ -18,7 +18,14 @@ from looktwice.eval.tasks.generated.patterns import (
     random_pattern,
     sheet_marks,
 )
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
+from looktwice.eval.tasks.generated.scene import (
+    TRIES,
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    no_room_error,
+)
 from looktwice.pipelines.picture import Pixels
 
 NAME = "figure_ground"
@@ -27,14 +34,16 @@ FRAME = 200  # pixels of the square that the noise fills
 FARTHER = 20.0  # pixels by which a moved element has moved, at least
 
 Speck = tuple[str, float, float, float, float]
-"""What it is, its (x, y), and the end of a line, the radius of a dot or the sides of a rectangle."""
+"""What it is, its (x, y), and the end of a line, the radius of a dot or the sides of a
+rectangle."""
 
 
 def draw_ground(params: SceneParameters) -> Scene:
-    """A sheet. Official: noise on the options alone; two wrong ones are the target turned, one is moved or both.
+    """A sheet. Official: noise on the options alone; two wrong ones are the target turned, one is
+    moved or both.
 
-    Otherwise noise lies on the target too, the options are the four combinations of turning all elements and moving
-    one or two, the target is any of them, and no two options look alike.
+    Otherwise noise lies on the target too, the options are the four combinations of turning all
+    elements and moving one or two, the target is any of them, and no two options look alike.
     """
     for _ in range(TRIES):
         base = random_pattern(params.rng, params.levels["num_shapes"])
@@ -42,9 +51,15 @@ def draw_ground(params: SceneParameters) -> Scene:
             choices, place = _official_options(params, base)
         else:
             made = _balanced_options(params, base)
-            choices, place = [made[int(n)] for n in params.rng.permutation(4)], params.deal(range(4))
+            choices, place = (
+                [made[int(n)] for n in params.rng.permutation(4)],
+                params.deal(range(4)),
+            )
         if params.official or all_differ(choices):
-            noise = [_random_specks(params) if number or not params.official else [] for number in range(5)]
+            noise = [
+                _random_specks(params) if number or not params.official else []
+                for number in range(5)
+            ]
             return _make_scene(choices, place, noise)
     raise no_room_error(NAME, params)
 
@@ -61,7 +76,12 @@ def _official_options(params: SceneParameters, base: Pattern) -> tuple[list[Patt
         number = int(params.rng.integers(len(base)))  # perhaps the same one twice
         moved[number] = _move(params, moved[number])
     last = _rotate_all(tuple(moved), _random_turn(params) if params.rng.random() > 0.5 else 0)
-    made = [base, _rotate_all(base, _random_turn(params)), _rotate_all(base, _random_turn(params)), last]
+    made = [
+        base,
+        _rotate_all(base, _random_turn(params)),
+        _rotate_all(base, _random_turn(params)),
+        last,
+    ]
     order = [int(place) for place in params.rng.permutation(4)]
     return [made[place] for place in order], order.index(0)
 
@@ -85,7 +105,9 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
     chosen = {int(number) for number in params.rng.permutation(len(base))[:count]}
     found = list(base)
     for number in chosen:
-        while np.hypot(found[number].x - base[number].x, found[number].y - base[number].y) < FARTHER:
+        while (
+            np.hypot(found[number].x - base[number].x, found[number].y - base[number].y) < FARTHER
+        ):
             found[number] = _move(params, base[number])
     return tuple(found)
 
@@ -103,7 +125,10 @@ def _random_specks(params: SceneParameters) -> list[Speck]:
         elif kind == "dot":
             more = (float(rng.integers(1, 3, endpoint=True)), 0.0)
         else:
-            more = (float(rng.integers(3, 15, endpoint=True)), float(rng.integers(3, 15, endpoint=True)))
+            more = (
+                float(rng.integers(3, 15, endpoint=True)),
+                float(rng.integers(3, 15, endpoint=True)),
+            )
         found.append((kind, x, y, round(float(more[0]), 2), round(float(more[1]), 2)))
     return found
 
@@ -115,7 +140,11 @@ def _draw_specks(pixels: Pixels, specks: list[Speck], corner: tuple[int, int]) -
         elif kind == "dot":
             fill(pixels, circle(more, x, y) + corner, BLACK)
         else:
-            stroke(pixels, np.array([[x, y], [x + more, y], [x + more, y + last], [x, y + last]]) + corner, 1)
+            stroke(
+                pixels,
+                np.array([[x, y], [x + more, y], [x + more, y + last], [x, y + last]]) + corner,
+                1,
+            )
 
 
 def _make_scene(choices: list[Pattern], place: int, noise: list[list[Speck]]) -> Scene:
@@ -128,7 +157,10 @@ def _make_scene(choices: list[Pattern], place: int, noise: list[list[Speck]]) ->
 
     def paint() -> Pixels:
         return draw_sheet(
-            TITLE, target, choices, lambda pixels, number, corner: _draw_specks(pixels, noise[number], corner)
+            TITLE,
+            target,
+            choices,
+            lambda pixels, number, corner: _draw_specks(pixels, noise[number], corner),
         )
 
     return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, paint, sheet_marks())
@@ -137,7 +169,10 @@ def _make_scene(choices: list[Pattern], place: int, noise: list[list[Speck]]) ->
 KIND = SceneType(
     NAME,
     "option",
-    (Control("num_shapes", (2, 6, 10), 1, 40, whole=True), Control("density", (0.1, 0.3, 0.5), 0, 3)),
+    (
+        Control("num_shapes", (2, 6, 10), 1, 40, whole=True),
+        Control("density", (0.1, 0.3, 0.5), 0, 3),
+    ),
     draw_ground,
     (
         "noise lies on the options and not on the target",

@@ -1,4 +1,5 @@
-"""Do You See Me's letter disambiguation: letters of 7 x 5 dots whose gaps and colours make them hard to see."""
+"""Do You See Me's letter disambiguation: letters of 7 x 5 dots whose gaps and colours make them
+hard to see."""
 
 from __future__ import annotations
 
@@ -19,17 +20,52 @@ NAME = "letter_disambiguation"
 SIZE = 400  # pixels of the square of a letter; a fifth of it lies between two
 APART = 80
 _ROWS = (
-    "EHHVHHH", "UHHUHHU", "EHGGGHE", "UHHHHHU", "VGGUGGV", "VGGUGGG", "EHGNHHE", "HHHVHHH", "V44444V",
-    "7222IIC", "HIKOKIH", "GGGGGGV", "HRLHHHH", "HPLJHHH", "EHHHHHE", "UHHUGGG", "EHHHLID", "UHHUKIH",
-    "EHGE1HE", "V444444", "HHHHHHE", "HHHHHA4", "HHHHLRH", "HHA4AHH", "HHA4444", "V1248GV",
-)  # fmt: skip  # A to Z: seven rows of five dots, each row a number of base 32
+    "EHHVHHH",
+    "UHHUHHU",
+    "EHGGGHE",
+    "UHHHHHU",
+    "VGGUGGV",
+    "VGGUGGG",
+    "EHGNHHE",
+    "HHHVHHH",
+    "V44444V",
+    "7222IIC",
+    "HIKOKIH",
+    "GGGGGGV",
+    "HRLHHHH",
+    "HPLJHHH",
+    "EHHHHHE",
+    "UHHUGGG",
+    "EHHHLID",
+    "UHHUKIH",
+    "EHGE1HE",
+    "V444444",
+    "HHHHHHE",
+    "HHHHHA4",
+    "HHHHLRH",
+    "HHA4AHH",
+    "HHA4444",
+    "V1248GV",
+)  # A to Z: seven rows of five dots, each row a number of base 32
 DOTS: dict[str, tuple[int, ...]] = {
-    letter: tuple(int(row, 32) for row in rows) for letter, rows in zip(ascii_uppercase, _ROWS, strict=True)
+    letter: tuple(int(row, 32) for row in rows)
+    for letter, rows in zip(ascii_uppercase, _ROWS, strict=True)
 }
-GROUNDS: tuple[RGB, ...] = ((250, 243, 221), (232, 243, 214), (252, 228, 236), (240, 244, 248), (255, 230, 109))
-SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}  # hue in degrees, saturation, value
+GROUNDS: tuple[RGB, ...] = (
+    (250, 243, 221),
+    (232, 243, 214),
+    (252, 228, 236),
+    (240, 244, 248),
+    (255, 230, 109),
+)
+SHIFTS = {
+    1: (180, 1.2, 0.85),
+    2: (60, 1.2, 0.9),
+    3: (10, 1.05, 0.95),
+}  # hue in degrees, saturation, value
 RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
-"""Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors' on their grounds."""
+"""Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors'
+on their grounds."""
 
 RATIO = re.compile(r"(\d+(?:\.\d+)?):1")
 
@@ -43,7 +79,10 @@ class Contrast(Control):
             isinstance(value, str) and (said := RATIO.fullmatch(value)) and 1 < float(said[1]) <= 15
         ):
             return ""
-        return f'{self.name} is 1 (easy), 2 or 3 (hard), or a ratio such as "1.5:1" up to "15:1", found {value!r}'
+        return (
+            f'{self.name} is 1 (easy), 2 or 3 (hard), or a ratio such as "1.5:1" up to "15:1",'
+            f" found {value!r}"
+        )
 
 
 def contrast(one: RGB, other: RGB) -> float:
@@ -53,24 +92,35 @@ def contrast(one: RGB, other: RGB) -> float:
 
 
 def _luminance(color: RGB) -> float:
-    parts = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (part / 255 for part in color)]
+    parts = [
+        v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+        for v in (part / 255 for part in color)
+    ]
     return float(np.dot((0.2126, 0.7152, 0.0722), parts))
 
 
 def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
-    """The colour of the dots: the authors' shift of hue, saturation and value, and unless `official` made darker or
-    lighter until its contrast with the ground is that of the level."""
+    """The colour of the dots: the authors' shift of hue, saturation and value, and unless
+    `official` made darker or lighter until its contrast with the ground is that of the level."""
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
     turn, more, less = SHIFTS.get(level if isinstance(level, int) else 1, SHIFTS[1])
-    tint = colorsys.hsv_to_rgb((hue + turn / 360) % 1, min(1, saturation * more), min(1, value * less))
+    tint = colorsys.hsv_to_rgb(
+        (hue + turn / 360) % 1, min(1, saturation * more), min(1, value * less)
+    )
     color = _rgb([255 * part for part in tint])
     if official and level in SHIFTS:
         return color
     ratio = RATIOS[level] if isinstance(level, int) else float(level.partition(":")[0])
     end = BLACK if contrast(color, ground) < ratio else WHITE
-    mixed = [_rgb((1 - share) * np.array(color) + share * np.array(end)) for share in np.linspace(0, 1, 512)]
+    mixed = [
+        _rgb((1 - share) * np.array(color) + share * np.array(end))
+        for share in np.linspace(0, 1, 512)
+    ]
     return min(
-        mixed, key=lambda mix: abs(contrast(mix, ground) - ratio) if _luminance(mix) < _luminance(ground) else 99
+        mixed,
+        key=lambda mix: (
+            abs(contrast(mix, ground) - ratio) if _luminance(mix) < _luminance(ground) else 99
+        ),
     )
 
 
@@ -87,7 +137,10 @@ def draw_letters(params: SceneParameters) -> Scene:
     gap = SIZE * params.levels["spacing"]
     dot = _dot(gap)
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
-    starts = [(number * (SIZE + APART) + (SIZE - width) / 2, (SIZE - height) / 2) for number in range(len(letters))]
+    starts = [
+        (number * (SIZE + APART) + (SIZE - width) / 2, (SIZE - height) / 2)
+        for number in range(len(letters))
+    ]
     marks = [Box(f"letter {n}", x, y, x + width, y + height) for n, (x, y) in enumerate(starts, 1)]
     truth = {"letters": letters, "ground": list(ground), "color": list(color)}
     meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
@@ -99,23 +152,36 @@ def draw_letters(params: SceneParameters) -> Scene:
 
 
 def _dot(gap: float) -> float:
-    """The side of a dot in pixels: what the gap leaves of a seventh of the square within its padding."""
+    """The side of a dot in pixels: what the gap leaves of a seventh of the square within its
+    padding."""
     return 0.8 * SIZE / 7 - gap
 
 
 def _paint(
-    letters: Sequence[str], starts: Sequence[tuple[float, float]], dot: float, gap: float, ground: RGB, color: RGB
+    letters: Sequence[str],
+    starts: Sequence[tuple[float, float]],
+    dot: float,
+    gap: float,
+    ground: RGB,
+    color: RGB,
 ) -> Pixels:
     width = len(letters) * SIZE + (len(letters) - 1) * APART
     pixels = blank(width, SIZE)
-    left, right = rounded_square(0, 0, SIZE, SIZE / 10), rounded_square(width - SIZE, 0, SIZE, SIZE / 10)
+    left, right = (
+        rounded_square(0, 0, SIZE, SIZE / 10),
+        rounded_square(width - SIZE, 0, SIZE, SIZE / 10),
+    )
     for ends in (left, right):
         fill(pixels, ends, ground)
     pixels[:, SIZE // 2 : width - SIZE // 2] = ground
     for letter, (x, y) in zip(letters, starts, strict=True):
         for row, bits in enumerate(DOTS[letter]):
             for column in (place for place in range(5) if bits >> (4 - place) & 1):
-                fill(pixels, rounded_square(x + column * (dot + gap), y + row * (dot + gap), dot, dot / 10), color)
+                fill(
+                    pixels,
+                    rounded_square(x + column * (dot + gap), y + row * (dot + gap), dot, dot / 10),
+                    color,
+                )
     return pixels
 
 

@@ -1,4 +1,5 @@
-"""Patterns of circles, squares, triangles and lines, and the sheet on which a target stands above four options."""
+"""Patterns of circles, squares, triangles and lines, and the sheet on which a target stands above
+four options."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.generated.canvas import XY, blank, circle, rotate, stroke, translate, write
+from looktwice.eval.tasks.generated.canvas import (
+    XY,
+    blank,
+    circle,
+    rotate,
+    stroke,
+    translate,
+    write,
+)
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.picture import Pixels
 
@@ -20,14 +29,16 @@ PANELS = ((100, 400), (350, 400), (100, 650), (350, 650))
 """Where the frames of the target and of the four options begin; elements lie at 10..150 in them."""
 
 CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
-"""Four options as the combinations of two changes: none of them stands out, whichever the target is."""
+"""Four options as the combinations of two changes: none of them stands out, whichever the target
+is."""
 
 VISIBLE = 25.0  # black pixels' worth of difference between two options, at least
 
 
 @dataclass(frozen=True)
 class Element:
-    """One shape; (x, y) is the centre of a circle and the upper left corner of the others before they are turned."""
+    """One shape; (x, y) is the centre of a circle and the upper left corner of the others before
+    they are turned."""
 
     kind: str
     x: float
@@ -42,7 +53,8 @@ class Element:
 
     @property
     def points(self) -> XY:
-        """Its corners. The aspect ratio is height over width of squares and triangles; the others keep theirs."""
+        """Its corners. The aspect ratio is height over width of squares and triangles; the others
+        keep theirs."""
         if self.kind == "circle":
             return circle(self.size / 2, self.x, self.y)
         width, height = self.size, self.size * (1 if self.kind == "line" else self.aspect)
@@ -56,7 +68,10 @@ class Element:
 
     def to_dict(self) -> dict[str, Any]:
         """As truths hold it."""
-        return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {
+            name: round(value, 3) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+        }
 
 
 Pattern = tuple[Element, ...]
@@ -67,7 +82,10 @@ def random_pattern(rng: Generator, count: int) -> Pattern:
     found = []
     for _ in range(count):
         x, y = (int(place) for place in rng.integers(10, 150, 2, endpoint=True))
-        size, rotation = int(rng.integers(30, 50, endpoint=True)), int(rng.integers(10, 360, endpoint=True))
+        size, rotation = (
+            int(rng.integers(30, 50, endpoint=True)),
+            int(rng.integers(10, 360, endpoint=True)),
+        )
         found.append(Element(ELEMENTS[int(rng.integers(4))], x, y, size, rotation))
     return tuple(found)
 
@@ -92,7 +110,8 @@ def draw_sheet(
     choices: Sequence[Pattern],
     under: Callable[[Pixels, int, tuple[int, int]], None] = lambda pixels, number, corner: None,
 ) -> Pixels:
-    """The sheet; `under` draws beneath each pattern, of which the target is number 0, into the frame at its corner."""
+    """The sheet; `under` draws beneath each pattern, of which the target is number 0, into the
+    frame at its corner."""
     pixels = blank(*SIZE)
     write(pixels, title, 300, 40, 24)
     write(pixels, "Target Pattern", 300, 80, 18)

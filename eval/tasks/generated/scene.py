@@ -1,4 +1,5 @@
-"""A generated scene, the parameters it is drawn from, and the types of scenes with their control parameters."""
+"""A generated scene, the parameters it is drawn from, and the types of scenes with their control
+parameters."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ TRIES = 300  # scenes that are drawn until one keeps every promise
 class Scene:
     """A question, its key, and the picture, which is painted when `paint` is called.
 
-    `truth` is all that is in the picture, as plain JSON values: it gives the answer away, as `marks` may; `meta` is
-    what may be known of the question beside its control parameters. `asked` is the label, less its number, of the marks
-    that the question asks to count; empty where it asks for something else.
+    `truth` is all that is in the picture, as plain JSON values: it gives the answer away, as
+    `marks` may; `meta` is what may be known of the question beside its control parameters. `asked`
+    is the label, less its number, of the marks that the question asks to count; empty where it asks
+    for something else.
     """
 
     question: str
@@ -38,14 +40,20 @@ class Scene:
     @property
     def asked_marks(self) -> tuple[Mark, ...]:
         """The marks of what the question asks for."""
-        return tuple(mark for mark in self.marks if self.asked and mark.label.rpartition(" ")[0] == self.asked)
+        return tuple(
+            mark
+            for mark in self.marks
+            if self.asked and mark.label.rpartition(" ")[0] == self.asked
+        )
 
 
 @dataclass(frozen=True)
 class SceneParameters:
-    """What a scene is drawn from: random numbers, one level of each control, and whether the authors' flaws are kept.
+    """What a scene is drawn from: random numbers, one level of each control, and whether the
+    authors' flaws are kept.
 
-    `deal` gives one of its options so that all of them come equally often over the questions of a task.
+    `deal` gives one of its options so that all of them come equally often over the questions of a
+    task.
     """
 
     rng: Generator
@@ -72,22 +80,36 @@ class Control:
     def fault(self, value: object) -> str:
         """What is wrong with a level; empty where nothing is."""
         if self.words:
-            return "" if value in self.words else f"{self.name} is one of {', '.join(self.words)}, found {value!r}"
+            return (
+                ""
+                if value in self.words
+                else f"{self.name} is one of {', '.join(self.words)}, found {value!r}"
+            )
         sort = int if self.whole else (int, float)
-        if isinstance(value, sort) and not isinstance(value, bool) and self.low <= value <= self.high:
+        if (
+            isinstance(value, sort)
+            and not isinstance(value, bool)
+            and self.low <= value <= self.high
+        ):
             return ""
         kind = "a whole number" if self.whole else "a number"
         return f"{self.name} is {kind} in {self.low:g}..{self.high:g}, found {value!r}"
 
 
-def all_levels(controls: Sequence[Control], given: Mapping[str, Any]) -> dict[str, tuple[Level, ...]]:
+def all_levels(
+    controls: Sequence[Control], given: Mapping[str, Any]
+) -> dict[str, tuple[Level, ...]]:
     """The levels of every control: those `given`, one or several, else its own."""
     held = {control.name: given.get(control.name, control.levels) for control in controls}
-    return {name: tuple(each) if isinstance(each, list | tuple) else (each,) for name, each in held.items()}
+    return {
+        name: tuple(each) if isinstance(each, list | tuple) else (each,)
+        for name, each in held.items()
+    }
 
 
 def check_levels(name: str, controls: Sequence[Control], given: Mapping[str, Any]) -> None:
-    """Raise TaskError for a control that the kind of question `name` has not, and for levels that cannot be."""
+    """Raise TaskError for a control that the kind of question `name` has not, and for levels that
+    cannot be."""
     known = {control.name: control for control in controls}
     for other in given:
         if other not in known:
@@ -102,9 +124,11 @@ def check_levels(name: str, controls: Sequence[Control], given: Mapping[str, Any
 
 @dataclass(frozen=True)
 class SceneType:
-    """A subtask: how a scene is drawn, its controls in the official order, and the form of its answers.
+    """A subtask: how a scene is drawn, its controls in the official order, and the form of its
+    answers.
 
-    `flaws` are what is wrong with the authors' own images, which `official: true` draws in the same way.
+    `flaws` are what is wrong with the authors' own images, which `official: true` draws in the same
+    way.
     """
 
     name: str
@@ -118,4 +142,7 @@ class SceneType:
 def no_room_error(name: str, params: SceneParameters) -> TaskError:
     """The error of a scene that could not be drawn."""
     said = ", ".join(f"{control}={value}" for control, value in params.levels.items())
-    return TaskError(f"{name}: no scene with {said} was found in {TRIES} tries; choose milder levels in `controls`")
+    return TaskError(
+        f"{name}: no scene with {said} was found in {TRIES} tries; choose milder levels in"
+        " `controls`"
+    )

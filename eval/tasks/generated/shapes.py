@@ -1,4 +1,5 @@
-"""Do You See Me's shape discrimination: outlines of several kinds, some of them concentric, of which one is counted."""
+"""Do You See Me's shape discrimination: outlines of several kinds, some of them concentric, of
+which one is counted."""
 
 from __future__ import annotations
 
@@ -10,14 +11,31 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.generated.canvas import XY, blank, circle, extent, regular_polygon, rotate, star, stroke
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
+from looktwice.eval.tasks.generated.canvas import (
+    XY,
+    blank,
+    circle,
+    extent,
+    regular_polygon,
+    rotate,
+    star,
+    stroke,
+)
+from looktwice.eval.tasks.generated.scene import (
+    TRIES,
+    Control,
+    Scene,
+    SceneParameters,
+    SceneType,
+    no_room_error,
+)
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 NAME = "shape_discrimination"
 SIDE = 400  # pixels of the picture
-HALF = 30.0  # pixels from the centre of a shape of scale 1 to the side of the square that stands for it
+# pixels from the centre of a shape of scale 1 to the side of the square that stands for it
+HALF = 30.0
 PLACES = 50  # that are tried for a shape
 CONCENTRIC = 0.4  # how often a shape has rings
 RINGS = (1.0, 0.7, 0.4)
@@ -31,14 +49,16 @@ OUTLINES: dict[str, XY] = {
     "octagon": regular_polygon(8, HALF, -22.5),
 }
 QUESTION = (
-    "Count the total number of {0}s in the image, including each concentric {0} separately. For example, if there is "
-    "one {0} with 2 inner concentric rings, that counts as 3 {0}s. Respond with only a number."
+    "Count the total number of {0}s in the image, including each concentric {0} separately. For"
+    " example, if there is one {0} with 2 inner concentric rings, that counts as 3 {0}s. Respond"
+    " with only a number."
 )
 
 
 @dataclass(frozen=True)
 class ConcentricShape:
-    """A shape with its rings: the first is the shape itself, the others are smaller; the line shrinks with them."""
+    """A shape with its rings: the first is the shape itself, the others are smaller; the line
+    shrinks with them."""
 
     shape: str
     x: float
@@ -65,9 +85,11 @@ class ConcentricShape:
 
 
 def are_apart(one: ConcentricShape, other: ConcentricShape, distance: float) -> bool:
-    """Whether more than `distance` lies between the turned squares around two shapes; less than 0 lets them overlap.
+    """Whether more than `distance` lies between the turned squares around two shapes; less than 0
+    lets them overlap.
 
-    Squares are apart where their shadows on one of the four directions of their sides are (separating axes).
+    Squares are apart where their shadows on one of the four directions of their sides are
+    (separating axes).
     """
     for axis in (a + turn for a in (one.rotation, other.rotation) for turn in (0, 90)):
         cos, sin = math.cos(math.radians(axis)), math.sin(math.radians(axis))
@@ -93,11 +115,14 @@ def draw_shapes(params: SceneParameters) -> Scene:
 
 
 def _place_all(params: SceneParameters) -> list[ConcentricShape]:
-    """Shapes where there was room. The first of every kind come first, so that no kind is crowded out by another."""
+    """Shapes where there was room. The first of every kind come first, so that no kind is crowded
+    out by another."""
     rng, levels = params.rng, params.levels
     kinds = [str(kind) for kind in rng.permutation(list(OUTLINES))[: levels["num_shapes"]]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
-    order = [(number, kind) for kind, count in zip(kinds, times, strict=True) for number in range(count)]
+    order = [
+        (number, kind) for kind, count in zip(kinds, times, strict=True) for number in range(count)
+    ]
     order = order if params.official else sorted(order, key=lambda pair: pair[0] > 0)
     found: list[ConcentricShape] = []
     for number, kind in order:
@@ -108,7 +133,9 @@ def _place_all(params: SceneParameters) -> list[ConcentricShape]:
     return found
 
 
-def _place(rng: Generator, kind: str, others: list[ConcentricShape], distance: float) -> ConcentricShape | None:
+def _place(
+    rng: Generator, kind: str, others: list[ConcentricShape], distance: float
+) -> ConcentricShape | None:
     for _ in range(PLACES):
         scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
         rim = 1.2 * 2 * HALF * scale
@@ -130,8 +157,19 @@ def _make_scene(params: SceneParameters, outlines: list[ConcentricShape]) -> Sce
     for outline in outlines:
         numbers[outline.shape] += 1
         marks.append(Box(f"{outline.shape} {numbers[outline.shape]}", *outline.box))
-    truth = {"objects": [outline.to_dict() for outline in outlines], "counts": dict(counts), "asked": asked}
-    return Scene(QUESTION.format(asked), str(counts[asked]), truth, lambda: _paint(outlines), tuple(marks), asked=asked)
+    truth = {
+        "objects": [outline.to_dict() for outline in outlines],
+        "counts": dict(counts),
+        "asked": asked,
+    }
+    return Scene(
+        QUESTION.format(asked),
+        str(counts[asked]),
+        truth,
+        lambda: _paint(outlines),
+        tuple(marks),
+        asked=asked,
+    )
 
 
 def _paint(outlines: list[ConcentricShape]) -> Pixels:
@@ -151,5 +189,10 @@ KIND = SceneType(
         Control("min_distance", (10, -20, -30, -40), -100, 200),
     ),
     draw_shapes,
-    ("shapes without room are left out, so a fourth of the images hold fewer kinds than num_shapes says",),
+    (
+        (
+            "shapes without room are left out, so a fourth of the images hold fewer kinds than"
+            " num_shapes says"
+        ),
+    ),
 )

@@ -1,4 +1,5 @@
-"""Do You See Me, generated: the seven 2D subtasks and the two patch studies, any number of questions of each."""
+"""Do You See Me, generated: the seven 2D subtasks and the two patch studies, any number of
+questions of each."""
 
 from __future__ import annotations
 
@@ -10,8 +11,24 @@ from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
-from looktwice.eval.tasks.generated import closure, colors, constancy, grids, ground, letters, patches, shapes
-from looktwice.eval.tasks.generated.scene import Level, Scene, SceneParameters, SceneType, all_levels, check_levels
+from looktwice.eval.tasks.generated import (
+    closure,
+    colors,
+    constancy,
+    grids,
+    ground,
+    letters,
+    patches,
+    shapes,
+)
+from looktwice.eval.tasks.generated.scene import (
+    Level,
+    Scene,
+    SceneParameters,
+    SceneType,
+    all_levels,
+    check_levels,
+)
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.config.spec import spec
@@ -40,17 +57,18 @@ ASKED_MARKED = "every object that is to be counted is a mark, which gives the co
 class GeneratedDoYouSeeMe(MadeTask):
     """`n` questions of the subtask `name`, each on a picture of its own.
 
-    Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination, letter_disambiguation,
-    form_constancy, visual_closure; and patch_rotation, patch_counting (App. O). Canvases, control parameters and
-    questions are the authors'. `controls` gives levels by parameter, one or a list; what it does not name has the
-    paper's. Every run of as many questions as there are combinations of levels has each of them once; a level that
-    stands twice comes twice as often. Levels are in `meta`, under the names that `DoYouSeeMe` gives them.
+    Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination,
+    letter_disambiguation, form_constancy, visual_closure; and patch_rotation, patch_counting (App.
+    O). Canvases, control parameters and questions are the authors'. `controls` gives levels by
+    parameter, one or a list; what it does not name has the paper's. Every run of as many questions
+    as there are combinations of levels has each of them once; a level that stands twice comes twice
+    as often. Levels are in `meta`, under the names that `DoYouSeeMe` gives them.
 
-    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on the settings, `seed`
-    and `i` alone, not on `n`. What was drawn is in each item's `truth` and not in its sample. With `marks`, all shapes,
-    letters, cells or options are boxes in the sample, with `marks: asked` those alone that are to be counted: for
-    oracles, zooms and measurements of attention, since a stage that counts them knows more than it sees. Raises
-    TaskError.
+    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on
+    the settings, `seed` and `i` alone, not on `n`. What was drawn is in each item's `truth` and not
+    in its sample. With `marks`, all shapes, letters, cells or options are boxes in the sample, with
+    `marks: asked` those alone that are to be counted: for oracles, zooms and measurements of
+    attention, since a stage that counts them knows more than it sees. Raises TaskError.
     """
 
     name: str
@@ -68,9 +86,15 @@ class GeneratedDoYouSeeMe(MadeTask):
             raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
         check_levels(self.name, self.kind.controls, self.controls)
         if self.official and not self.kind.flaws:
-            raise TaskError(f"official: the code of {self.name} was not published, so there is nothing to reproduce")
+            raise TaskError(
+                f"official: the code of {self.name} was not published, so there is nothing to"
+                " reproduce"
+            )
         if self.marks == "asked" and not self.scene(0).asked:
-            raise TaskError(f"marks: asked is for questions that count objects, and {self.name} asks something else")
+            raise TaskError(
+                f"marks: asked is for questions that count objects, and {self.name} asks something"
+                " else"
+            )
 
     @property
     def kind(self) -> SceneType:
@@ -86,7 +110,11 @@ class GeneratedDoYouSeeMe(MadeTask):
     def facts(self) -> Facts:
         """That the truth is made, and which flaws of the authors' images were drawn."""
         notes = ["as the authors draw"] if self.official else []
-        notes += ["without the flaws of the authors' images"] if self.kind.flaws and not self.official else []
+        notes += (
+            ["without the flaws of the authors' images"]
+            if self.kind.flaws and not self.official
+            else []
+        )
         notes += [MARKED if self.marks is True else ASKED_MARKED] if self.marks else []
         return Facts(
             f"made ({self.kind.group})",
@@ -102,14 +130,17 @@ class GeneratedDoYouSeeMe(MadeTask):
         return SweepScorer(self.name, self.kind.group, self.kind.form, tuple(self.levels))
 
     def scene(self, number: int) -> Scene:
-        """All of question `number`: its key, truth and marks, and how it is painted. The same at every call."""
+        """All of question `number`: its key, truth and marks, and how it is painted. The same at
+        every call."""
         words = (self.name, self.seed, "official" if self.official else "ours")
 
         def deal(cards: Sequence[Any]) -> Any:
             return deal_evenly(number, cards, "answer", len(cards), *words)
 
         plan = self._plan(number)
-        rng = seeded_rng("scene", number, *words, *(f"{name}={level}" for name, level in plan.items()))
+        rng = seeded_rng(
+            "scene", number, *words, *(f"{name}={level}" for name, level in plan.items())
+        )
         return self.kind.draw(SceneParameters(rng, plan, deal, self.official))
 
     def _plan(self, number: int) -> dict[str, Level]:
@@ -128,17 +159,22 @@ class GeneratedDoYouSeeMe(MadeTask):
         meta |= {"prompt": scene.question, "official": self.official}
         images = (Picture(scene.paint(), name),)
         marks = scene.asked_marks if self.marks == "asked" else scene.marks if self.marks else ()
-        return Item(Sample(name, scene.question, images, (), marks, meta), scene.answer, scene.truth)
+        return Item(
+            Sample(name, scene.question, images, (), marks, meta), scene.answer, scene.truth
+        )
 
     def _id(self, number: int) -> str:
         return f"{self.name}_{number:05}"
 
     @cached_property
     def _chosen(self) -> list[int]:
-        return self.subset.choose([(self._id(number), self._known(number)) for number in range(self.n)])
+        return self.subset.choose(
+            [(self._id(number), self._known(number)) for number in range(self.n)]
+        )
 
     def _known(self, number: int) -> dict[str, Any]:
-        """The fields by which a subset may choose; scenes are drawn only where it asks for more than the levels."""
+        """The fields by which a subset may choose; scenes are drawn only where it asks for more
+        than the levels."""
         if self.subset.per is None:
             return {}
         plan: dict[str, Any] = self._plan(number)

@@ -1,4 +1,5 @@
-"""The nine kinds of questions: what a scene is made of so that its question has the wanted answer, and the controls."""
+"""The nine kinds of questions: what a scene is made of so that its question has the wanted answer,
+and the controls."""
 
 from __future__ import annotations
 
@@ -15,13 +16,26 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
 from looktwice.eval.tasks.marked_scenes import questions
 from looktwice.eval.tasks.marked_scenes.questions import Question
-from looktwice.eval.tasks.marked_scenes.scene import RIM, Style, no_room, place, place_over, random_thing
+from looktwice.eval.tasks.marked_scenes.scene import (
+    RIM,
+    Style,
+    no_room,
+    place,
+    place_over,
+    random_thing,
+)
 from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, Thing
 
-SMALLEST, LARGEST = 16.0, 56.0  # pixels of the things beside two that are compared, and of those that are counted
+SMALLEST, LARGEST = (
+    16.0,
+    56.0,
+)  # pixels of the things beside two that are compared, and of those that are counted
 LETTERED = 0.35  # how often a thing that is not asked about is a tile
 PEERS = 4  # things that may be the asked one as well: as many as there are choices
-NEAREST, FARTHEST = 1.1, 1.5  # times smaller or larger than the asked one: the sizes of those that are not its peers
+NEAREST, FARTHEST = (
+    1.1,
+    1.5,
+)  # times smaller or larger than the asked one: the sizes of those that are not its peers
 BEGINNINGS = 30  # of a scene, until all of its things find room
 EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
 MOST_COUNTED = 6
@@ -41,7 +55,8 @@ class MarkedSceneParameters(SceneParameters):
         return SMALLEST * math.exp(float(self.rng.random()) * math.log(LARGEST / SMALLEST))
 
     def peers(self, word: Word, lettered: bool = False) -> list[Thing]:
-        """The asked thing and others that could be it: equally large, each with a `word` of its own; no place yet.
+        """The asked thing and others that could be it: equally large, each with a `word` of its
+        own; no place yet.
 
         There are `PEERS`, or as many as the level of `things` has room for.
         """
@@ -52,7 +67,8 @@ class MarkedSceneParameters(SceneParameters):
         return list(peers.values())
 
     def rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
-        """So many things, none of which is `wrong`, by turns smaller and larger than the level of `size`."""
+        """So many things, none of which is `wrong`, by turns smaller and larger than the level of
+        `size`."""
         rest: list[Thing] = []
         grows = self.rng.random() < 0.5
         while len(rest) < count:
@@ -67,9 +83,11 @@ class MarkedSceneParameters(SceneParameters):
 
 @dataclass(frozen=True)
 class AskedScene:
-    """The things of a scene in the order in which they are drawn, those that are marked, and what is asked.
+    """The things of a scene in the order in which they are drawn, those that are marked, and what
+    is asked.
 
-    `possible` is how many answers are equally likely to whoever sees the things, but not what is marked or named.
+    `possible` is how many answers are equally likely to whoever sees the things, but not what is
+    marked or named.
     """
 
     things: tuple[Thing, ...]
@@ -99,17 +117,23 @@ def _place_all(
         with suppress(TaskError):
             placed: dict[int, Thing] = {}
             for number, thing in sorted(enumerate(things), key=lambda numbered: -numbered[1].size):
-                placed[number] = place(params.rng, thing, [*placed.values()], params.style, partial(fits, number))
+                placed[number] = place(
+                    params.rng, thing, [*placed.values()], params.style, partial(fits, number)
+                )
             return [thing for _, thing in sorted(placed.items())]
     raise no_room(params.style, len(things))
 
 
-def _place_in_pairs(params: MarkedSceneParameters, things: Sequence[Thing], overlap: float) -> list[Thing]:
+def _place_in_pairs(
+    params: MarkedSceneParameters, things: Sequence[Thing], overlap: float
+) -> list[Thing]:
     """Every second thing covers the one before it by `overlap`, or none another where that is 0."""
     placed: list[Thing] = []
     for number, thing in enumerate(things):
         if overlap and number % 2:
-            placed.append(place_over(params.rng, thing, placed[-1], overlap, placed[:-1], params.style))
+            placed.append(
+                place_over(params.rng, thing, placed[-1], overlap, placed[:-1], params.style)
+            )
         else:
             placed.append(place(params.rng, thing, placed, params.style))
     return placed
@@ -125,7 +149,8 @@ def make_attribute(
     word: Word,
     lettered: bool = False,
 ) -> AskedScene:
-    """One marked thing of a given size among others, of which as many as are needed have the words of the choices."""
+    """One marked thing of a given size among others, of which as many as are needed have the words
+    of the choices."""
     peers = params.peers(word, lettered)
     words = {word(peer) for peer in peers}
     rest = params.rest(params.levels["things"] - len(peers), lambda thing: word(thing) in words)
@@ -133,13 +158,17 @@ def make_attribute(
     peers = placed[: len(peers)]
     asked = params.pick(peers)
     question = ask(params.rng, asked, peers, params.deal(range(4)))
-    return AskedScene(_shuffled(params, placed), (asked,), question, len(words & {*question.choices}))
+    return AskedScene(
+        _shuffled(params, placed), (asked,), question, len(words & {*question.choices})
+    )
 
 
 def make_larger(params: MarkedSceneParameters) -> AskedScene:
-    """Two marked things of which one is `ratio` times as large as the other, or both are equally large.
+    """Two marked things of which one is `ratio` times as large as the other, or both are equally
+    large.
 
-    There are two things of either size and a fifth, so that the sizes do not tell which two are marked.
+    There are two things of either size and a fifth, so that the sizes do not tell which two are
+    marked.
     """
     ratio, answer = float(params.levels["ratio"]), params.deal(("A", "B", "same"))
     small = float(params.rng.uniform(20, 64 / ratio))
@@ -162,53 +191,89 @@ def _pair(
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
-    """Two marked things of which one lies `drop` pixels above the other, or both at the same height.
+    """Two marked things of which one lies `drop` pixels above the other, or both at the same
+    height.
 
     There are two things at either height, so that the heights do not tell which two are marked.
     """
-    answer, drop, side = params.deal(("A", "B", "same")), float(params.levels["drop"]), params.style.side
+    answer, drop, side = (
+        params.deal(("A", "B", "same")),
+        float(params.levels["drop"]),
+        params.style.side,
+    )
     for _ in range(TRIES):
         things = [random_thing(params.rng, float(params.rng.uniform(24, 44))) for _ in range(4)]
         rim = max(thing.size for thing in things) * 0.6 + RIM
         upper = float(params.rng.uniform(rim, side - rim - drop))
         heights = (upper, upper, upper + drop, upper + drop)
         across = params.rng.uniform(rim, side - rim, 4)
-        placed = [replace(t, x=float(x), y=y) for t, x, y in zip(things, across, heights, strict=True)]
-        if all(abs(one.x - other.x) > 0.7 * (one.size + other.size) for one, other in combinations(placed, 2)):
+        placed = [
+            replace(t, x=float(x), y=y) for t, x, y in zip(things, across, heights, strict=True)
+        ]
+        if all(
+            abs(one.x - other.x) > 0.7 * (one.size + other.size)
+            for one, other in combinations(placed, 2)
+        ):
             one, other = _pair(params, answer, placed[:2], placed[2:])
-            return AskedScene(_shuffled(params, placed), (one, other), questions.ask_higher(one, other), 3)
-    raise TaskError(f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a smaller one")
+            return AskedScene(
+                _shuffled(params, placed), (one, other), questions.ask_higher(one, other), 3
+            )
+    raise TaskError(
+        f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a"
+        " smaller one"
+    )
 
 
 def make_count(params: MarkedSceneParameters) -> AskedScene:
-    """So many things of a colour, a shape or both among `things`, which `overlap` in pairs, the smaller in front.
+    """So many things of a colour, a shape or both among `things`, which `overlap` in pairs, the
+    smaller in front.
 
-    In every scene one such word is of one thing, another of two and so on, as far as there are things, and each of
-    these numbers, or none, is asked for equally often: how many of a word there are does not tell whether it is asked.
+    In every scene one such word is of one thing, another of two and so on, as far as there are
+    things, and each of these numbers, or none, is asked for equally often: how many of a word there
+    are does not tell whether it is asked.
     """
     total = int(params.levels["things"])
     most = next(n for n in range(MOST_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
     count, by = params.deal(range(most + 1)), params.rng.integers(3)
-    names = [(color, shape) for color, shape in product(COLORS if by != 1 else [""], SHAPES if by else [""])]
-    absent, *groups = [names[int(number)] for number in params.rng.permutation(len(names))[: most + 2]]
-    crossed = [(one[0], other[1]) for one, other in permutations(groups, 2) if (one[0], other[1]) not in groups]
-    absent = crossed[0] if crossed else absent  # a colour and a shape that are there, but not of one thing
+    names = [
+        (color, shape)
+        for color, shape in product(COLORS if by != 1 else [""], SHAPES if by else [""])
+    ]
+    absent, *groups = [
+        names[int(number)] for number in params.rng.permutation(len(names))[: most + 2]
+    ]
+    crossed = [
+        (one[0], other[1])
+        for one, other in permutations(groups, 2)
+        if (one[0], other[1]) not in groups
+    ]
+    absent = (
+        crossed[0] if crossed else absent
+    )  # a colour and a shape that are there, but not of one thing
     sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
     color, shape = groups[count - 1] if count else absent
     named = [name for name, number in zip(groups, sizes, strict=True) for _ in range(number)]
-    drawn = [(random_thing(params.rng, min(40.0, max(22.0, params.size()))), name) for name in named]
-    sized = [replace(thing, color=name[0] or thing.color, shape=name[1] or thing.shape) for thing, name in drawn]
+    drawn = [
+        (random_thing(params.rng, min(40.0, max(22.0, params.size()))), name) for name in named
+    ]
+    sized = [
+        replace(thing, color=name[0] or thing.color, shape=name[1] or thing.shape)
+        for thing, name in drawn
+    ]
     placed = _place_in_pairs(params, _shuffled(params, sized), float(params.levels["overlap"]))
     things = tuple(sorted(placed, key=lambda thing: -thing.size))
     return AskedScene(things, (), questions.ask_count(things, color, shape), most + 1)
 
 
 def make_cell(params: MarkedSceneParameters) -> AskedScene:
-    """One thing that is the only one of its name; each cell that is offered holds one thing, if there are so many."""
+    """One thing that is the only one of its name; each cell that is offered holds one thing, if
+    there are so many."""
     peers, side = params.peers(_name), params.style.side
     names = {peer.name for peer in peers}
     rest = params.rest(params.levels["things"] - len(peers), lambda thing: thing.name in names)
-    cells = [questions.CELLS[int(number)] for number in params.rng.permutation(len(questions.CELLS))]
+    cells = [
+        questions.CELLS[int(number)] for number in params.rng.permutation(len(questions.CELLS))
+    ]
     own = cells[: len(peers)]
 
     def fits(number: int, thing: Thing) -> bool:
@@ -226,27 +291,42 @@ def make_cell(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_present(params: MarkedSceneParameters) -> AskedScene:
-    """One of four names is in the image; each of their colours and shapes is there once, if there are three things."""
-    colors, shapes = ([str(word) for word in params.rng.permutation(pool)] for pool in (list(COLORS), SHAPES))
+    """One of four names is in the image; each of their colours and shapes is there once, if there
+    are three things."""
+    colors, shapes = (
+        [str(word) for word in params.rng.permutation(pool)] for pool in (list(COLORS), SHAPES)
+    )
     size, total = float(params.levels["size"]), params.levels["things"]
-    pairs = [(0, 0), (1, 2), (2, 1)][:total]  # which color with which shape; the choices are those of 0 and 1
-    peers = [replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]) for c, s in pairs]
-    rest = params.rest(total - len(peers), lambda thing: thing.color in colors[:2] or thing.shape in shapes[:2])
+    pairs = [(0, 0), (1, 2), (2, 1)][
+        :total
+    ]  # which color with which shape; the choices are those of 0 and 1
+    peers = [
+        replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]) for c, s in pairs
+    ]
+    rest = params.rest(
+        total - len(peers), lambda thing: thing.color in colors[:2] or thing.shape in shapes[:2]
+    )
     placed = _place_all(params, [*peers, *rest])
     wrong = [f"{colors[c]} {shapes[s]}" for c, s in ((0, 1), (1, 0), (1, 1))]
     question = questions.ask_present(params.rng, placed[0], wrong, params.deal(range(4)))
-    there = [{thing.color for thing in placed} & {*colors[:2]}, {thing.shape for thing in placed} & {*shapes[:2]}]
+    there = [
+        {thing.color for thing in placed} & {*colors[:2]},
+        {thing.shape for thing in placed} & {*shapes[:2]},
+    ]
     return AskedScene(_shuffled(params, placed), (), question, len(there[0]) * len(there[1]))
 
 
 def make_where(params: MarkedSceneParameters) -> AskedScene:
-    """One thing that is the only one of its name, of a given size among others, some of which are equally large."""
+    """One thing that is the only one of its name, of a given size among others, some of which are
+    equally large."""
     peers = params.peers(_name)
     names = {peer.name for peer in peers}
     rest = params.rest(params.levels["things"] - len(peers), lambda thing: thing.name in names)
     placed = _place_all(params, [*peers, *rest])
     asked = params.pick(placed[: len(peers)])
-    return AskedScene(_shuffled(params, placed), (), questions.ask_where(asked, params.style.side), len(peers))
+    return AskedScene(
+        _shuffled(params, placed), (), questions.ask_where(asked, params.style.side), len(peers)
+    )
 
 
 def _name(thing: Thing) -> str:
@@ -256,10 +336,19 @@ def _name(thing: Thing) -> str:
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS = Control("things", (3, 6, 10), 1, 40, whole=True)
 KINDS: Mapping[str, Kind] = {
-    "shape": Kind(lambda params: make_attribute(params, questions.ask_shape, lambda t: t.shape), (SIZE, THINGS)),
-    "color": Kind(lambda params: make_attribute(params, questions.ask_color, lambda t: t.color), (SIZE, THINGS)),
+    "shape": Kind(
+        lambda params: make_attribute(params, questions.ask_shape, lambda t: t.shape),
+        (SIZE, THINGS),
+    ),
+    "color": Kind(
+        lambda params: make_attribute(params, questions.ask_color, lambda t: t.color),
+        (SIZE, THINGS),
+    ),
     "symbol": Kind(
-        lambda params: make_attribute(params, questions.ask_symbol, lambda t: t.symbol, lettered=True), (SIZE, THINGS)
+        lambda params: make_attribute(
+            params, questions.ask_symbol, lambda t: t.symbol, lettered=True
+        ),
+        (SIZE, THINGS),
     ),
     "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
     "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),

@@ -21,7 +21,8 @@ SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
 
 @dataclass(frozen=True)
 class Question:
-    """`answer` is the right one in words; `choices` holds it too, or is empty where the question is open."""
+    """`answer` is the right one in words; `choices` holds it too, or is empty where the question is
+    open."""
 
     text: str
     answer: str
@@ -34,7 +35,8 @@ class Question:
 
 
 def ask_shape(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
-    """What shape a marked thing has; the right choice is number `at`, the wrong ones those of things `among` others.
+    """What shape a marked thing has; the right choice is number `at`, the wrong ones those of
+    things `among` others.
 
     Where these are too few, words of nothing among them are added.
     """
@@ -51,20 +53,26 @@ def ask_color(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> 
 def ask_symbol(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
     """What a marked tile says."""
     there = [other.symbol for other in among if other.symbol]
-    return _choose(rng, "Which letter or digit is on the marked tile?", thing.symbol, there, SYMBOLS, at)
+    return _choose(
+        rng, "Which letter or digit is on the marked tile?", thing.symbol, there, SYMBOLS, at
+    )
 
 
 def ask_larger(one: Thing, other: Thing) -> Question:
     """Which of two things that are marked A and B is larger."""
     answer = SAME_SIZE if one.size == other.size else "A" if one.size > other.size else "B"
-    return Question("Which of the two marked things is larger, A or B?", answer, ("A", "B", SAME_SIZE))
+    return Question(
+        "Which of the two marked things is larger, A or B?", answer, ("A", "B", SAME_SIZE)
+    )
 
 
 def ask_higher(one: Thing, other: Thing) -> Question:
     """Which of two things that are marked A and B is higher up."""
     answer = SAME_HEIGHT if one.y == other.y else "A" if one.y < other.y else "B"
     return Question(
-        "Which of the two marked things is higher up in the image, A or B?", answer, ("A", "B", SAME_HEIGHT)
+        "Which of the two marked things is higher up in the image, A or B?",
+        answer,
+        ("A", "B", SAME_HEIGHT),
     )
 
 
@@ -83,7 +91,8 @@ def ask_cell(rng: Generator, thing: Thing, among: Sequence[Thing], side: int, at
 
 
 def cell_of(thing: Thing, side: int) -> str:
-    """The row and column, from 1, of a thing in an image of `side` pixels that is divided in three by three."""
+    """The row and column, from 1, of a thing in an image of `side` pixels that is divided in three
+    by three."""
     return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
 
 
@@ -93,7 +102,8 @@ def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) ->
 
 
 def ask_where(thing: Thing, side: int) -> Question:
-    """Where a thing lies; the key is its box, left, top, right, bottom, in percent of the image's side."""
+    """Where a thing lies; the key is its box, left, top, right, bottom, in percent of the image's
+    side."""
     box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
     place = "Give the place of its middle as (x, y), in percent of the image's width and height."
     return Question(f"Where is the {thing.name}? {place}", box)
@@ -106,9 +116,16 @@ def unique_things(things: Sequence[Thing]) -> list[Thing]:
 
 
 def _choose(
-    rng: Generator, text: str, answer: str, there: Sequence[str], pool: Sequence[str], at: int, article: str = ""
+    rng: Generator,
+    text: str,
+    answer: str,
+    there: Sequence[str],
+    pool: Sequence[str],
+    at: int,
+    article: str = "",
 ) -> Question:
-    """Wrong choices are words that are `there`, at random, and where these are too few others of the `pool`."""
+    """Wrong choices are words that are `there`, at random, and where these are too few others of
+    the `pool`."""
     near = {*there} - {answer}
     far = {*pool} - near - {answer}
     others = [str(word) for words in (near, far) for word in rng.permutation(sorted(words))][:3]

@@ -53,7 +53,9 @@ def draw_ground(rng: Generator, style: Style) -> Pixels:
         return np.broadcast_to(np.clip(tint, 0, 255).astype(np.uint8), (*shape, 3)).copy()
     pixels = photograph(str(rng.choice(list(style.photos))))
     side = min(*pixels.shape[:2], int(style.side * rng.uniform(0.9, 1.6)))
-    part = cut_window(pixels, random_corner(rng, (pixels.shape[1], pixels.shape[0]), (side, side)), (side, side))
+    part = cut_window(
+        pixels, random_corner(rng, (pixels.shape[1], pixels.shape[0]), (side, side)), (side, side)
+    )
     sized = np.asarray(cv2.resize(part, shape, interpolation=cv2.INTER_AREA), np.float32)
     faded = 128 + (sized - sized.mean() * 0.5 - 64) * rng.uniform(0.35, 0.7)
     return np.asarray(np.clip(np.rint(faded), 0, 255), np.uint8)
@@ -74,7 +76,8 @@ def place(
     style: Style,
     fits: Callable[[Thing], bool] = lambda thing: True,
 ) -> Thing:
-    """The thing at a place apart from all others where it `fits`. Raises TaskError where there is none."""
+    """The thing at a place apart from all others where it `fits`. Raises TaskError where there is
+    none."""
     low = thing.size * 0.6 + RIM
     for _ in range(PLACES):
         x, y = (float(v) for v in rng.uniform(low, style.side - low, 2))
@@ -86,21 +89,28 @@ def place(
 def place_over(
     rng: Generator, thing: Thing, over: Thing, overlap: float, others: Sequence[Thing], style: Style
 ) -> Thing:
-    """The thing at a place where it and `over` cover each other by `overlap`, apart from all others.
+    """The thing at a place where it and `over` cover each other by `overlap`, apart from all
+    others.
 
-    At 0 they touch, as circles would, and at 1 their middles are at one place. Raises TaskError where there is none.
+    At 0 they touch, as circles would, and at 1 their middles are at one place. Raises TaskError
+    where there is none.
     """
     far, low = (1 - overlap) * (thing.size + over.size) / 2, thing.size * 0.6 + RIM
     for _ in range(PLACES):
         turn = float(rng.uniform(0, 2 * math.pi))
         x, y = over.x + far * math.cos(turn), over.y + far * math.sin(turn)
-        if low <= min(x, y) and max(x, y) <= style.side - low and _is_free(x, y, thing.size, others):
+        if (
+            low <= min(x, y)
+            and max(x, y) <= style.side - low
+            and _is_free(x, y, thing.size, others)
+        ):
             return replace(thing, x=x, y=y)
     raise no_room(style, len(others) + 1)
 
 
 def _is_free(x: float, y: float, size: float, others: Sequence[Thing]) -> bool:
-    """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of them."""
+    """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
+    them."""
     return all(
         math.hypot(x - other.x, y - other.y) >= 0.62 * (size + other.size)
         and max(abs(x - other.x), abs(y - other.y)) >= 0.5 * (size + other.size)
@@ -110,4 +120,6 @@ def _is_free(x: float, y: float, size: float, others: Sequence[Thing]) -> bool:
 
 def no_room(style: Style, count: int) -> TaskError:
     """What to say where so many things do not fit."""
-    return TaskError(f"an image of {style.side} pixels has no room for {count} things; make them fewer")
+    return TaskError(
+        f"an image of {style.side} pixels has no room for {count} things; make them fewer"
+    )

@@ -1,4 +1,5 @@
-"""Made scenes with marked things: nine kinds of questions, each with control parameters, any number of each."""
+"""Made scenes with marked things: nine kinds of questions, each with control parameters, any number
+of each."""
 
 from __future__ import annotations
 
@@ -27,30 +28,34 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
-"""Grounds of the questions. The others are for training on such scenes, so that what is asked was never seen."""
+"""Grounds of the questions. The others are for training on such scenes, so that what is asked was
+never seen."""
 TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
 PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class MarkedScenes(MadeTask):
-    """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a photographed ground.
+    """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a
+    photographed ground.
 
-    Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B), count (of a colour,
-    a shape or both), cell (of three rows and columns), present (one of four), where (x and y in percent). `controls`
-    gives levels by parameter, one or a list: `size` is the height in pixels of what is asked about, `things` how many
-    there are, `ratio` that of two sizes, `drop` the pixels by which one lies higher, `overlap` the share of their
-    sizes by which the things cover each other in pairs. Every run of as many questions as there are combinations of
+    Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B),
+    count (of a colour, a shape or both), cell (of three rows and columns), present (one of four),
+    where (x and y in percent). `controls` gives levels by parameter, one or a list: `size` is the
+    height in pixels of what is asked about, `things` how many there are, `ratio` that of two sizes,
+    `drop` the pixels by which one lies higher, `overlap` the share of their sizes by which the
+    things cover each other in pairs. Every run of as many questions as there are combinations of
     levels has each of them once, and they are slices of the scores; right choices are dealt.
 
-    What is drawn does not tell what is marked or asked for: the choices are words of things in the picture that are
-    equally large and have nothing else in common with the right one, of the rest as many are smaller as are larger, of
-    two that are compared every relation is there, and so is every number that is counted. How often the best guesser
-    is right who sees all that but no mark is the row `guesser (level)` of every table.
+    What is drawn does not tell what is marked or asked for: the choices are words of things in the
+    picture that are equally large and have nothing else in common with the right one, of the rest
+    as many are smaller as are larger, of two that are compared every relation is there, and so is
+    every number that is counted. How often the best guesser is right who sees all that but no mark
+    is the row `guesser (level)` of every table.
 
-    Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any stage may draw it.
-    Images are 320 x 320 pixels. Question `i` depends on kind, `controls`, `ground`, `seed` and `i` alone, and not on
-    `mark`. Raises TaskError.
+    Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any
+    stage may draw it. Images are 320 x 320 pixels. Question `i` depends on kind, `controls`,
+    `ground`, `seed` and `i` alone, and not on `mark`. Raises TaskError.
     """
 
     kind: str
@@ -65,7 +70,9 @@ class MarkedScenes(MadeTask):
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise TaskError(f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}")
+            raise TaskError(
+                f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
+            )
         if self.n < 1:
             raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
         check_levels(self.kind, KINDS[self.kind].controls, self.controls)
@@ -108,7 +115,12 @@ class MarkedScenes(MadeTask):
         picture = Picture(Scene(draw_ground(rng, style), asked.things).draw(), self._id(number))
         marks, question = self._marks(asked), asked.question
         sample = Sample(
-            self._id(number), question.text, (picture,), question.choices, marks, {"kind": self.kind, **plan}
+            self._id(number),
+            question.text,
+            (picture,),
+            question.choices,
+            marks,
+            {"kind": self.kind, **plan},
         )
         truth = {"things": [_describe(thing) for thing in asked.things], "possible": asked.possible}
         return Item(sample, question.key, truth)
@@ -121,12 +133,17 @@ class MarkedScenes(MadeTask):
 
 
 def _describe(thing: Thing) -> dict[str, Any]:
-    return {"name": thing.name, "symbol": thing.symbol, "box": [round(edge, 2) for edge in thing.box]}
+    return {
+        "name": thing.name,
+        "symbol": thing.symbol,
+        "box": [round(edge, 2) for edge in thing.box],
+    }
 
 
 @dataclass(frozen=True)
 class SceneScorer(Scorer):
-    """Scores `MarkedScenes` of one `kind`: a place is right within the thing's box, and accuracy goes by `controls`.
+    """Scores `MarkedScenes` of one `kind`: a place is right within the thing's box, and accuracy
+    goes by `controls`.
 
     `accuracy_along` is given for every level of each control, `kruskal_*` for each control.
     """
@@ -135,7 +152,8 @@ class SceneScorer(Scorer):
     controls: tuple[str, ...] = ()
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Of a place: whether the last pair of numbers lies in the box that is the key; otherwise as for any task."""
+        """Of a place: whether the last pair of numbers lies in the box that is the key; otherwise
+        as for any task."""
         if self.kind != "where":
             return None
         found = PAIR.findall(answer)
@@ -151,7 +169,8 @@ class SceneScorer(Scorer):
         return accuracy_along(self.controls, scores)
 
     def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
-        """One over the number of answers that fit what is drawn; None for scenes before version 3, which told more."""
+        """One over the number of answers that fit what is drawn; None for scenes before version 3,
+        which told more."""
         possible = [row.truth.get("possible") for row in samples.values()]
         counts = [number for number in possible if isinstance(number, int) and number > 0]
         return fmean(1 / number for number in counts) if len(counts) == len(possible) else None

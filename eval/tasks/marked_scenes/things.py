@@ -1,4 +1,5 @@
-"""The things that made scenes are composed of, coloured shapes and lettered tiles, and how they are drawn."""
+"""The things that made scenes are composed of, coloured shapes and lettered tiles, and how they are
+drawn."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.tasks.generated.canvas import XY, circle, regular_polygon, rounded_square, star, translate
+from looktwice.eval.tasks.generated.canvas import (
+    XY,
+    circle,
+    regular_polygon,
+    rounded_square,
+    star,
+    translate,
+)
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.text import render_text
@@ -70,7 +78,8 @@ RIM = 0.06  # of a thing's height is its outline
 
 @dataclass(frozen=True)
 class Thing:
-    """A shape or, with a `symbol`, a lettered tile; `x` and `y` are its middle, in edges, `size` its height in pixels.
+    """A shape or, with a `symbol`, a lettered tile; `x` and `y` are its middle, in edges, `size`
+    its height in pixels.
 
     `tilt` turns it clockwise, in degrees; the symbol of a tile stands upright.
     """
@@ -104,7 +113,9 @@ class Thing:
         rim = max(1, round(RIM * self.size))
         dark = sum(COLORS[self.color]) > 120
         cv2.fillPoly(pixels, whole, COLORS[self.color], cv2.LINE_AA, SHIFT)
-        cv2.polylines(pixels, whole, True, (30, 30, 30) if dark else (225, 225, 225), rim, cv2.LINE_AA, SHIFT)
+        cv2.polylines(
+            pixels, whole, True, (30, 30, 30) if dark else (225, 225, 225), rim, cv2.LINE_AA, SHIFT
+        )
         if self.symbol:
             self._write(pixels)
 

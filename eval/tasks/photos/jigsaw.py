@@ -24,30 +24,45 @@ SCENES = (
     "motorcycle",
     "rocket",
 )
-"""Photographs whose pieces continue each other: not the stars of `hubble`, nor `retina` with its black frame."""
+"""Photographs whose pieces continue each other: not the stars of `hubble`, nor `retina` with its
+black frame."""
 
 PIECE = 200  # pixels wide, as in BLINK's files
 HEIGHTS = (100, 120)  # of a piece; BLINK's lie between 83 and 125, mostly at 105 to 110
 WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
-OTHERS = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))  # rows and columns of the pieces that are not shown
+OTHERS = (
+    (0, 2),
+    (1, 2),
+    (2, 0),
+    (2, 1),
+    (2, 2),
+)  # rows and columns of the pieces that are not shown
 PLAIN = 8.0  # standard deviation in grey levels: a flatter piece has nothing to continue
 ALIKE = 12.0  # mean absolute difference in grey levels: below, the two pieces show the same
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
-    """The upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to choose from.
+    """The upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to choose
+    from.
 
-    The missing piece is the centre of the grid, the other one is drawn from the five that are not shown (BLINK,
-    section 3.2). Pieces are 200 px wide. `strength` is that of one photometric change of both pieces, which the
-    first image does not get; at 0, as in BLINK, the pieces continue it exactly. Raises TaskError.
+    The missing piece is the centre of the grid, the other one is drawn from the five that are not
+    shown (BLINK, section 3.2). Pieces are 200 px wide. `strength` is that of one photometric change
+    of both pieces, which the first image does not get; at 0, as in BLINK, the pieces continue it
+    exactly. Raises TaskError.
     """
     return cut_jigsaw(rng, photograph(scene), f"the photograph {scene!r}", letter, strength)
 
 
 def cut_jigsaw(
-    rng: Generator, photo: Pixels, name: str, letter: str, strength: float = 0.0, whole: bool = False
+    rng: Generator,
+    photo: Pixels,
+    name: str,
+    letter: str,
+    strength: float = 0.0,
+    whole: bool = False,
 ) -> QuestionImages:
-    """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a random crop."""
+    """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a
+    random crop."""
     for _ in range(200):
         grid, crop = _whole_grid(photo) if whole else _random_grid(rng, photo)
         row, column = OTHERS[int(rng.integers(len(OTHERS)))]
@@ -59,11 +74,14 @@ def cut_jigsaw(
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, other)]
     images = (_board(grid), *(pieces if letter == "A" else pieces[::-1]))
-    return QuestionImages(images, meta={"crop": crop, "distractor": [row, column], **light.settings})
+    return QuestionImages(
+        images, meta={"crop": crop, "distractor": [row, column], **light.settings}
+    )
 
 
 def _random_grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:
-    """A crop of the photograph as 3x3 pieces, and where it was cut out: left, top, right and bottom edge."""
+    """A crop of the photograph as 3x3 pieces, and where it was cut out: left, top, right and bottom
+    edge."""
     tall, wide = photo.shape[:2]
     height = int(rng.integers(*HEIGHTS, endpoint=True))
     widest = min(wide, tall * PIECE // height)

@@ -1,4 +1,5 @@
-"""Questions from the Middlebury stereo pair, whose true disparity is known: correspondence and relative depth."""
+"""Questions from the Middlebury stereo pair, whose true disparity is known: correspondence and
+relative depth."""
 
 from __future__ import annotations
 
@@ -10,8 +11,22 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import Light, QuestionImages, cut_window, random_corner, stereo_pair
-from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose_points, find_corners, make_marks, two_windows
+from looktwice.eval.tasks.photographs import (
+    Light,
+    QuestionImages,
+    cut_window,
+    random_corner,
+    stereo_pair,
+)
+from looktwice.eval.tasks.photos.points import (
+    APART,
+    MARGIN,
+    XY,
+    choose_points,
+    find_corners,
+    make_marks,
+    two_windows,
+)
 from looktwice.pipelines.marks import Point
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
@@ -21,10 +36,12 @@ TILT = 0.25  # the two points differ in height by at least this share of their d
 
 
 def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> QuestionImages:
-    """Windows of the left and the right view of a stereo pair, at different places; the truth is the disparity.
+    """Windows of the left and the right view of a stereo pair, at different places; the truth is
+    the disparity.
 
-    Points are corners whose disparity is known and smooth around them, and that nothing hides in the right view.
-    `strength` changes the light of the second view alone. For the rest, see `draw_correspondence`.
+    Points are corners whose disparity is known and smooth around them, and that nothing hides in
+    the right view. `strength` changes the light of the second view alone. For the rest, see
+    `draw_correspondence`.
     """
     left_view, right_view, disparity = stereo_pair()
     points = _stereo_points()
@@ -37,19 +54,27 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
         if chosen is not None:
             break
     else:
-        raise TaskError(f"no two windows on the stereo pair share four points that are {APART:g} px apart")
+        raise TaskError(
+            f"no two windows on the stereo pair share four points that are {APART:g} px apart"
+        )
     light = Light.draw(rng, strength)
     images = (cut_window(left_view, first, size), light(cut_window(right_view, second, size), rng))
-    return QuestionImages(images, make_marks(points[chosen[0]] - first, there[chosen], letter), light.settings)
+    return QuestionImages(
+        images, make_marks(points[chosen[0]] - first, there[chosen], letter), light.settings
+    )
 
 
-def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: float, pair: bool) -> QuestionImages:
-    """Two points A and B on a window of the left view, and with `pair` the same window of the right view.
+def draw_depth(
+    rng: Generator, letter: str, lower: bool, outer: bool, strength: float, pair: bool
+) -> QuestionImages:
+    """Two points A and B on a window of the left view, and with `pair` the same window of the right
+    view.
 
-    The disparity of the nearer point, which gets `letter`, is at least 1.25 times the other's; depth is inversely
-    related to disparity. The points are 48 px apart or more. The nearer one is the lower of the two if and only if
-    `lower`, and the one farther from the middle if and only if `outer`, so that place alone tells nothing.
-    `strength` changes the light, of both views in one direction, with noise of their own. Raises TaskError.
+    The disparity of the nearer point, which gets `letter`, is at least 1.25 times the other's;
+    depth is inversely related to disparity. The points are 48 px apart or more. The nearer one is
+    the lower of the two if and only if `lower`, and the one farther from the middle if and only if
+    `outer`, so that place alone tells nothing. `strength` changes the light, of both views in one
+    direction, with noise of their own. Raises TaskError.
     """
     left_view, right_view, disparity = stereo_pair()
     for _ in range(100):
@@ -77,7 +102,8 @@ def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: 
 def _near_and_far(
     rng: Generator, disparity: XY, known: NDArray[np.bool_], lower: bool, outer: bool
 ) -> tuple[list[list[float]], float] | None:
-    """Two points [x, y] that both windows show, the nearer first, and the ratio of their disparities."""
+    """Two points [x, y] that both windows show, the nearer first, and the ratio of their
+    disparities."""
     rows, columns = np.nonzero(known)
     in_right = columns - disparity[rows, columns]
     seen = (in_right >= MARGIN) & (columns < DEPTH_WINDOW[0] - MARGIN)
@@ -97,10 +123,12 @@ def near_and_far(
     ratio: float = RATIO,
     apart: float = DEPTH_APART,
 ) -> tuple[list[list[float]], float] | None:
-    """Two of the points (n, 2), the nearer first, and the ratio of their nearness; None where no two fit.
+    """Two of the points (n, 2), the nearer first, and the ratio of their nearness; None where no
+    two fit.
 
-    `value` (n,) is the nearness of each, as disparity is: at least `ratio` apart, and the points `apart` pixels.
-    `lower` and `outer` are as in `draw_depth`, on an image of this `size` (width, height).
+    `value` (n,) is the nearness of each, as disparity is: at least `ratio` apart, and the points
+    `apart` pixels. `lower` and `outer` are as in `draw_depth`, on an image of this `size` (width,
+    height).
     """
     if len(points) < 2:
         return None
@@ -120,7 +148,8 @@ def near_and_far(
 
 @cache
 def known_surface() -> NDArray[np.bool_]:
-    """Where on the left view the disparity is known and smooth (1 px in 7x7), and the right view shows the spot."""
+    """Where on the left view the disparity is known and smooth (1 px in 7x7), and the right view
+    shows the spot."""
     disparity = stereo_pair()[2]
     known = np.isfinite(disparity)
     filled = np.where(known, disparity, 1e3).astype(np.float32)
@@ -130,7 +159,8 @@ def known_surface() -> NDArray[np.bool_]:
 
 
 def _visible(disparity: XY) -> NDArray[np.bool_]:
-    """Whether the right view shows what the left one shows at a pixel: nothing nearer lands within 1 px of it."""
+    """Whether the right view shows what the left one shows at a pixel: nothing nearer lands within
+    1 px of it."""
     height, width = disparity.shape
     rows, columns = np.nonzero(np.isfinite(disparity))
     depth = disparity[rows, columns]
@@ -140,7 +170,9 @@ def _visible(disparity: XY) -> NDArray[np.bool_]:
     for shift in (0, 1, 2):
         np.maximum.at(nearest, (rows[inside], landed[inside] + shift), depth[inside])
     visible = np.zeros(disparity.shape, bool)
-    visible[rows[inside], columns[inside]] = nearest[rows[inside], landed[inside] + 1] <= depth[inside] + 1
+    visible[rows[inside], columns[inside]] = (
+        nearest[rows[inside], landed[inside] + 1] <= depth[inside] + 1
+    )
     return visible
 
 

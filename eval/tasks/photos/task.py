@@ -1,4 +1,5 @@
-"""Questions with a known truth, made on the fly from real photographs: no download, no labelling, any number."""
+"""Questions with a known truth, made on the fly from real photographs: no download, no labelling,
+any number."""
 
 from __future__ import annotations
 
@@ -20,17 +21,29 @@ CHOICES = {
     "depth": ("Point A", "Point B"),
 }
 QUESTIONS = {
-    "jigsaw": "The lower right quarter of the first image is missing. Which image shows the missing piece?",
-    "correspondence": "Which point on the second image shows the same spot as the point REF on the first image?",
+    "jigsaw": (
+        "The lower right quarter of the first image is missing. Which image shows the missing"
+        " piece?"
+    ),
+    "correspondence": (
+        "Which point on the second image shows the same spot as the point REF on the first image?"
+    ),
     "depth": "Which of the two points on the image is closer to the camera?",
 }
 SECOND_VIEW = " The second image shows the same scene from a little further to the right."
 STRENGTH = {"jigsaw": 0.0, "correspondence": 0.5, "depth": 0.0}
 NOTES = {
-    "jigsaw": "several crops of each of 12 photographs: questions on one photograph are not independent",
-    "correspondence": "several windows on each of 14 photographs and one stereo pair: questions on one photograph are "
-    "not independent",
-    "depth": "one scene: every question is about the Middlebury Motorcycle pair, so n counts points, not scenes",
+    "jigsaw": (
+        "several crops of each of 12 photographs: questions on one photograph are not independent"
+    ),
+    "correspondence": (
+        "several windows on each of 14 photographs and one stereo pair: questions on one photograph"
+        " are not independent"
+    ),
+    "depth": (
+        "one scene: every question is about the Middlebury Motorcycle pair, so n counts points, not"
+        " scenes"
+    ),
 }
 
 
@@ -38,20 +51,21 @@ NOTES = {
 class Photos(MadeTask):
     """`n` questions of one `kind` on the photographs that come with scikit-image.
 
-    `jigsaw`: BLINK's construction: the upper left 2x2 of a 3x3 grid with its last piece black, and two pieces to choose
-    from. `correspondence`: REF on the first image, four candidates on the second; by homography (`source: photos`) or
-    true disparity (`stereo`), of which `both` has every fifth. `depth`: two points on the left view of the stereo pair;
-    the right view is the second image unless `pair` is false. The truth is by construction, or by the pair's measured
-    disparity.
+    `jigsaw`: BLINK's construction: the upper left 2x2 of a 3x3 grid with its last piece black, and
+    two pieces to choose from. `correspondence`: REF on the first image, four candidates on the
+    second; by homography (`source: photos`) or true disparity (`stereo`), of which `both` has every
+    fifth. `depth`: two points on the left view of the stereo pair; the right view is the second
+    image unless `pair` is false. The truth is by construction, or by the pair's measured disparity.
 
-    `strength` in 0..1 is how much viewpoint and light differ (of a jigsaw the light of the pieces, of stereo that of
-    the second view); None is 0 for jigsaw and depth and 0.5 for correspondence. `turn` is how far the second view of a
-    correspondence is turned at strength 1, in degrees either way. `quality` is that of the JPEG files that models and
-    specialists are given, None sends them lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone,
-    and is about the same spots for every strength and quality, so a sweep over these asks the same questions. Answers
-    are dealt: every run of as many questions as there are letters has each letter once. Images are not marked; points
-    are in `marks`. Scores can be sliced by `photo`, `source` and, for depth, the `ratio` of the disparities. Raises
-    TaskError.
+    `strength` in 0..1 is how much viewpoint and light differ (of a jigsaw the light of the pieces,
+    of stereo that of the second view); None is 0 for jigsaw and depth and 0.5 for correspondence.
+    `turn` is how far the second view of a correspondence is turned at strength 1, in degrees either
+    way. `quality` is that of the JPEG files that models and specialists are given, None sends them
+    lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone, and is about the
+    same spots for every strength and quality, so a sweep over these asks the same questions.
+    Answers are dealt: every run of as many questions as there are letters has each letter once.
+    Images are not marked; points are in `marks`. Scores can be sliced by `photo`, `source` and, for
+    depth, the `ratio` of the disparities. Raises TaskError.
     """
 
     kind: Literal["jigsaw", "correspondence", "depth"]
@@ -72,7 +86,9 @@ class Photos(MadeTask):
         if self.strength is not None and not 0 <= self.strength <= 1:
             raise TaskError(f"strength lies in 0..1, found {self.strength}")
         if self.quality is not None and not 1 <= self.quality <= 100:
-            raise TaskError(f"quality is that of a JPEG, 1 to 100, or null for lossless; found {self.quality}")
+            raise TaskError(
+                f"quality is that of a JPEG, 1 to 100, or null for lossless; found {self.quality}"
+            )
         if not 0 <= self.turn <= 90:
             raise TaskError(f"turn is in degrees, 0 to 90; found {self.turn}")
         if self.source not in ("photos", "stereo", "both"):
@@ -84,8 +100,13 @@ class Photos(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """What a table must say: the truth is made, and how many scenes stand behind the questions."""
-        return Facts("made", f"by construction, scikit-image {installed('scikit-image')}", note=NOTES[self.kind])
+        """What a table must say: the truth is made, and how many scenes stand behind the
+        questions."""
+        return Facts(
+            "made",
+            f"by construction, scikit-image {installed('scikit-image')}",
+            note=NOTES[self.kind],
+        )
 
     @cached_property
     def _chosen(self) -> list[int]:
@@ -104,7 +125,9 @@ class Photos(MadeTask):
             "source": source,
             "strength": STRENGTH[self.kind] if self.strength is None else float(self.strength),
             "quality": self.quality,
-            "answer": deal_evenly(number, "ABCD"[: len(CHOICES[self.kind])], "letter", self.kind, self.seed),
+            "answer": deal_evenly(
+                number, "ABCD"[: len(CHOICES[self.kind])], "letter", self.kind, self.seed
+            ),
         }
 
     def _source(self, number: int) -> tuple[str, tuple[str, ...]]:
@@ -112,7 +135,11 @@ class Photos(MadeTask):
 
         if self.kind == "jigsaw":
             return "photos", SCENES
-        if self.kind == "depth" or self.source == "stereo" or (self.source == "both" and number % 5 == 4):
+        if (
+            self.kind == "depth"
+            or self.source == "stereo"
+            or (self.source == "both" and number % 5 == 4)
+        ):
             return "stereo", ("motorcycle",)
         return "photos", PHOTOGRAPHS
 
@@ -121,10 +148,18 @@ class Photos(MadeTask):
         answer = plan.pop("answer")
         drawn = self._draw(number, plan, answer)
         names = [f"{self._id(number)} image {place}" for place in range(len(drawn.images))]
-        images = tuple(_encode(pixels, self.quality, name) for pixels, name in zip(drawn.images, names, strict=True))
-        question = QUESTIONS[self.kind] + (SECOND_VIEW if self.kind == "depth" and self.pair else "")
+        images = tuple(
+            _encode(pixels, self.quality, name)
+            for pixels, name in zip(drawn.images, names, strict=True)
+        )
+        question = QUESTIONS[self.kind] + (
+            SECOND_VIEW if self.kind == "depth" and self.pair else ""
+        )
         meta = {**plan, **drawn.meta}
-        return Item(Sample(self._id(number), question, images, CHOICES[self.kind], drawn.marks, meta), answer)
+        return Item(
+            Sample(self._id(number), question, images, CHOICES[self.kind], drawn.marks, meta),
+            answer,
+        )
 
     def _draw(self, number: int, plan: dict[str, Any], answer: str) -> QuestionImages:
         from looktwice.eval.tasks.photos.jigsaw import draw_jigsaw

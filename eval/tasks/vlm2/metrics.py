@@ -41,9 +41,10 @@ class SubtaskScorer(Scorer):
 class PairScorer(SubtaskScorer):
     """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
 
-    `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than two, one right of
-    each kind is enough), Cpr counts complete pairs alone. `pair_accuracy_vlmevalkit` wants every question of the id,
-    and counts incomplete pairs as wrong. `positive_accuracy` and `negative_accuracy` are over the same pairs.
+    `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than
+    two, one right of each kind is enough), Cpr counts complete pairs alone.
+    `pair_accuracy_vlmevalkit` wants every question of the id, and counts incomplete pairs as wrong.
+    `positive_accuracy` and `negative_accuracy` are over the same pairs.
     """
 
     name: str
@@ -52,23 +53,35 @@ class PairScorer(SubtaskScorer):
         """The four metrics, each over pairs."""
         samples = scores.keyed
         pairs = group_by(samples, "pair")
-        sides = {key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()} for key in "TF"}
+        sides = {
+            key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()}
+            for key in "TF"
+        }
         whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
         counted = whole if self.name.endswith("Cpr") else pairs.keys()
         draws = {name: _both(scores, sides["T"][name], sides["F"][name]) for name in counted}
         both = {name: fmean(values) for name, values in draws.items() if values}
         positive, negative = (
-            group_metric(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in both}, any)
+            group_metric(
+                metric,
+                "pair",
+                scores,
+                {n: held for n, held in sides[key].items() if n in both},
+                any,
+            )
             for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
         )
         clusters = clusters_of(scores, pairs)
-        official = Metric("pair_accuracy", both, "pair", positive.failed | negative.failed, clusters=clusters)
+        official = Metric(
+            "pair_accuracy", both, "pair", positive.failed | negative.failed, clusters=clusters
+        )
         every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
         broken = {name: value if name in whole else 0.0 for name, value in every.units.items()}
         return [official, positive, negative, replace(every, units=broken)]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
-        """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies the other."""
+        """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies
+        the other."""
         return {"pair_accuracy": 0.5 if self.name.endswith("Cpr") else 0.25, "accuracy": 0.5}
 
 
@@ -76,8 +89,9 @@ class PairScorer(SubtaskScorer):
 class CountScorer(SubtaskScorer):
     """`name` OC-Cnt, PC-Cnt: the share of exact counts, and how near the others are.
 
-    `numeric_official` leaves answers that are no count of 1 to the number of images out of the mean.
-    `numeric_vlmevalkit` counts what is no number as 0 and takes any number; accuracy is the share of exact counts.
+    `numeric_official` leaves answers that are no count of 1 to the number of images out of the
+    mean. `numeric_vlmevalkit` counts what is no number as 0 and takes any number; accuracy is the
+    share of exact counts.
     """
 
     name: str
@@ -98,11 +112,15 @@ class CountScorer(SubtaskScorer):
         for name, row in samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             draws = [_number(found.answer) for found in scores.asked(name)]
-            inside = [numeric_score(n, truth, images) for n in draws if n is not None and 1 <= n <= images]
+            inside = [
+                numeric_score(n, truth, images) for n in draws if n is not None and 1 <= n <= images
+            ]
             if inside:
                 official[name] = fmean(inside)
             if draws:
-                toolkit[name] = fmean(numeric_score(n, truth, images) if n is not None else 0.0 for n in draws)
+                toolkit[name] = fmean(
+                    numeric_score(n, truth, images) if n is not None else 0.0 for n in draws
+                )
         failed = frozenset(name for name in samples if name not in usable)
         return [
             Metric("numeric_official", official, failed=failed),
@@ -110,7 +128,8 @@ class CountScorer(SubtaskScorer):
         ]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
-        """The mean score and the share of exact hits of even draws from 1 to the number of images."""
+        """The mean score and the share of exact hits of even draws from 1 to the number of
+        images."""
         pairs = [(int(row.answer or 0), int(row.meta["image_len"])) for row in samples.values()]
         level = fmean(chance_numeric(truth, images) for truth, images in pairs)
         exact = fmean(1 / images for _, images in pairs)
@@ -124,16 +143,21 @@ class GroupScorer(SubtaskScorer):
     name: str
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
-        """One over the number of choices; of questions whose choices could not be told apart, four."""
-        return {"accuracy": fmean(1 / (len(row.sample["choices"]) or 4) for row in samples.values())}
+        """One over the number of choices; of questions whose choices could not be told apart,
+        four."""
+        return {
+            "accuracy": fmean(1 / (len(row.sample["choices"]) or 4) for row in samples.values())
+        }
 
 
 @dataclass(frozen=True)
 class VideoScorer(SubtaskScorer):
-    """PC-VID: a judge's score of the description, 0 or 1 for AB videos and 0, 1 or 2 for ABA videos.
+    """PC-VID: a judge's score of the description, 0 or 1 for AB videos and 0, 1 or 2 for ABA
+    videos.
 
-    A description that no judge has scored has no score, whatever numbers it holds. `vid` is the mean of `vid_ab` and
-    `vid_aba`; what is unreadable or failed is left out of all three, as officially.
+    A description that no judge has scored has no score, whatever numbers it holds. `vid` is the
+    mean of `vid_ab` and `vid_aba`; what is unreadable or failed is left out of all three, as
+    officially.
     """
 
     name: ClassVar[str] = "PC-VID"
@@ -152,10 +176,18 @@ class VideoScorer(SubtaskScorer):
         """AB, ABA and their mean."""
         kinds: dict[str, dict[str, float]] = defaultdict(dict)
         for name, row in scores.keyed.items():
-            judged = [s.score.value for s in scores.asked(name) if s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
+            judged = [
+                s.score.value
+                for s in scores.asked(name)
+                if s.verdict in (Verdict.RIGHT, Verdict.WRONG)
+            ]
             if judged:
                 kinds[str(row.meta.get("type"))][name] = fmean(judged)
-        parts = [Metric(f"vid_{kind.lower()}", kinds[kind], "video") for kind in ("AB", "ABA") if kinds[kind]]
+        parts = [
+            Metric(f"vid_{kind.lower()}", kinds[kind], "video")
+            for kind in ("AB", "ABA")
+            if kinds[kind]
+        ]
         if len(parts) < 2:
             return parts
         mean = fmean(fmean(part.units.values()) for part in parts)
@@ -176,8 +208,8 @@ def _number(answer: str | None) -> int | None:
 def numeric_score(found: int, truth: int, images: int) -> float:
     """What a count is worth (0..1) on a question with this many images.
 
-    1 where it is right, else 1 - (4/images) * e**(1/10), not below 0, with e the error over the largest that is
-    possible. Worked values: 4 images, truth 1, found 2: 0.10404.
+    1 where it is right, else 1 - (4/images) * e**(1/10), not below 0, with e the error over the
+    largest that is possible. Worked values: 4 images, truth 1, found 2: 0.10404.
     """
     if found == truth:
         return 1.0

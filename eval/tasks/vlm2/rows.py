@@ -20,13 +20,18 @@ from looktwice.pipelines.picture import Picture
 
 FULL = {"AB": "1", "ABA": "2"}
 """The highest score that a judge may give a description, by kind of video."""
-OBJECT = re.compile(r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ", re.I)
-"""The object in "are the same {obj}.", "show the same {obj} in the input images" or "How many different {obj}s are"."""
+OBJECT = re.compile(
+    r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ",
+    re.I,
+)
+"""The object in "are the same {obj}.", "show the same {obj} in the input images" or "How many
+different {obj}s are"."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A question as its file has it; `images` are paths, or `cells` gives the pictures of a TSV's row."""
+    """A question as its file has it; `images` are paths, or `cells` gives the pictures of a TSV's
+    row."""
 
     id: str
     words: str
@@ -38,7 +43,8 @@ class Question:
 
 
 def from_lines(data: bytes, name: str, left_out: RowErrors) -> list[Question]:
-    """The questions of a JSONL file; lines that are none are left out. Raises TaskError where these are too many."""
+    """The questions of a JSONL file; lines that are none are left out. Raises TaskError where these
+    are too many."""
     kept, total, seen = [], 0, Counter[str]()
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -62,7 +68,9 @@ def _from_line(line: bytes, name: str, seen: Counter[str]) -> Question:
         raise ValueError(f"no JSON object ({exc})") from exc
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
-    needed = ("vid", "question") if name == "PC-VID" else ("q_id", "question", "gt_answer", "images")
+    needed = (
+        ("vid", "question") if name == "PC-VID" else ("q_id", "question", "gt_answer", "images")
+    )
     if missing := [key for key in needed if key not in row]:
         raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
     return _video(row) if name == "PC-VID" else _question(row, name, seen)
@@ -88,13 +96,16 @@ def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question
         meta["image_len"] = _length(row, len(images))
     choices = _choices(words) if name.endswith("Grp") else ()
     if choices and answer not in ascii_uppercase[: len(choices)]:
-        raise ValueError(f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices")
+        raise ValueError(
+            f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices"
+        )
     question = words.rpartition("Choices:")[0].strip() if choices else words
     return Question(identifier, question, choices, answer, images, meta)
 
 
 def _object_type(words: str) -> dict[str, Any]:
-    """The type of object as the field `type`, where a question names it as in the paper's templates (appendix, OC)."""
+    """The type of object as the field `type`, where a question names it as in the paper's templates
+    (appendix, OC)."""
     found = OBJECT.search(words)
     return {"type": (found[1] or found[2]).lower()} if found else {}
 
@@ -132,12 +143,15 @@ def _pair(identifier: str, answer: str) -> str:
     if not pair or side not in ("p", "n"):
         raise ValueError(f"q_id is <id>_p or <id>_n, found {identifier!r}")
     if (side == "p") != (answer == "T"):
-        raise ValueError(f"{identifier}: its side says {'T' if side == 'p' else 'F'}, its key {answer}")
+        raise ValueError(
+            f"{identifier}: its side says {'T' if side == 'p' else 'F'}, its key {answer}"
+        )
     return pair
 
 
 def _length(row: Mapping[str, Any], images: int) -> int:
-    """How long the sequence is: `image_seq_len`, else the length of `image_seq`, else that of `images`."""
+    """How long the sequence is: `image_seq_len`, else the length of `image_seq`, else that of
+    `images`."""
     for found in (row.get("image_seq_len"), row.get("image_seq")):
         if isinstance(found, list) and found:
             return len(found)
@@ -153,18 +167,25 @@ def _choices(words: str) -> tuple[str, ...]:
     found = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail.strip(), re.S)
     texts = tuple(said.strip(" ;,.\n") for _, said in found)
     ordered = "".join(letter for letter, _ in found) == ascii_uppercase[: len(found)]
-    return texts if len(texts) > 1 and ordered and all(texts) and len(set(texts)) == len(texts) else ()
+    return (
+        texts if len(texts) > 1 and ordered and all(texts) and len(set(texts)) == len(texts) else ()
+    )
 
 
 def from_tsv(path: Path, name: str, left_out: RowErrors) -> list[Question]:
-    """The questions of one category of VLMEvalKit's TSV. Raises TaskError for wrong columns and unknown categories."""
+    """The questions of one category of VLMEvalKit's TSV. Raises TaskError for wrong columns and
+    unknown categories."""
     table = TextTable(path, "tsv")
     needed = ("index", "question", "answer", "category")
     if missing := [column for column in needed if column not in table.columns]:
-        raise TaskError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(table.columns)}")
+        raise TaskError(
+            f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(table.columns)}"
+        )
     files = open_files(path.parent)
     kept, total, seen, categories = [], 0, Counter[str](), set()
-    for number, cells in enumerate(table.rows([*needed, *({"image_seq_len"} & set(table.columns))])):
+    for number, cells in enumerate(
+        table.rows([*needed, *({"image_seq_len"} & set(table.columns))])
+    ):
         categories.add(as_text(cells["category"]))
         if as_text(cells["category"]).casefold() != name.casefold():
             continue
@@ -177,13 +198,20 @@ def from_tsv(path: Path, name: str, left_out: RowErrors) -> list[Question]:
         if not left_out.repeats(number, question.id):
             kept.append((number, question))
     if not total:
-        raise TaskError(f"{path} has no category {name.casefold()}; it has {', '.join(sorted(categories))}")
+        raise TaskError(
+            f"{path} has no category {name.casefold()}; it has {', '.join(sorted(categories))}"
+        )
     left_out.check_share(total)
 
     def cells_of(number: int, identifier: str) -> Callable[[], list[Picture]]:
         def read() -> list[Picture]:
-            found = image_cells(table.row_at(number), [c for c in ("image", "image_path") if c in table.columns][:1])
-            return [picture_from_cell(cell, f"{identifier} image {i}", files) for i, cell in enumerate(found, 1)]
+            found = image_cells(
+                table.row_at(number), [c for c in ("image", "image_path") if c in table.columns][:1]
+            )
+            return [
+                picture_from_cell(cell, f"{identifier} image {i}", files)
+                for i, cell in enumerate(found, 1)
+            ]
 
         return read
 
@@ -196,7 +224,12 @@ def _tsv_question(cells: Mapping[str, Any], name: str, seen: Counter[str]) -> Qu
     if name.startswith("GC"):
         question = _question({**row, "q_id": index}, name, Counter())
         return Question(
-            index, question.words, (), question.answer, (), {**question.meta, "pair": index.rpartition("_")[0] or index}
+            index,
+            question.words,
+            (),
+            question.answer,
+            (),
+            {**question.meta, "pair": index.rpartition("_")[0] or index},
         )
     return _question({**row, "q_id": index}, name, seen)
 

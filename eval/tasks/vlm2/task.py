@@ -1,4 +1,5 @@
-"""VLM2-Bench (Zhang et al., 2025) from its official files: nine subtasks, JSON lines beside images and videos."""
+"""VLM2-Bench (Zhang et al., 2025) from its official files: nine subtasks, JSON lines beside images
+and videos."""
 
 from __future__ import annotations
 
@@ -10,7 +11,15 @@ from pathlib import Path
 
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.files import DataLocation, Files, FolderFiles, locate_data, open_files, open_picture, sha256
+from looktwice.eval.tasks.files import (
+    DataLocation,
+    Files,
+    FolderFiles,
+    locate_data,
+    open_files,
+    open_picture,
+    sha256,
+)
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
 from looktwice.eval.tasks.table_files import open_table
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
@@ -34,14 +43,22 @@ SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "data/pc/video/UNI",
     ),
 }
-"""For each subtask where its questions may lie (one folder's name is misspelt officially) and where its media."""
+"""For each subtask where its questions may lie (one folder's name is misspelt officially) and where
+its media."""
 VIDEOS = (".mp4", ".mov", ".avi")
 PAIRED = ("GC-Mat", "GC-Trk", "OC-Cpr", "PC-Cpr")
 ERRATA: Mapping[str, tuple[str, ...]] = {
     "GC-Mat": ("the paper says 260 pairs; every published score is a share of 259 ids",),
     "GC-Trk": ("the paper says 220 pairs; every published score is a share of 219 ids",),
-    "OC-Cnt": ("the paper's construction table lists other counts than the keys; the keys are used",),
-    "PC-VID": ("the paper's first table includes VID in its averages although the footnote says that it does not",),
+    "OC-Cnt": (
+        "the paper's construction table lists other counts than the keys; the keys are used",
+    ),
+    "PC-VID": (
+        (
+            "the paper's first table includes VID in its averages although the footnote says that"
+            " it does not"
+        ),
+    ),
 }
 
 
@@ -49,12 +66,13 @@ ERRATA: Mapping[str, tuple[str, ...]] = {
 class Vlm2Bench:
     """The subtask `name` (GC-Mat, GC-Trk, OC-Cpr, OC-Cnt, OC-Grp, PC-Cpr, PC-Cnt, PC-Grp, PC-VID).
 
-    `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV (images only); in its
-    place `hub` names a data set of the Hugging Face hub, and `revision` its commit. Keys:
-    T or F, a whole number, a letter (the choices are read out of the question), and for VID the highest score that a
-    judge may give. `meta["prompt"]` is the official text, `meta["pair"]` joins the questions that count as one.
-    VID's videos become `frames` pictures evenly from first to last, or one every 1/`fps` seconds; their times are
-    `meta["seconds"]`. A second question under one id is left out and counted; missing images and videos that do not
+    `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV
+    (images only); in its place `hub` names a data set of the Hugging Face hub, and `revision` its
+    commit. Keys: T or F, a whole number, a letter (the choices are read out of the question), and
+    for VID the highest score that a judge may give. `meta["prompt"]` is the official text,
+    `meta["pair"]` joins the questions that count as one. VID's videos become `frames` pictures
+    evenly from first to last, or one every 1/`fps` seconds; their times are `meta["seconds"]`. A
+    second question under one id is left out and counted; missing images and videos that do not
     decode fail their own samples. Raises TaskError.
     """
 
@@ -68,11 +86,20 @@ class Vlm2Bench:
 
     def __post_init__(self) -> None:
         if self.name not in SUBTASKS:
-            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{suggest_among(self.name, SUBTASKS)}")
+            raise TaskError(
+                "no subtask of VLM2-Bench is named"
+                f" {self.name!r}{suggest_among(self.name, SUBTASKS)}"
+            )
         if (self.frames is None) == (self.fps is None):
-            raise TaskError("a video is sampled by `frames` or by `fps`: set one of them, and the other to null")
-        if (self.frames is not None and self.frames < 1) or (self.fps is not None and self.fps <= 0):
-            raise TaskError(f"frames and fps are above 0, found frames={self.frames}, fps={self.fps}")
+            raise TaskError(
+                "a video is sampled by `frames` or by `fps`: set one of them, and the other to null"
+            )
+        if (self.frames is not None and self.frames < 1) or (
+            self.fps is not None and self.fps <= 0
+        ):
+            raise TaskError(
+                f"frames and fps are above 0, found frames={self.frames}, fps={self.fps}"
+            )
         if (self.path is None) == (not self.hub):
             raise TaskError("say where the data lie: either `path` or `hub`, and not both")
 
@@ -121,7 +148,8 @@ class Vlm2Bench:
         return tuple(open_picture(self._files, self._found(name)) for name in question.images)
 
     def _found(self, name: str) -> str:
-        """Where an image lies: as its path says, in the subtask's folder, or there by its name alone."""
+        """Where an image lies: as its path says, in the subtask's folder, or there by its name
+        alone."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
         return next((place for place in places if self._has(place)), places[0])
@@ -129,7 +157,9 @@ class Vlm2Bench:
     def _has(self, name: str) -> bool:
         try:
             return self._files.has(name)
-        except TaskError:  # it leads out of the data set; looked at, it says so and fails its own sample alone
+        except (
+            TaskError
+        ):  # it leads out of the data set; looked at, it says so and fails its own sample alone
             return False
 
     def _frames(self, question: Question) -> tuple[tuple[Picture, ...], list[float]]:
@@ -137,7 +167,9 @@ class Vlm2Bench:
         names = [f"{folder}/{vid}{suffix}" for suffix in VIDEOS]
         name = next((name for name in names if self._has(name)), "")
         if not name:
-            return (open_picture(self._files, names[0]),), []  # says which file is missing when it is looked at
+            return (
+                open_picture(self._files, names[0]),
+            ), []  # says which file is missing when it is looked at
         files = self._files
         source = files.root / name if isinstance(files, FolderFiles) else partial(files.read, name)
         video = VideoFrames(source, name, self.frames, self.fps)
@@ -145,7 +177,11 @@ class Vlm2Bench:
 
     @property
     def _sampling(self) -> str:
-        return f"{self.frames} frames from first to last" if self.frames else f"{self.fps:g} frames per second"
+        return (
+            f"{self.frames} frames from first to last"
+            if self.frames
+            else f"{self.fps:g} frames per second"
+        )
 
     @cached_property
     def _place(self) -> DataLocation:
@@ -158,7 +194,11 @@ class Vlm2Bench:
     @cached_property
     def _files(self) -> Files:
         folder, _ = self._place
-        zips = sorted(folder.glob("*.zip")) if folder.is_dir() and not (folder / "jsonl").exists() else []
+        zips = (
+            sorted(folder.glob("*.zip"))
+            if folder.is_dir() and not (folder / "jsonl").exists()
+            else []
+        )
         return open_files(zips[0] if len(zips) == 1 else folder)
 
     @cached_property
@@ -166,8 +206,8 @@ class Vlm2Bench:
         found = [name for tail in SUBTASKS[self.name][0] for name in self._files.ending(tail)]
         if not found:
             raise TaskError(
-                f"{self._files.root} has no {SUBTASKS[self.name][0][0]}; `path` is the folder or zip that holds "
-                "jsonl/ and data/, or VLM2Bench_img.tsv"
+                f"{self._files.root} has no {SUBTASKS[self.name][0][0]}; `path` is the folder or"
+                " zip that holds jsonl/ and data/, or VLM2Bench_img.tsv"
             )
         return found[0]
 
@@ -188,7 +228,9 @@ class Vlm2Bench:
 
     @cached_property
     def _left_out(self) -> RowErrors:
-        return RowErrors(self._place[0].name if self._is_tsv else self._file, "rows" if self._is_tsv else "lines")
+        return RowErrors(
+            self._place[0].name if self._is_tsv else self._file, "rows" if self._is_tsv else "lines"
+        )
 
     @cached_property
     def _questions(self) -> list[Question]:
@@ -203,7 +245,11 @@ class Vlm2Bench:
         shared = sorted({pair for (pair, _), count in sides.items() if count > 1})
         single = [pair for pair, count in pairs.items() if count < 2]
         said = [f"{len(pairs)} pair ids"]
-        said += [f"{len(shared)} shared by more than two questions, such as {shared[0]}"] if shared else []
+        said += (
+            [f"{len(shared)} shared by more than two questions, such as {shared[0]}"]
+            if shared
+            else []
+        )
         said += [f"{len(single)} with one question only, such as {single[0]}"] if single else []
         return ["; ".join(said)]
 

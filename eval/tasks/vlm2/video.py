@@ -1,4 +1,5 @@
-"""Frames of a video file as pictures with their times, decoded with OpenCV when they are first looked at."""
+"""Frames of a video file as pictures with their times, decoded with OpenCV when they are first
+looked at."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from looktwice.pipelines.picture import Picture, PictureError, Pixels
 def choose_frames(count: int, rate: float, frames: int | None, fps: float | None) -> list[int]:
     """The numbers of the frames to show of `count` at `rate` per second.
 
-    `frames` of them evenly from the first to the last, or one every 1/`fps` seconds from the first on; fewer where
-    the video has fewer. Raises ValueError unless exactly one of the two is given.
+    `frames` of them evenly from the first to the last, or one every 1/`fps` seconds from the first
+    on; fewer where the video has fewer. Raises ValueError unless exactly one of the two is given.
     """
     if (frames is None) == (fps is None):
         raise ValueError(f"say either frames or fps, found frames={frames} and fps={fps}")
@@ -35,11 +36,13 @@ def choose_frames(count: int, rate: float, frames: int | None, fps: float | None
 
 @dataclass(eq=False)
 class VideoFrames:
-    """One video: `times` of the chosen frames in seconds, `pictures` that decode it once, all together.
+    """One video: `times` of the chosen frames in seconds, `pictures` that decode it once, all
+    together.
 
-    The header says how many frames there are; where it promises more than can be decoded, the frames are chosen
-    again among those that can. A video that does not decode gives one picture that says so when it is looked at.
-    `source` is the file, or gives its bytes, which are then put into a temporary file while they are decoded.
+    The header says how many frames there are; where it promises more than can be decoded, the
+    frames are chosen again among those that can. A video that does not decode gives one picture
+    that says so when it is looked at. `source` is the file, or gives its bytes, which are then put
+    into a temporary file while they are decoded.
     """
 
     source: Path | Callable[[], bytes]
@@ -78,14 +81,19 @@ class VideoFrames:
 
     def _decode(self) -> list[Pixels]:
         if not self.numbers:
-            raise PictureError(f"{self.name}: the video does not decode (no frames found); fetch it again")
+            raise PictureError(
+                f"{self.name}: the video does not decode (no frames found); fetch it again"
+            )
         with self._on_disk() as path:
             found, seen = _decode_frames(path, self.numbers)
             if seen and len(found) < len(self.numbers):
-                found, _ = _decode_frames(path, choose_frames(seen, self.rate, len(self.numbers), None))
+                found, _ = _decode_frames(
+                    path, choose_frames(seen, self.rate, len(self.numbers), None)
+                )
         if len(found) < len(self.numbers):
             raise PictureError(
-                f"{self.name}: the video ends after {seen} of {self.count} frames, too few to show {len(self.numbers)}"
+                f"{self.name}: the video ends after {seen} of {self.count} frames, too few to show"
+                f" {len(self.numbers)}"
             )
         return found
 
@@ -105,13 +113,16 @@ def _read_header(path: Path) -> tuple[int, float]:
     try:
         if not capture.isOpened():
             return 0, 0.0
-        return max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT))), float(capture.get(cv2.CAP_PROP_FPS))
+        return max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT))), float(
+            capture.get(cv2.CAP_PROP_FPS)
+        )
     finally:
         capture.release()
 
 
 def _decode_frames(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
-    """The frames of these rising numbers, RGB, read in order (seeking is not exact), and how many there were."""
+    """The frames of these rising numbers, RGB, read in order (seeking is not exact), and how many
+    there were."""
     capture, wanted, seen = cv2.VideoCapture(str(path)), set(numbers), 0
     found: list[Pixels] = []
     try:

@@ -1,4 +1,5 @@
-"""Anthropic's message batches: requests of the Messages API go up in one piece, and a file of results comes down."""
+"""Anthropic's message batches: requests of the Messages API go up in one piece, and a file of
+results comes down."""
 
 from __future__ import annotations
 
@@ -25,12 +26,18 @@ PATH = "messages/batches"
 NOT_TAKEN = ("response_format", "reasoning_effort", "logprobs", "top_logprobs")
 RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
 LEFT_OUT = {"messages", "tools", "tool_choice", "seed", *RENAMED}
-STATUS = {"invalid_request_error": 400, "permission_error": 403, "not_found_error": 404, "request_too_large": 413}
+STATUS = {
+    "invalid_request_error": 400,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+}
 
 
 @dataclass(frozen=True)
 class AnthropicBatches(Dialect):
-    """The dialect of Anthropic. It has no labels: a batch whose name was lost is known by its time and its size.
+    """The dialect of Anthropic. It has no labels: a batch whose name was lost is known by its time
+    and its size.
 
     Source: the Messages and Message Batches API, version 2023-06-01.
     """
@@ -38,7 +45,8 @@ class AnthropicBatches(Dialect):
     most_bytes = 100_000_000  # the provider takes 256 MB
 
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
-        """The request in the form of the Messages API. Raises ModelError for what it does not know."""
+        """The request in the form of the Messages API. Raises ModelError for what it does not
+        know."""
         return line_of(key, {"params": message_request(body)})
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
@@ -78,7 +86,11 @@ def message_request(body: Mapping[str, Any]) -> Json:
     tools = [each["function"] for each in body.get("tools", ())]
     if tools:
         request["tools"] = [
-            {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+            {
+                "name": tool["name"],
+                "description": tool["description"],
+                "input_schema": tool["parameters"],
+            }
             for tool in tools
         ]
     turns: list[Json] = []
@@ -88,7 +100,9 @@ def message_request(body: Mapping[str, Any]) -> Json:
             request["system"] = f"{said}\n\n{message['content']}" if said else message["content"]
             continue
         role = "assistant" if message["role"] == "assistant" else "user"
-        if turns and turns[-1]["role"] == role:  # results of tools and what follows them are one turn
+        if (
+            turns and turns[-1]["role"] == role
+        ):  # results of tools and what follows them are one turn
             turns[-1]["content"] += _blocks(message)
         else:
             turns.append({"role": role, "content": _blocks(message)})
@@ -99,7 +113,9 @@ def _blocks(message: Mapping[str, Any]) -> list[Json]:
     content = message["content"]
     if message["role"] == "tool":
         return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
-    parts: Sequence[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
+    parts: Sequence[Json] = (
+        [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
+    )
     found = [_block(part) for part in parts if part.get("text") != ""]
     for call in message.get("tool_calls", ()):
         function = call["function"]
@@ -107,9 +123,13 @@ def _blocks(message: Mapping[str, Any]) -> list[Json]:
             given = json.loads(function["arguments"] or "{}")
         except ValueError:
             given = None
-        if not isinstance(given, dict):  # a model may have written anything; the protocol takes objects alone
+        if not isinstance(
+            given, dict
+        ):  # a model may have written anything; the protocol takes objects alone
             given = {"arguments": function["arguments"]}
-        found.append({"type": "tool_use", "id": call["id"], "name": function["name"], "input": given})
+        found.append(
+            {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
+        )
     return found
 
 
@@ -138,13 +158,25 @@ def completion_of(message: Mapping[str, Any]) -> Json:
         for kind in ("text", "thinking")
     }
     calls = [
-        {"id": block["id"], "function": {"name": block["name"], "arguments": json.dumps(block["input"])}}
+        {
+            "id": block["id"],
+            "function": {"name": block["name"], "arguments": json.dumps(block["input"])},
+        }
         for block in blocks
         if block["type"] == "tool_use"
     ]
     cached = int(usage.get("cache_read_input_tokens") or 0)
-    asked = int(usage.get("input_tokens") or 0) + cached + int(usage.get("cache_creation_input_tokens") or 0)
-    reply = {"role": "assistant", "content": said["text"], "reasoning_content": said["thinking"], "tool_calls": calls}
+    asked = (
+        int(usage.get("input_tokens") or 0)
+        + cached
+        + int(usage.get("cache_creation_input_tokens") or 0)
+    )
+    reply = {
+        "role": "assistant",
+        "content": said["text"],
+        "reasoning_content": said["thinking"],
+        "tool_calls": calls,
+    }
     return {
         "model": message.get("model"),
         "choices": [{"message": reply, "finish_reason": message.get("stop_reason")}],

@@ -1,4 +1,5 @@
-"""What the batch endpoints of every provider have in common: a batch, the lines of its requests, what an answer is."""
+"""What the batch endpoints of every provider have in common: a batch, the lines of its requests,
+what an answer is."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
-        """The line of a request, given as a body of the chat-completions protocol; its answer will bear the key."""
+        """The line of a request, given as a body of the chat-completions protocol; its answer will
+        bear the key."""
 
     @abstractmethod
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
@@ -55,11 +57,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def find(self, label: str, size: int, since: float) -> Batch | None:
-        """The batch of so many requests that was handed in under a label, at or after a time in seconds."""
+        """The batch of so many requests that was handed in under a label, at or after a time in
+        seconds."""
 
     @abstractmethod
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
-        """Each key with its answer as of the chat-completions protocol; one that was not answered is missing.
+        """Each key with its answer as of the chat-completions protocol; one that was not answered
+        is missing.
 
         `keys` are those of the batch in the order of its lines.
         """
@@ -83,7 +87,9 @@ class Dialect(ABC):
     def _read(self, response: HttpResponse) -> Json:
         value = read_value(response, self.url)
         if not isinstance(value, dict):
-            raise ModelError(f"{self.url} answered {value!r:.80} where a JSON object belongs", retryable=True)
+            raise ModelError(
+                f"{self.url} answered {value!r:.80} where a JSON object belongs", retryable=True
+            )
         return value
 
 
@@ -103,7 +109,9 @@ def understood(url: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise ModelError(f"{url} describes a batch in another form ({exc!r})", retryable=True) from exc
+        raise ModelError(
+            f"{url} describes a batch in another form ({exc!r})", retryable=True
+        ) from exc
 
 
 def answer(status: int, body: object) -> HttpResponse:

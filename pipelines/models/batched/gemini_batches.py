@@ -1,4 +1,5 @@
-"""Gemini's batches: requests to generate content go up in one piece, and the batch itself brings the answers."""
+"""Gemini's batches: requests to generate content go up in one piece, and the batch itself brings
+the answers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ from looktwice.pipelines.models.batched.dialect import (
 )
 from looktwice.pipelines.models.http_client import HttpResponse
 
-NOT_TAKEN = ("tools", "reasoning_effort", "logprobs", "top_logprobs")  # a call of a tool bears a signature to give back
+NOT_TAKEN = (
+    "tools",
+    "reasoning_effort",
+    "logprobs",
+    "top_logprobs",
+)  # a call of a tool bears a signature to give back
 SETTINGS = {
     "temperature": "temperature",
     "top_p": "topP",
@@ -43,14 +49,19 @@ class GeminiBatches(Dialect):
     most_bytes = 18_000_000  # the provider takes 20 MB
 
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
-        """The request in the form of generateContent. Raises ModelError for what it does not know."""
+        """The request in the form of generateContent. Raises ModelError for what it does not
+        know."""
         return line_of(key, {"model": body["model"], "request": content_request(body)})
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
         """Hand in the lines. Raises ModelError."""
         rows = [json.loads(line) for line in lines]
-        requests = [{"request": row["request"], "metadata": {"key": row["custom_id"]}} for row in rows]
-        body = {"batch": {"displayName": label, "inputConfig": {"requests": {"requests": requests}}}}
+        requests = [
+            {"request": row["request"], "metadata": {"key": row["custom_id"]}} for row in rows
+        ]
+        body = {
+            "batch": {"displayName": label, "inputConfig": {"requests": {"requests": requests}}}
+        }
         path = f"models/{rows[0]['model'].removeprefix('models/')}:batchGenerateContent"
         with understood(self.url):
             return _batch(self.post(path, json.dumps(body).encode()))
@@ -74,8 +85,14 @@ class GeminiBatches(Dialect):
             output = found.get("response") or found["metadata"].get("output") or {}
             rows = (output.get("inlinedResponses") or {}).get("inlinedResponses") or ()
             answers = [_answer(row) for row in rows]
-            named = [(row.get("metadata") or {}).get("key") for row in rows]  # not every version gives it back
-        yield from zip((str(name or key) for name, key in zip(named, keys, strict=False)), answers, strict=False)
+            named = [
+                (row.get("metadata") or {}).get("key") for row in rows
+            ]  # not every version gives it back
+        yield from zip(
+            (str(name or key) for name, key in zip(named, keys, strict=False)),
+            answers,
+            strict=False,
+        )
 
 
 def content_request(body: Mapping[str, Any]) -> Json:
@@ -85,13 +102,20 @@ def content_request(body: Mapping[str, Any]) -> Json:
     if "response_format" in body:
         schema = body["response_format"]["json_schema"]["schema"]
         settings |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
-    system = [{"text": message["content"]} for message in body["messages"] if message["role"] == "system"]
+    system = [
+        {"text": message["content"]} for message in body["messages"] if message["role"] == "system"
+    ]
     turns = [
-        {"role": "model" if message["role"] == "assistant" else "user", "parts": _parts(message["content"])}
+        {
+            "role": "model" if message["role"] == "assistant" else "user",
+            "parts": _parts(message["content"]),
+        }
         for message in body["messages"]
         if message["role"] != "system"
     ]
-    request = {name: value for name, value in body.items() if name not in LEFT_OUT} | {"contents": turns}
+    request = {name: value for name, value in body.items() if name not in LEFT_OUT} | {
+        "contents": turns
+    }
     if system:
         request["systemInstruction"] = {"parts": system}
     settings |= body.get("generationConfig", {})
@@ -99,7 +123,9 @@ def content_request(body: Mapping[str, Any]) -> Json:
 
 
 def _parts(content: Any) -> list[Json]:
-    parts: Sequence[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
+    parts: Sequence[Json] = (
+        [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
+    )
     found: list[Json] = []
     for part in parts:
         if part["type"] == "text":
@@ -119,7 +145,8 @@ def _answer(row: Mapping[str, Any]) -> HttpResponse:
 
 
 def completion_of(said: Mapping[str, Any]) -> Json:
-    """An answer of generateContent as a chat completion; a prompt that was blocked is a filtered reply."""
+    """An answer of generateContent as a chat completion; a prompt that was blocked is a filtered
+    reply."""
     candidates, usage = said.get("candidates") or (), said.get("usageMetadata") or {}
     parts: Sequence[Mapping[str, Any]] = ()
     reason = "content_filter"
@@ -127,7 +154,9 @@ def completion_of(said: Mapping[str, Any]) -> Json:
         parts = (candidates[0].get("content") or {}).get("parts") or ()
         reason = str(candidates[0].get("finishReason") or "error")
     texts = {
-        thought: "".join(str(part.get("text") or "") for part in parts if bool(part.get("thought")) is thought)
+        thought: "".join(
+            str(part.get("text") or "") for part in parts if bool(part.get("thought")) is thought
+        )
         for thought in (False, True)
     }
     thoughts = int(usage.get("thoughtsTokenCount") or 0)
@@ -151,4 +180,11 @@ def _batch(data: Mapping[str, Any]) -> Batch:
     state = str(about.get("state")).rpartition("STATE_")[2]
     error = data.get("error") or {}
     said = str(error.get("message") or "it does not say why") if state == "FAILED" or error else ""
-    return Batch(str(data["name"]), bool(data.get("done")) or state in FINAL, total - pending, total, (), said)
+    return Batch(
+        str(data["name"]),
+        bool(data.get("done")) or state in FINAL,
+        total - pending,
+        total,
+        (),
+        said,
+    )

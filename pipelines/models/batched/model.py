@@ -1,4 +1,5 @@
-"""A model that is asked in batches, for half the price: what a run wants to ask is handed in, and waited for."""
+"""A model that is asked in batches, for half the price: what a run wants to ask is handed in, and
+waited for."""
 
 from __future__ import annotations
 
@@ -50,7 +51,10 @@ DIALECTS: Mapping[str, Callable[..., Dialect]] = {
 }
 SIGNS: Mapping[str, Sign] = {
     "openai": bearer,
-    "anthropic": lambda key: {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})},
+    "anthropic": lambda key: {
+        "anthropic-version": "2023-06-01",
+        **({"x-api-key": key} if key else {}),
+    },
     "gemini": lambda key: {"x-goog-api-key": key} if key else {},
 }
 HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
@@ -58,28 +62,35 @@ HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": 
 
 @dataclass(frozen=True)
 class Batched:
-    """The model `chat`, asked through the batch endpoints of its server, which take half the price and up to a day.
+    """The model `chat`, asked through the batch endpoints of its server, which take half the price
+    and up to a day.
 
-    `run` goes through all samples, hands in what they ask, at most `requests` in a batch, looks every `look` seconds
-    how far it is, keeps the replies in the cache, and goes through the samples again that waited. So each turn of a
-    conversation takes a round of batches, and so does each draw of `Vote`. A run that is stopped or killed leaves its
-    batches with the server, and the same command collects them. What was answered directly is the same to the cache.
-    `dialect` is the provider's own protocol of batches; without one the host tells, and any other than Anthropic's and
-    Gemini's speaks OpenAI's. Anthropic has no seeds, and needs `max_tokens`; Gemini is asked without tools. The URL of
-    `chat` is the one of direct requests, such as https://generativelanguage.googleapis.com/v1beta/openai.
-    `prices` are those of a batch. `--budget` and `--max-requests` cannot bound it; `--limit` does.
+    `run` goes through all samples, hands in what they ask, at most `requests` in a batch, looks
+    every `look` seconds how far it is, keeps the replies in the cache, and goes through the samples
+    again that waited. So each turn of a conversation takes a round of batches, and so does each
+    draw of `Vote`. A run that is stopped or killed leaves its batches with the server, and the same
+    command collects them. What was answered directly is the same to the cache. `dialect` is the
+    provider's own protocol of batches; without one the host tells, and any other than Anthropic's
+    and Gemini's speaks OpenAI's. Anthropic has no seeds, and needs `max_tokens`; Gemini is asked
+    without tools. The URL of `chat` is the one of direct requests, such as
+    https://generativelanguage.googleapis.com/v1beta/openai. `prices` are those of a batch.
+    `--budget` and `--max-requests` cannot bound it; `--limit` does.
     """
 
     chat: ChatAPI
     look: float = field(default=60.0, metadata=NOT_IDENTITY)
     requests: int = field(default=50_000, metadata=NOT_IDENTITY)
-    dialect: Literal["openai", "anthropic", "gemini"] | None = field(default=None, metadata=NOT_IDENTITY)
+    dialect: Literal["openai", "anthropic", "gemini"] | None = field(
+        default=None, metadata=NOT_IDENTITY
+    )
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.look <= 0 or self.requests < 1:
-            raise ValueError(f"look is above 0 and requests 1 or more, found {self.look} and {self.requests}")
+            raise ValueError(
+                f"look is above 0 and requests 1 or more, found {self.look} and {self.requests}"
+            )
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         if len(self.chat.urls) > 1:
@@ -101,16 +112,20 @@ class Batched:
             raise AttributeError(name)
         return getattr(self.chat, name)
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Raises ModelError: only `run` knows what else there is to ask."""
         raise ModelError("only `looktwice run` asks in batches; use `chat` itself here")
 
 
 @dataclass(eq=False)
 class BatchQueue:
-    """What a run wants to ask of a `Batched` model, in files of `store`'s folder, and the batches that are under way.
+    """What a run wants to ask of a `Batched` model, in files of `store`'s folder, and the batches
+    that are under way.
 
-    `say` is told how far they are, and `give_up` why there is no use in waiting on; setting `stop` ends the wait.
+    `say` is told how far they are, and `give_up` why there is no use in waiting on; setting `stop`
+    ends the wait.
     """
 
     model: Batched
@@ -146,16 +161,23 @@ class BatchQueue:
     @property
     def folder(self) -> Path:
         """Where the files of this model's requests and batches lie."""
-        return self.store.folder / "batches" / hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+        return (
+            self.store.folder / "batches" / hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+        )
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The reply, where a batch that an earlier run left has brought it; else it is put among what is to be asked.
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The reply, where a batch that an earlier run left has brought it; else it is put among
+        what is to be asked.
 
         Raises Deferred, and the ModelError of a request that failed in its batch.
         """
         key = request_key(self.identity, messages, draw, options)
         with self.lock:
-            if self.stop.is_set():  # what ended one thread's wait for the earlier batches ends that of all
+            if (
+                self.stop.is_set()
+            ):  # what ended one thread's wait for the earlier batches ends that of all
                 raise Stopped("stopped before it was put into a batch")
             if not self.resumed:
                 self._resume()
@@ -164,7 +186,9 @@ class BatchQueue:
         if (reply := self.store.get(key)) is not None:
             return reply
         if self.attempts[key] >= ATTEMPTS:
-            raise ModelError(f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches")
+            raise ModelError(
+                f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches"
+            )
         line = self.dialect.line(key, self.model.chat.body(messages, draw, options))
         with self.lock:
             if key not in self.waiting:
@@ -209,14 +233,16 @@ class BatchQueue:
         return True
 
     def _found_again(self, note: Path, noted: _Note) -> Batch | None:
-        """The batch that was handed in and whose name was lost, unless it is one that is known otherwise."""
+        """The batch that was handed in and whose name was lost, unless it is one that is known
+        otherwise."""
         batch = self.dialect.find(note.stem, len(noted.keys), noted.tried)
         known = {_Note.read(path).batch for path in self.folder.glob("*.json")} | self.over
         return None if batch is None or batch.id in known else batch
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Inside, no other process has these batches; what no wait can mend ends the run. Raises Stopped."""
+        """Inside, no other process has these batches; what no wait can mend ends the run. Raises
+        Stopped."""
         lock, waits = FileLock(self.folder / ".lock"), False
         while True:
             try:
@@ -242,12 +268,14 @@ class BatchQueue:
 
     @cached_property
     def _presence(self) -> FileLock:
-        """Held as long as this queue gathers, so that others let it; whatever ends the process lets go of it."""
+        """Held as long as this queue gathers, so that others let it; whatever ends the process lets
+        go of it."""
         return FileLock(self.folder / f"{self.name}.here", thread_local=False)
 
     def _add(self, key: str, line: bytes) -> None:
         if self.waiting and (
-            len(self.waiting) >= self.model.requests or self.size + len(line) > self.dialect.most_bytes
+            len(self.waiting) >= self.model.requests
+            or self.size + len(line) > self.dialect.most_bytes
         ):
             self._close_file()
         append_file(self._open_file, line)
@@ -284,8 +312,13 @@ class BatchQueue:
                 raise trouble
             if trouble:
                 self.say(f"{trouble}; looking again in {self.model.look:g} s")
-            done, total = (sum(getattr(batch, name) for batch in open_ones) for name in ("done", "total"))
-            said = f"{counted(len(open_ones), 'batch', 'batches')} under way, {done:,} of {total:,} requests answered"
+            done, total = (
+                sum(getattr(batch, name) for batch in open_ones) for name in ("done", "total")
+            )
+            said = (
+                f"{counted(len(open_ones), 'batch', 'batches')} under way, {done:,} of {total:,}"
+                " requests answered"
+            )
             if open_ones and said != shown:
                 self.say(said)
                 shown = said
@@ -293,7 +326,8 @@ class BatchQueue:
                 self.stop.wait(self.model.look)
 
     def _look(self, note: Path) -> list[Batch]:
-        """The batch of a note, handed in if it has not been, unless it is over: then its replies are kept."""
+        """The batch of a note, handed in if it has not been, unless it is over: then its replies
+        are kept."""
         noted = _Note.read(note)
         batch = self.dialect.look_at(noted.batch) if noted.batch else self._hand_in(note, noted)
         if batch is None:
@@ -309,10 +343,14 @@ class BatchQueue:
 
     def _hand_in(self, note: Path, noted: _Note) -> Batch | None:
         """The batch of what was gathered; None where other runs have brought all of it by now."""
-        batch = self._found_again(note, noted) if noted.tried else None  # an answer may have been lost
+        batch = (
+            self._found_again(note, noted) if noted.tried else None
+        )  # an answer may have been lost
         if batch is None:
             lines = read_file(note.with_suffix(".jsonl")).splitlines(keepends=True)
-            wanted = [line for line in lines if self.store.get(key_of(line)) is None]  # another run may have it
+            wanted = [
+                line for line in lines if self.store.get(key_of(line)) is None
+            ]  # another run may have it
             if not wanted:
                 _forget(note)
                 return None
@@ -324,10 +362,13 @@ class BatchQueue:
         return batch
 
     def _keep(self, batch: Batch, keys: Sequence[str]) -> None:
-        """Store the replies of a batch that is over, and note the failures; what came of neither is asked again."""
+        """Store the replies of a batch that is over, and note the failures; what came of neither is
+        asked again."""
         for key, response in self.dialect.answers(batch, keys):
             try:
-                self.store.put(key, self.identity, read_response(response, self.model.chat.endpoint, 0.0))
+                self.store.put(
+                    key, self.identity, read_response(response, self.model.chat.endpoint, 0.0)
+                )
             except ModelError as exc:
                 if not exc.retryable or self.attempts[key] >= ATTEMPTS:
                     self.failed[key] = exc
@@ -335,7 +376,14 @@ class BatchQueue:
     def _send(self, method: str, path: str, body: bytes | None, kind: str) -> HttpResponse:
         chat = self.model.chat
         return chat.send(
-            method, self.url, path, body, chat.timeout, kind, most=MOST_FILE, sign=SIGNS[self.model.speaks]
+            method,
+            self.url,
+            path,
+            body,
+            chat.timeout,
+            kind,
+            most=MOST_FILE,
+            sign=SIGNS[self.model.speaks],
         )
 
 
@@ -343,8 +391,8 @@ class BatchQueue:
 class _Note:
     """What lies beside the requests of a batch.
 
-    Its name at the server, once it has one, who gathered it, when it was handed in, and the keys of its requests in
-    their order.
+    Its name at the server, once it has one, who gathered it, when it was handed in, and the keys of
+    its requests in their order.
     """
 
     batch: str

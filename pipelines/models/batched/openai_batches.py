@@ -1,4 +1,5 @@
-"""The batch endpoints of the OpenAI API: a file of requests goes up, and within a day a file of answers comes down."""
+"""The batch endpoints of the OpenAI API: a file of requests goes up, and within a day a file of
+answers comes down."""
 
 from __future__ import annotations
 
@@ -30,16 +31,20 @@ class OpenAIBatches(Dialect):
         border = uuid.uuid4().hex
         parts = [
             f'--{border}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n',
-            f'--{border}\r\nContent-Disposition: form-data; name="file"; filename="requests.jsonl"\r\n'
-            "Content-Type: application/jsonl\r\n\r\n",
+            (
+                f'--{border}\r\nContent-Disposition: form-data; name="file";'
+                ' filename="requests.jsonl"\r\nContent-Type: application/jsonl\r\n\r\n'
+            ),
         ]
         whole = "".join(parts).encode() + b"".join(lines) + f"\r\n--{border}--\r\n".encode()
         kind = f"multipart/form-data; boundary={border}"
         file = self.post("files", whole, kind)
         wanted = {
-            "input_file_id": str(file.get("id")), "endpoint": PATH, "completion_window": "24h",
+            "input_file_id": str(file.get("id")),
+            "endpoint": PATH,
+            "completion_window": "24h",
             "metadata": {"looktwice": label},
-        }  # fmt: skip
+        }
         with understood(self.url):
             return _batch(self.post("batches", json.dumps(wanted).encode()))
 
@@ -52,7 +57,11 @@ class OpenAIBatches(Dialect):
         """The batch of this label, among the last hundred. Raises ModelError."""
         with understood(self.url):
             batches = self.get("batches?limit=100").get("data") or ()
-            named = (batch for batch in batches if (batch.get("metadata") or {}).get("looktwice") == label)
+            named = (
+                batch
+                for batch in batches
+                if (batch.get("metadata") or {}).get("looktwice") == label
+            )
             return next(map(_batch, named), None)
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
@@ -76,6 +85,8 @@ def _batch(data: Mapping[str, Any]) -> Batch:
         is_over=state in FINAL,
         done=int(counts.get("completed") or 0) + int(counts.get("failed") or 0),
         total=int(counts.get("total") or 0),
-        files=tuple(str(data[name]) for name in ("output_file_id", "error_file_id") if data.get(name)),
+        files=tuple(
+            str(data[name]) for name in ("output_file_id", "error_file_id") if data.get(name)
+        ),
         error=(said or "it does not say why") if state == "failed" else "",
     )

@@ -1,1 +1,2 @@
-"""What the layers of a model in this process hold while it reads a question; endpoints show none of it."""
+"""What the layers of a model in this process hold while it reads a question; endpoints show none of
+it."""

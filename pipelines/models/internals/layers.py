@@ -13,7 +13,8 @@ Over = Literal["image", "last"]
 
 
 class Layer(NamedTuple):
-    """A layer by its number in its part, from 1; its state is the mean over the image's tokens, or the last token's."""
+    """A layer by its number in its part, from 1; its state is the mean over the image's tokens, or
+    the last token's."""
 
     part: Part
     number: int
@@ -25,12 +26,17 @@ class Layer(NamedTuple):
         return self.part if self.part != "decoder" else f"decoder, {PLACES[self.over]}"
 
     def __str__(self) -> str:
-        return self.place if self.part == "projector" else f"{self.part} {self.number}{self.place[len(self.part) :]}"
+        return (
+            self.place
+            if self.part == "projector"
+            else f"{self.part} {self.number}{self.place[len(self.part) :]}"
+        )
 
 
 PLACES: Mapping[Over, str] = {"image": "image tokens", "last": "last token"}
 States = Mapping[Layer, NDArray[np.float32]]
-"""The vectors of one question, in the order in which they are computed; only decoders have both kinds."""
+"""The vectors of one question, in the order in which they are computed; only decoders have both
+kinds."""
 
 
 class MeanState:

@@ -1,4 +1,5 @@
-"""The states of the layers of networks of transformers, by hooks: LLaVA, LLaVA-NeXT, Qwen2-VL, Qwen2.5-VL, Qwen3-VL."""
+"""The states of the layers of networks of transformers, by hooks: LLaVA, LLaVA-NeXT, Qwen2-VL,
+Qwen2.5-VL, Qwen3-VL."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from looktwice.pipelines.runtime.networks import WeightsError, import_torch
 
 
 class Parts(NamedTuple):
-    """The modules of a network that are watched; the tower's first `skipped` tokens stand for no place."""
+    """The modules of a network that are watched; the tower's first `skipped` tokens stand for no
+    place."""
 
     tower: Sequence[Any]
     projector: Any
@@ -24,11 +26,15 @@ class Parts(NamedTuple):
 def _llava(network: Any) -> Parts:
     """Of the tower, the layers up to the one whose output the projector gets."""
     inner, config = network.model, network.config
-    layers = next(m for name, m in inner.vision_tower.named_modules() if name.endswith("encoder.layers"))
+    layers = next(
+        m for name, m in inner.vision_tower.named_modules() if name.endswith("encoder.layers")
+    )
     chosen = config.vision_feature_layer
     ends = [each % (len(layers) + 1) for each in (chosen if isinstance(chosen, list) else [chosen])]
     skipped = int(config.vision_feature_select_strategy == "default")
-    return Parts(layers[: max(ends)], inner.multi_modal_projector, inner.language_model.layers, skipped)
+    return Parts(
+        layers[: max(ends)], inner.multi_modal_projector, inner.language_model.layers, skipped
+    )
 
 
 def _qwen(network: Any) -> Parts:
@@ -49,7 +55,8 @@ FAMILIES: dict[str, Callable[[Any], Parts]] = {
 def network_states(model: LocalVLM, messages: Messages) -> States:
     """The states of a network's layers over one conversation.
 
-    Raises ModelError, also for another family and where the network cannot be opened, and PictureError.
+    Raises ModelError, also for another family and where the network cannot be opened, and
+    PictureError.
     """
     chat = model.chat(messages)
     try:
@@ -59,8 +66,8 @@ def network_states(model: LocalVLM, messages: Messages) -> States:
     family = network.model.config.model_type
     if family not in FAMILIES:
         raise ModelError(
-            f"{model.model}: layers are read of the families {', '.join(FAMILIES)}, and this is {family}; probe "
-            "another model"
+            f"{model.model}: layers are read of the families {', '.join(FAMILIES)}, and this is"
+            f" {family}; probe another model"
         )
     inputs, torch = model.inputs(network, [chat]), import_torch()
     is_image = (inputs["input_ids"][0] == network.model.config.image_token_id).cpu()
@@ -86,6 +93,9 @@ def _watch(hooks: ExitStack, parts: Parts, found: dict[Layer, MeanState], is_ima
     for number, module in enumerate(parts.tower, 1):
         watch(module, Layer("tower", number), lambda x: x[..., parts.skipped :, :].flatten(0, -2))
     watch(parts.projector, Layer("projector", 1), lambda x: x.flatten(0, -2))
-    for over, chosen in (("image", lambda x: x[0, is_image.to(x.device)]), ("last", lambda x: x[0, -1:])):
+    for over, chosen in (
+        ("image", lambda x: x[0, is_image.to(x.device)]),
+        ("last", lambda x: x[0, -1:]),
+    ):
         for number, module in enumerate(parts.decoder, 1):
             watch(module, Layer("decoder", number, over), chosen)  # type: ignore[arg-type]

@@ -7,14 +7,21 @@ import numpy as np
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.models.internals.layers import Layer, States
 from looktwice.pipelines.models.pocket.model import network_inputs
-from looktwice.pipelines.models.pocket.network import ONE_THREAD, Conversation, encoder_states, shipped_weights
+from looktwice.pipelines.models.pocket.network import (
+    ONE_THREAD,
+    Conversation,
+    encoder_states,
+    shipped_weights,
+)
 from looktwice.pipelines.models.pocket.words import ANSWER
 
 
 def pocket_states(messages: Messages) -> States:
-    """The encoder's layers are the tower; what the words look at, classes of the places added, is the projector.
+    """The encoder's layers are the tower; what the words look at, classes of the places added, is
+    the projector.
 
-    Its decoder has no tokens of the image: the words look at the places. Raises ModelError and PictureError.
+    Its decoder has no tokens of the image: the words look at the places. Raises ModelError and
+    PictureError.
     """
     weights, (tokens, inputs) = shipped_weights(), network_inputs(messages)
     with ONE_THREAD:
@@ -24,4 +31,6 @@ def pocket_states(messages: Messages) -> States:
     found = {Layer("tower", number): vector for number, vector in enumerate(seen[:-1], 1)}
     if seen:
         found[Layer("projector", 1)] = seen[-1]
-    return found | {Layer("decoder", number, "last"): state[0] for number, state in enumerate(said, 1)}
+    return found | {
+        Layer("decoder", number, "last"): state[0] for number, state in enumerate(said, 1)
+    }

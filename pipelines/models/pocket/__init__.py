@@ -1,1 +1,2 @@
-"""Pocket: a very small vision-language network that comes with looktwice and needs nothing but numpy."""
+"""Pocket: a very small vision-language network that comes with looktwice and needs nothing but
+numpy."""

@@ -11,8 +11,24 @@ from functools import cached_property
 import numpy as np
 
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.model import CallOptions, Finish, Messages, ModelError, Reply, Usage, canonical, request_key
-from looktwice.pipelines.models.pocket.network import ONE_THREAD, REPLY, VIEWS, Conversation, Floats, shipped_weights
+from looktwice.pipelines.model import (
+    CallOptions,
+    Finish,
+    Messages,
+    ModelError,
+    Reply,
+    Usage,
+    canonical,
+    request_key,
+)
+from looktwice.pipelines.models.pocket.network import (
+    ONE_THREAD,
+    REPLY,
+    VIEWS,
+    Conversation,
+    Floats,
+    shipped_weights,
+)
 from looktwice.pipelines.models.pocket.views import CELLS, fit_pixels
 from looktwice.pipelines.models.pocket.words import (
     ANSWER,
@@ -31,14 +47,17 @@ DIGITS = 5  # of a log-probability, so that the last bits of another processor s
 
 @dataclass(frozen=True)
 class Pocket:
-    """A very small vision-language network of looktwice's own, in this process: no key, no hub, no GPU, no torch.
+    """A very small vision-language network of looktwice's own, in this process: no key, no hub, no
+    GPU, no torch.
 
-    It was trained on made scenes alone (`eval.tasks.MarkedScenes`; docs/pocket.md says on which, and what it can and
-    cannot do), reads some 350 words and answers in a few. It sees up to four different views, each brought to 128
-    pixels at its longer side, and the last 72 words of what is said. `temperature` 0 is greedy; otherwise a reply
-    depends on `seed`, the draw and the request alone, and `top_p` keeps the likeliest words that have this share. A
-    reply ends after `max_tokens` words, or before any text of `stop`. `CallOptions.choices` are scored by their
-    log-probability, as `LocalVLM` does, and `logprobs` are given; tools, schemas and reasoning effort are not known.
+    It was trained on made scenes alone (`eval.tasks.MarkedScenes`; docs/pocket.md says on which,
+    and what it can and cannot do), reads some 350 words and answers in a few. It sees up to four
+    different views, each brought to 128 pixels at its longer side, and the last 72 words of what is
+    said. `temperature` 0 is greedy; otherwise a reply depends on `seed`, the draw and the request
+    alone, and `top_p` keeps the likeliest words that have this share. A reply ends after
+    `max_tokens` words, or before any text of `stop`. `CallOptions.choices` are scored by their
+    log-probability, as `LocalVLM` does, and `logprobs` are given; tools, schemas and reasoning
+    effort are not known.
     """
 
     temperature: float = 0.0
@@ -48,29 +67,54 @@ class Pocket:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.temperature < 0 or self.max_tokens < 1 or not 0 < (self.top_p or 1) <= 1 or self.top_p == 0:
+        if (
+            self.temperature < 0
+            or self.max_tokens < 1
+            or not 0 < (self.top_p or 1) <= 1
+            or self.top_p == 0
+        ):
             found = f"{self.temperature}, {self.max_tokens} and {self.top_p}"
-            raise ValueError(f"temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found {found}")
+            raise ValueError(
+                "temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found"
+                f" {found}"
+            )
 
     @cached_property
     def identity(self) -> str:
         """The weights and every setting."""
         return canonical({**settings(self), "weights": shipped_weights().sha})
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         """Ask once. Raises ModelError, and PictureError for a view that cannot be decoded."""
         full = options.filled_from(self)
         _refuse(full)
         start, weights = time.perf_counter(), shipped_weights()
         tokens, inputs = network_inputs(messages)
         counted = len(tokens) + CELLS * CELLS * len(inputs)
-        sampled = np.random.default_rng(self._seed(full, messages, draw, options)) if full.temperature else None
+        sampled = (
+            np.random.default_rng(self._seed(full, messages, draw, options))
+            if full.temperature
+            else None
+        )
         with ONE_THREAD:
-            talk = Conversation(weights, tokens, [weights.places(sha, pixels) for sha, pixels in inputs.items()])
-            said, top, finish, count = _choose(talk, full.choices) if full.choices else _speak(talk, full, sampled)
+            talk = Conversation(
+                weights, tokens, [weights.places(sha, pixels) for sha, pixels in inputs.items()]
+            )
+            said, top, finish, count = (
+                _choose(talk, full.choices) if full.choices else _speak(talk, full, sampled)
+            )
         served = {"model": "pocket", "engine": "looktwice", "version": weights.sha[:12]}
         seconds = time.perf_counter() - start
-        return Reply(said, finish, usage=Usage(counted, count), seconds=seconds, logprobs=top, served_by=served)
+        return Reply(
+            said,
+            finish,
+            usage=Usage(counted, count),
+            seconds=seconds,
+            logprobs=top,
+            served_by=served,
+        )
 
     def _seed(self, full: CallOptions, messages: Messages, draw: int, options: CallOptions) -> int:
         words = f"{full.seed or self.seed}\n{request_key(self.identity, messages, draw, options)}"
@@ -78,11 +122,14 @@ class Pocket:
 
 
 def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
-    """The tokens of a conversation, and its different views by the sha256 of their pictures, fitted to the network.
+    """The tokens of a conversation, and its different views by the sha256 of their pictures, fitted
+    to the network.
 
     Raises ModelError, and PictureError for a view that cannot be decoded.
     """
-    tokens = read_words("\n".join(message.text for message in messages if message.role != "assistant"))
+    tokens = read_words(
+        "\n".join(message.text for message in messages if message.role != "assistant")
+    )
     if not tokens:
         raise ModelError("Pocket was asked nothing; give it a question")
     views = _distinct([view for message in messages for view in message.views])
@@ -92,7 +139,9 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
 def _refuse(options: CallOptions) -> None:
     lacking = [name for name in ("schema", "effort", "tools") if getattr(options, name)]
     if lacking:
-        raise ModelError(f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model")
+        raise ModelError(
+            f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model"
+        )
 
 
 def _distinct(views: Sequence[View]) -> list[View]:
@@ -100,7 +149,9 @@ def _distinct(views: Sequence[View]) -> list[View]:
     first = {view.picture.payload.sha: view for view in reversed(views)}
     found = [first[sha] for sha in dict.fromkeys(view.picture.payload.sha for view in views)]
     if len(found) > VIEWS:
-        raise ModelError(f"Pocket tells {VIEWS} different views apart, found {len(found)}; send it fewer")
+        raise ModelError(
+            f"Pocket tells {VIEWS} different views apart, found {len(found)}; send it fewer"
+        )
     return found
 
 
@@ -108,7 +159,12 @@ def _speak(
     talk: Conversation, options: CallOptions, sampled: np.random.Generator | None
 ) -> tuple[str, tuple[Mapping[str, float], ...], Finish, int]:
     """The reply word by word, its alternatives, why it ended, and the number of its tokens."""
-    words, top, token, most = list[int](), list[Mapping[str, float]](), ANSWER, min(REPLY, options.max_tokens or REPLY)
+    words, top, token, most = (
+        list[int](),
+        list[Mapping[str, float]](),
+        ANSWER,
+        min(REPLY, options.max_tokens or REPLY),
+    )
     for _ in range(most):
         likely = talk.write(token)
         token = int(likely.argmax()) if sampled is None else _draw(sampled, likely, options)
@@ -136,8 +192,13 @@ def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) ->
 
 
 def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]:
-    """The token that was said and then the likeliest others, `count` in all; the end is the empty text."""
-    best = [int(number) for number in np.argsort(-likely, kind="stable") if number == END or number >= len(SPECIAL)]
+    """The token that was said and then the likeliest others, `count` in all; the end is the empty
+    text."""
+    best = [
+        int(number)
+        for number in np.argsort(-likely, kind="stable")
+        if number == END or number >= len(SPECIAL)
+    ]
     ranked = [token, *(number for number in best if number != token)][:count]
     return {_name(number): round(float(likely[number]), DIGITS) for number in ranked}
 
@@ -146,20 +207,25 @@ def _name(token: int) -> str:
     return "" if token < len(SPECIAL) else VOCABULARY[token]
 
 
-def _choose(talk: Conversation, choices: Sequence[str]) -> tuple[str, tuple[Mapping[str, float], ...], Finish, int]:
-    """The likeliest of the allowed texts, with the log-probability of each of them, the likeliest first."""
+def _choose(
+    talk: Conversation, choices: Sequence[str]
+) -> tuple[str, tuple[Mapping[str, float], ...], Finish, int]:
+    """The likeliest of the allowed texts, with the log-probability of each of them, the likeliest
+    first."""
     scored = {choice: _likelihood(talk.copy(), choice) for choice in choices}
     ranked = dict(sorted(scored.items(), key=lambda each: -each[1]))
     return next(iter(ranked)), (ranked,), "stop", 0
 
 
 def _likelihood(talk: Conversation, choice: str) -> float:
-    """The summed log-probability of a text as the reply, with its end. Raises ModelError for unknown words."""
+    """The summed log-probability of a text as the reply, with its end. Raises ModelError for
+    unknown words."""
     total, before = 0.0, ANSWER
     tokens = reply_words(choice)
     if not tokens or len(tokens) > REPLY:
         raise ModelError(
-            f"the choice {choice!r} is no reply of Pocket's, which has 1 to {REPLY - 1} words that it knows"
+            f"the choice {choice!r} is no reply of Pocket's, which has 1 to {REPLY - 1} words that"
+            " it knows"
         )
     for token in tokens:
         total += float(talk.write(before)[token])

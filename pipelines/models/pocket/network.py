@@ -1,6 +1,7 @@
 """Pocket's network in numpy: what `bench/pocket` trains in torch, one question at a time.
 
-Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS * CELLS, width); words are (length, width).
+Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS * CELLS, width); words are (length,
+width).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Floats = NDArray[np.float32]
 HEADS = 4
 LINES = 8  # of a text that are told apart, from its end
 CLASSES = (10, 9, 17, 4, 13, 2)
-"""Of a place: its shape, colour, symbol, mark and size, and whether a thing's middle is there; the first means none."""
+"""Of a place: its shape, colour, symbol, mark and size, and whether a thing's middle is there; the
+first means none."""
 REPLY = 8  # tokens of the longest reply, with its end
 VIEWS = 4  # that are told apart
 KEPT = 256  # views whose places are kept, about 25 MB
@@ -34,10 +36,11 @@ FILE = "pocket.npz"
 
 
 class OneThread:
-    """While anybody is inside, numpy's matrix products run on one thread: theirs are too small for several.
+    """While anybody is inside, numpy's matrix products run on one thread: theirs are too small for
+    several.
 
-    Several spend five times the processor's time on waiting for each other, and the products of two questions that are
-    asked at once would share them.
+    Several spend five times the processor's time on waiting for each other, and the products of two
+    questions that are asked at once would share them.
     """
 
     def __init__(self) -> None:
@@ -68,8 +71,12 @@ class Weights:
     def __init__(self, data: bytes) -> None:
         self.sha = hashlib.sha256(data).hexdigest()
         with np.load(io.BytesIO(data), allow_pickle=False) as held:
-            self._held: Mapping[str, Floats] = {name: held[name].astype(np.float32) for name in held.files}
-        self.layers = 1 + max(int(name.split(".")[1]) for name in self._held if name.startswith("layers."))
+            self._held: Mapping[str, Floats] = {
+                name: held[name].astype(np.float32) for name in held.files
+            }
+        self.layers = 1 + max(
+            int(name.split(".")[1]) for name in self._held if name.startswith("layers.")
+        )
         self._places: OrderedDict[str, Floats] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -91,8 +98,12 @@ class Weights:
     def norm(self, name: str, x: Floats) -> Floats:
         """A layer norm of this name."""
         centred = x - x.mean(-1, keepdims=True, dtype=np.float32)
-        spread = np.sqrt((centred * centred).mean(-1, keepdims=True, dtype=np.float32) + np.float32(1e-5))
-        return np.asarray(centred / spread * self[f"{name}.weight"] + self[f"{name}.bias"], np.float32)
+        spread = np.sqrt(
+            (centred * centred).mean(-1, keepdims=True, dtype=np.float32) + np.float32(1e-5)
+        )
+        return np.asarray(
+            centred / spread * self[f"{name}.weight"] + self[f"{name}.bias"], np.float32
+        )
 
     def places(self, sha: str, pixels: Pixels) -> Floats:
         """What the encoder sees at each place of a view, kept under the sha256 of its picture."""
@@ -125,17 +136,25 @@ def encode(weights: Weights, pixels: Pixels) -> Floats:
 
 
 def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
-    """What each layer of the encoder makes of a view, (places, channels), and last the places as they are looked at."""
+    """What each layer of the encoder makes of a view, (places, channels), and last the places as
+    they are looked at."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
     states = []
     for layer in range(6):
         name = f"encoder.{layer}"
-        x = _residual(weights, name, x) if layer in (2, 4, 5) else _relu(_convolve(weights, name, x, 2))
+        x = (
+            _residual(weights, name, x)
+            if layer in (2, 4, 5)
+            else _relu(_convolve(weights, name, x, 2))
+        )
         states.append(np.ascontiguousarray(x.reshape(x.shape[0], -1).T))
     seen = states[-1]
     classes = np.split(weights.linear("look", seen), np.cumsum(CLASSES)[:-1], -1)
     shares = np.concatenate([_softmax(part) for part in classes], -1)
-    return [*states, np.asarray(weights.norm("before_seen", seen) + shares @ weights["meanings"], np.float32)]
+    return [
+        *states,
+        np.asarray(weights.norm("before_seen", seen) + shares @ weights["meanings"], np.float32),
+    ]
 
 
 def _residual(weights: Weights, name: str, x: Floats) -> Floats:
@@ -143,7 +162,8 @@ def _residual(weights: Weights, name: str, x: Floats) -> Floats:
 
 
 def _convolve(weights: Weights, name: str, x: Floats, stride: int = 1) -> Floats:
-    """3 x 3, with a rim of zeros; the weights are (9 * inside, outside), normalisation folded in."""
+    """3 x 3, with a rim of zeros; the weights are (9 * inside, outside), normalisation folded
+    in."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
     inside, height, width = windows.shape[:3]
@@ -159,8 +179,8 @@ def _relu(x: Floats) -> Floats:
 class Conversation:
     """A text that was read with its views, and the reply as far as it was written.
 
-    `tokens` are the text's, `views` the places of its views, in order. `write` appends tokens and gives the natural
-    log-probabilities (tokens, words) of what follows each of them.
+    `tokens` are the text's, `views` the places of its views, in order. `write` appends tokens and
+    gives the natural log-probabilities (tokens, words) of what follows each of them.
     """
 
     def __init__(self, weights: Weights, tokens: Sequence[int], views: Sequence[Floats]) -> None:
@@ -190,7 +210,11 @@ class Conversation:
     def states(self, token: int) -> list[Floats]:
         """Append a token; what each layer makes of it, (1, width)."""
         weights = self._weights
-        x = weights["embed"][[token]] + weights["order"][LONGEST + self._written] + weights["line"][0]
+        x = (
+            weights["embed"][[token]]
+            + weights["order"][LONGEST + self._written]
+            + weights["line"][0]
+        )
         self._written += 1
         states = []
         for layer in range(weights.layers):
@@ -205,11 +229,15 @@ class Conversation:
         parts = [places + where + weights["view"][number] for number, places in enumerate(views)]
         x = weights.norm("before_views", np.concatenate([*parts, weights["sinks"]]))
         names = [f"layers.{layer}.looking.places" for layer in range(weights.layers)]
-        return [_two(weights.linear(name, x)) if f"{name}.weight" in weights else None for name in names]
+        return [
+            _two(weights.linear(name, x)) if f"{name}.weight" in weights else None for name in names
+        ]
 
     def _layer(self, layer: int, x: Floats, first: bool) -> Floats:
         weights, name = self._weights, f"layers.{layer}"
-        asked, key, value = np.split(weights.linear(f"{name}.words", weights.norm(f"{name}.before_words", x)), 3, -1)
+        asked, key, value = np.split(
+            weights.linear(f"{name}.words", weights.norm(f"{name}.before_words", x)), 3, -1
+        )
         if first:
             self._words.append((key, value))
         else:
@@ -225,7 +253,8 @@ class Conversation:
 
 
 def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
-    """Multi-head attention: (long, width) for queries of that shape, keys and values (places, width)."""
+    """Multi-head attention: (long, width) for queries of that shape, keys and values (places,
+    width)."""
     split = [each.reshape(len(each), HEADS, -1).transpose(1, 0, 2) for each in (asked, key, value)]
     scores = split[0] @ split[1].transpose(0, 2, 1) / np.float32(np.sqrt(split[0].shape[-1]))
     seen = _softmax(scores) @ split[2]

@@ -1,4 +1,5 @@
-"""How a picture enters Pocket's network: its longer side brought to the network's, the rest filled with grey."""
+"""How a picture enters Pocket's network: its longer side brought to the network's, the rest filled
+with grey."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ GREY = 128
 
 
 def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
-    """The input SIDE x SIDE x 3 made of RGB uint8 pixels, the scale, and the left and top edge of the picture in it."""
+    """The input SIDE x SIDE x 3 made of RGB uint8 pixels, the scale, and the left and top edge of
+    the picture in it."""
     height, width = pixels.shape[:2]
     scale = SIDE / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))

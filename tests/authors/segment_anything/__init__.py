@@ -1,4 +1,5 @@
-"""The face of segment_anything 1.0: its names, signatures and frames, over a network that draws what it is asked."""
+"""The face of segment_anything 1.0: its names, signatures and frames, over a network that draws
+what it is asked."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ import numpy as np
 import torch
 
 LONGEST = 1024  # pixels of the longer side that the network sees
-SIZES, SCORES = (2, 5, 9), (0.5, 0.9, 0.7)  # of the three masks of a point: half their sides, and the predicted IoU
+SIZES, SCORES = (
+    (2, 5, 9),
+    (0.5, 0.9, 0.7),
+)  # of the three masks of a point: half their sides, and the predicted IoU
 
 
 class Sam(torch.nn.Module):  # type: ignore[misc]
@@ -58,7 +62,9 @@ class SamPredictor:
             places = [row[0] for row in (point_coords / shrunk).tolist()]
             sides = [[(x - n, y - n, x + n + 1, y + n + 1) for n in SIZES] for x, y in places]
         assert multimask_output == (boxes is None)
-        masks = torch.stack([torch.stack([square(edges, self.size) for edges in row]) for row in sides])
+        masks = torch.stack(
+            [torch.stack([square(edges, self.size) for edges in row]) for row in sides]
+        )
         return masks, torch.tensor([SCORES[: len(row)] for row in sides]), None
 
 
@@ -89,7 +95,9 @@ class SamAutomaticMaskGenerator:
     ) -> None:
         assert (points_per_side is None) != (point_grids is None)
         self.points, self.cut = (point_grids or [])[0], pred_iou_thresh
-        self.told = SimpleNamespace(stability=stability_score_thresh, overlap=box_nms_thresh, batch=points_per_batch)
+        self.told = SimpleNamespace(
+            stability=stability_score_thresh, overlap=box_nms_thresh, batch=points_per_batch
+        )
         Told.append(self.told)
 
     def generate(self, image: Any) -> list[dict[str, Any]]:
@@ -97,10 +105,14 @@ class SamAutomaticMaskGenerator:
         height, width = image.shape[:2]
         found = []
         for number, (x, y) in enumerate(self.points * (width, height)):
-            mask = square((x - 1 - number, y - 1 - number, x + 1 + number, y + 1 + number), (height, width)).numpy()
+            mask = square(
+                (x - 1 - number, y - 1 - number, x + 1 + number, y + 1 + number), (height, width)
+            ).numpy()
             score = 0.5 + number / 10
             if score > self.cut:
-                found.append({"segmentation": mask, "area": int(mask.sum()), "predicted_iou": score})
+                found.append(
+                    {"segmentation": mask, "area": int(mask.sum()), "predicted_iou": score}
+                )
         return found[::-1]
 
 

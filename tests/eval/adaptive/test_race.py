@@ -1,4 +1,5 @@
-"""Races: bets that stay fair under the null, arms that fall out, and the winner on held-out samples."""
+"""Races: bets that stay fair under the null, arms that fall out, and the winner on held-out
+samples."""
 
 from __future__ import annotations
 
@@ -38,10 +39,19 @@ def test_a_confidence_sequence_holds_the_mean_and_narrows() -> None:
 
 
 def run(accuracies: list[float], samples: int, seed: int) -> Race:
-    rng, race = np.random.default_rng(seed), Race([f"arm {number}" for number in range(len(accuracies))])
+    rng, race = (
+        np.random.default_rng(seed),
+        Race([f"arm {number}" for number in range(len(accuracies))]),
+    )
     for _ in range(samples):
         drawn = rng.random()
-        race.add({name: float(drawn < a) for name, a in zip(race.names, accuracies, strict=True) if name in race.left})
+        race.add(
+            {
+                name: float(drawn < a)
+                for name, a in zip(race.names, accuracies, strict=True)
+                if name in race.left
+            }
+        )
         if race.winner:
             break
     return race
@@ -68,5 +78,9 @@ def test_few_arms_are_no_race() -> None:
 
 def test_confirmation_is_the_exact_paired_test() -> None:
     found = confirm("other", [np.float64(1)] * 100, list(np.repeat([1.0, 0.0], [85, 15])))
-    assert found.n == 100 and found.delta == pytest.approx(0.15) and found.p == pytest.approx(2 * 0.5**15)
+    assert (
+        found.n == 100
+        and found.delta == pytest.approx(0.15)
+        and found.p == pytest.approx(2 * 0.5**15)
+    )
     assert found.holds(0.05) and not confirm("other", [0.0, 1.0], [1.0, 1.0]).holds(0.05)

@@ -20,7 +20,8 @@ from looktwice.eval.runs.steering import Pool
 from looktwice.pipelines.config import load_plan
 
 STUDY = """
-tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 90, controls: {size: [12, 20, 32], things: 4}}}
+tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 90, controls: {size: [12, 20, 32], \
+things: 4}}}
 stages: {answer: {use: specialists.answers.Chance}}
 contestants:
   chance: {}
@@ -46,7 +47,10 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
     assert len(held_out) == 45 + len(result.race.values)
     again = Races(held_out=0.5)
     assert Study(load_plan(study), study.parent, steering=again)().written == 0
-    assert again.results[0].calls == result.calls and again.results[0].race.dropped == result.race.dropped
+    assert (
+        again.results[0].calls == result.calls
+        and again.results[0].race.dropped == result.race.dropped
+    )
 
 
 def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
@@ -57,27 +61,42 @@ def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -
     rng, races = np.random.default_rng(seed), Races(held_out=0.28, seed=seed)
     meta = [{"group": number // copies} if told else {} for number in range(40 * copies)]
     sample = {"id": "", "question": "?", "images": [], "choices": [], "marks": []}
-    rows = {f"s{n}": SampleRow("", f"sha {n}", "A", sample | {"meta": each}) for n, each in enumerate(meta)}
+    rows = {
+        f"s{n}": SampleRow("", f"sha {n}", "A", sample | {"meta": each})
+        for n, each in enumerate(meta)
+    }
     arms = [SimpleNamespace(id=name, contestant=name, changes={}, task_name="t") for name in "ab"]
-    right = {name: np.repeat(rng.integers(0, odds, 40) == 0, copies) for name, odds in (("a", better), ("b", 2))}
+    right = {
+        name: np.repeat(rng.integers(0, odds, 40) == 0, copies)
+        for name, odds in (("a", better), ("b", 2))
+    }
     for asked in races.rounds(cast(Any, arms), Pool(None, rows, {})):
         for sample_id, those in asked:
-            races.answers |= {(arm.id, sample_id): float(right[arm.id][int(sample_id[1:])]) for arm in those}
+            races.answers |= {
+                (arm.id, sample_id): float(right[arm.id][int(sample_id[1:])]) for arm in those
+            }
     return races
 
 
 def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
     """Taken one by one, many races of equal arms have a winner."""
-    apart = sum(bool(race_of_groups(seed, 10, told=False).results[0].race.winner) for seed in range(40))
+    apart = sum(
+        bool(race_of_groups(seed, 10, told=False).results[0].race.winner) for seed in range(40)
+    )
     assert apart > 10
     assert sum(bool(race_of_groups(seed, 10).results[0].race.winner) for seed in range(60)) <= 3
 
 
 def test_what_shares_a_group_is_not_held_out_from_it() -> None:
-    """Of 280 questions 202 may be raced: 28 groups of seven; the other twelve groups are held out as a whole."""
+    """Of 280 questions 202 may be raced: 28 groups of seven; the other twelve groups are held out
+    as a whole."""
     races = race_of_groups(1, 7, better=1)
     (result,) = races.results
-    assert result.race.winner == "a" and result.confirmation is not None and result.confirmation.n == 84
+    assert (
+        result.race.winner == "a"
+        and result.confirmation is not None
+        and result.confirmation.n == 84
+    )
     asked = [int(sample[1:]) // 7 for arm, sample in races.answers if arm == "a"]
     assert len(result.race.values) <= 28 and len(asked) == 7 * len(set(asked))
     assert result.confirmation.p > 2 / 2**12  # twelve groups, of which some do not differ
@@ -116,18 +135,33 @@ def test_the_commands(study: Path) -> None:
     assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
     page = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
     written = (study.parent / "runs" / "s" / "report.md").read_text()
-    assert page.exit_code == 0 and "## The race" in written and "color: sees wins, confirmed on 27" in written
+    assert (
+        page.exit_code == 0
+        and "## The race" in written
+        and "color: sees wins, confirmed on 27" in written
+    )
     (study.parent / "runs" / "s" / "race.json").write_text('[{"task": 1}]')
     damaged = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
     assert damaged.exit_code == 2 and "looktwice race" in damaged.output
     (study.parent / "runs" / "s" / "race.json").unlink()
-    climbed = CliRunner().invoke(app, ["staircase", str(study), *out, "--along", "size", "--questions", "10", "name=c"])
-    assert climbed.exit_code == 0 and "thresholds" in climbed.output and "(20 new, 0 failed)" in climbed.output
-    told = CliRunner().invoke(app, ["thresholds", str(study.parent / "runs" / "c"), "--along", "size"])
+    climbed = CliRunner().invoke(
+        app, ["staircase", str(study), *out, "--along", "size", "--questions", "10", "name=c"]
+    )
+    assert (
+        climbed.exit_code == 0
+        and "thresholds" in climbed.output
+        and "(20 new, 0 failed)" in climbed.output
+    )
+    told = CliRunner().invoke(
+        app, ["thresholds", str(study.parent / "runs" / "c"), "--along", "size"]
+    )
     assert told.exit_code == 0 and "chance, color" in told.output
     for words, said in (
         (["thresholds", str(study.parent / "runs" / "s")], "--along size"),
-        (["thresholds", str(study.parent / "runs" / "s"), "--along", "x"], "no sample has numbers in 'x'"),
+        (
+            ["thresholds", str(study.parent / "runs" / "s"), "--along", "x"],
+            "no sample has numbers in 'x'",
+        ),
         (["staircase", str(study), *out], "none was named"),
     ):
         failed = CliRunner().invoke(app, words)

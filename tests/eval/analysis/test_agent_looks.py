@@ -1,4 +1,5 @@
-"""What looks were worth, replays, trajectories, and the whole loop with a model of which is known what it can see."""
+"""What looks were worth, replays, trajectories, and the whole loop with a model of which is known
+what it can see."""
 
 import importlib
 import json
@@ -12,7 +13,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from looktwice.eval.analysis.agent_looks import LookSummary, look_table, summarize_looks, turn_count_table
+from looktwice.eval.analysis.agent_looks import (
+    LookSummary,
+    look_table,
+    summarize_looks,
+    turn_count_table,
+)
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import describe_replay, replay
@@ -34,9 +40,16 @@ from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DOCS
 
 CONFIG = CONFIGS / "agent_near_sighted.yaml"
-SMALL = ("task.n=12", "task.width=800", "task.height=600", "task.largest=40", "task.smallest=8",
-         "stages.agent.fit.pixels=400", "contestants.glance.stages.fit.pixels=400",
-         "sweep.stages.agent.bounds.steps=[0,1,3]")  # fmt: skip
+SMALL = (
+    "task.n=12",
+    "task.width=800",
+    "task.height=600",
+    "task.largest=40",
+    "task.smallest=8",
+    "stages.agent.fit.pixels=400",
+    "contestants.glance.stages.fit.pixels=400",
+    "sweep.stages.agent.bounds.steps=[0,1,3]",
+)
 
 
 # Notes
@@ -45,7 +58,14 @@ SMALL = ("task.n=12", "task.width=800", "task.height=600", "task.largest=40", "t
 def test_a_look_is_a_line_of_the_record_and_back() -> None:
     look = Look(1, 0, "zoom", "shown", {"box": [1.5, 2]}, (2,), ((0, 1.5, 2, 3, 4), ()), probe=0)
     end = EpisodeEnd("steps", 2, 1, 0.25, 300, 1.5)
-    notes = ["a sentence", look.note, "look here", "look {broken", 'look {"number": 3, "other": 1}', end.note]
+    notes = [
+        "a sentence",
+        look.note,
+        "look here",
+        "look {broken",
+        'look {"number": 3, "other": 1}',
+        end.note,
+    ]
     assert read_looks(notes) == [look] and read_end(notes) == end
     assert read_end(["ended well"]) is None
     assert json.loads(look.note.removeprefix("look "))["tool"] == "zoom"
@@ -55,29 +75,44 @@ def test_a_look_is_a_line_of_the_record_and_back() -> None:
 
 
 def made(path: Path) -> RunScores:
-    """A baseline and an agent on three samples with the key A: two looks each, as the comments say."""
+    """A baseline and an agent on three samples with the key A: two looks each, as the comments
+    say."""
     run = MadeRun(path)
     box = {"label": "t", "x0": 0, "y0": 0, "x1": 10, "y1": 10, "image": 0}
-    task = run.task("t", ["A", "A", "A"], marks=[box], meta=[{"region": "t"}, {}, {"region": [10, 0, 20, 10]}])
+    task = run.task(
+        "t", ["A", "A", "A"], marks=[box], meta=[{"region": "t"}, {}, {"region": [10, 0, 20, 10]}]
+    )
     base = run.point("plain", "t", baseline=True)
     agent = run.point("agent", "t")
     for number in range(3):
         reply(run, base, f"s{number}", ["(B)"])
-    reply(run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10))  # flips to right, looks at the mark
-    reply(run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10))  # flips to wrong, shows twice the mark
-    reply(run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10))  # found by a look; the hint is a box
+    reply(
+        run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10)
+    )  # flips to right, looks at the mark
+    reply(
+        run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10)
+    )  # flips to wrong, shows twice the mark
+    reply(
+        run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10)
+    )  # found by a look; the hint is a box
     assert task
     return score_run(run.write())
 
 
-def reply(run: MadeRun, point: str, sample: str, texts: list[str], region: tuple[float, ...] = ()) -> None:
+def reply(
+    run: MadeRun, point: str, sample: str, texts: list[str], region: tuple[float, ...] = ()
+) -> None:
     """A record whose replies are these, a look behind all but the last, ten tokens each."""
     run.reply(point, sample, "")
     one = run.records.pop().calls[0]
-    calls = tuple({**one, "reply": {"text": text, "usage": {"tokens_in": 8, "tokens_out": 2}}} for text in texts)
+    calls = tuple(
+        {**one, "reply": {"text": text, "usage": {"tokens_in": 8, "tokens_out": 2}}}
+        for text in texts
+    )
     regions: tuple[tuple[float, ...], ...] = ((0, *region),)
     looks = [
-        Look(n + 1, n, "zoom", "shown", {}, (n + 2,), regions if n == 0 else ((),)).note for n in range(len(texts) - 1)
+        Look(n + 1, n, "zoom", "shown", {}, (n + 2,), regions if n == 0 else ((),)).note
+        for n in range(len(texts) - 1)
     ]
     notes = (*looks, EpisodeEnd("reply", len(looks)).note) if region else ()
     run.record(point, sample, calls=calls, notes=notes)
@@ -86,20 +121,32 @@ def reply(run: MadeRun, point: str, sample: str, texts: list[str], region: tuple
 def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> None:
     (found,) = summarize_looks(made(tmp_path))
     assert (found.contestant, found.n, found.looks) == ("agent", 3, 5 / 3)
-    assert (dict(found.tools), dict(found.outcomes), dict(found.ended_by)) == ({"zoom": 5}, {"shown": 5}, {"reply": 3})
+    assert (dict(found.tools), dict(found.outcomes), dict(found.ended_by)) == (
+        {"zoom": 5},
+        {"shown": 5},
+        {"reply": 3},
+    )
     assert (found.to_right, found.to_wrong, found.answered_right) == (1, 1, 1)
     assert [found.first_accuracy, found.final_accuracy] == pytest.approx([1 / 3, 2 / 3])
     assert found.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and found.covered == 1
-    # 80 tokens on three samples against 30, for 2/3 more right: (80 - 30) / 3 tokens for 66.7 points
-    assert found.compared_with == "plain" and found.tokens_per_gain == pytest.approx((50 / 3) / (200 / 3))
-    assert [(each.turns, each.n, each.accuracy) for each in found.by_turns] == [(1, 1, 1.0), (2, 2, 0.5)]
+    # 80 tokens on three samples against 30, for 2/3 more right: (80 - 30) / 3 tokens for 66.7
+    # points
+    assert found.compared_with == "plain" and found.tokens_per_gain == pytest.approx(
+        (50 / 3) / (200 / 3)
+    )
+    assert [(each.turns, each.n, each.accuracy) for each in found.by_turns] == [
+        (1, 1, 1.0),
+        (2, 2, 0.5),
+    ]
 
 
 def test_without_a_baseline_the_price_is_that_of_the_looks(tmp_path: Path) -> None:
     scored = made(tmp_path)
     alone = replace(scored, points=tuple(p for p in scored.points if p.contestant == "agent"))
     (found,) = summarize_looks(alone)
-    assert found.compared_with == "its first answer" and found.tokens_per_gain == pytest.approx((50 / 3) / (100 / 3))
+    assert found.compared_with == "its first answer" and found.tokens_per_gain == pytest.approx(
+        (50 / 3) / (100 / 3)
+    )
 
 
 def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
@@ -108,7 +155,9 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
     point = run.point("agent", "t")
     reply(run, point, "s0", ["(B)", "hm", "(A)"], region=(0, 0, 5, 5))
     record = run.records[0]
-    run.records[0] = replace(record, notes=(Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note))
+    run.records[0] = replace(
+        record, notes=(Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note)
+    )
     (found,) = summarize_looks(score_run(run.write()))
     assert (found.to_right, found.answered_right, found.iou) == (1, 0, None)
 
@@ -126,7 +175,9 @@ def test_tables_say_what_is_there(tmp_path: Path) -> None:
 def test_letters_and_shapes_are_the_same_at_every_go() -> None:
     task = LettersAndShapes(n=8)
     first, second = list(task), list(task)
-    assert [item.sample.sha for item in first] == [item.sample.sha for item in second] and len(first) == len(task)
+    assert [item.sample.sha for item in first] == [item.sample.sha for item in second] and len(
+        first
+    ) == len(task)
     assert {item.sample.meta["kind"] for item in first} == {"letter", "count"}
     for item in first:
         box = item.sample.marks[0]
@@ -141,13 +192,16 @@ def test_letters_and_shapes_refuse_what_cannot_be_drawn(settings: dict[str, Any]
         LettersAndShapes(**settings)
 
 
-# The whole loop, an integration test: the configuration, the runner, the agent, its tools, the records and the report
+# The whole loop, an integration test: the configuration, the runner, the agent, its tools, the
+# records and the report
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     out = tmp_path_factory.mktemp("runs")
-    outcome = Study(load_plan(CONFIG, SMALL), out, RunOptions(workers=2), console=Console(quiet=True))()
+    outcome = Study(
+        load_plan(CONFIG, SMALL), out, RunOptions(workers=2), console=Console(quiet=True)
+    )()
     assert outcome.failed == 0
     yield outcome.folder
 
@@ -176,7 +230,11 @@ def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) 
         and oracle.tokens_per_gain is not None
         and zoom.tokens_per_gain > oracle.tokens_per_gain
     )
-    assert placebo.tokens_per_gain is None and placebo.covered == pytest.approx(0, abs=0.1) and zoom.covered == 1
+    assert (
+        placebo.tokens_per_gain is None
+        and placebo.covered == pytest.approx(0, abs=0.1)
+        and zoom.covered == 1
+    )
     assert zoom.answered_right > 0 and (zoom.to_wrong, zoom.to_right) == (0, 0)
 
 
@@ -202,12 +260,20 @@ class Kept:
 def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(KEPT, encoding="utf-8")
     config = tmp_path / "kept.yaml"
-    config.write_text("task: {use: eval.tasks.LettersAndShapes, n: 1}\nstages: {answer: {use: kept.Kept}}\n"
-                      "model: {use: pipelines.models.Scripted}\nread: {use: eval.readers.Marked}\n")  # fmt: skip
+    config.write_text(
+        "task: {use: eval.tasks.LettersAndShapes, n: 1}\nstages: {answer: {use: kept.Kept}}\n"
+        "model: {use: pipelines.models.Scripted}\nread: {use: eval.readers.Marked}\n"
+    )
     plugin = load_plugin(str(tmp_path / "kept.py"))
     for cache in (None, tmp_path / "elsewhere"):
         out = tmp_path / ("beside" if cache is None else "apart")
-        Study(load_plan(config, plugins=(plugin,)), out, RunOptions(), cache=cache, console=Console(quiet=True))()
+        Study(
+            load_plan(config, plugins=(plugin,)),
+            out,
+            RunOptions(),
+            cache=cache,
+            console=Console(quiet=True),
+        )()
         assert replay(out / "kept", (plugin,), cache).same == 1
         assert f"  answer: {answer_of(out / 'kept')}" in lines_of(out / "kept", plugin, cache)
     assert replay(out / "kept", (plugin,)).same == 0
@@ -235,11 +301,25 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     out = tmp_path / "out" / "right.jsonl"
     (said,) = write_trajectories(run, out, ("right",), whole=True)
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    assert said.startswith(f"{len(lines)} conversations") and {line["verdict"] for line in lines} == {"right"}
+    assert said.startswith(f"{len(lines)} conversations") and {
+        line["verdict"] for line in lines
+    } == {"right"}
     looked = next(line for line in lines if line["looks"] == 2)
     roles = [turn["role"] for turn in looked["messages"]]
-    assert roles == ["system", "user", "assistant", "tool", "user", "assistant", "tool", "user", "assistant"]
-    parts = [part for turn in looked["messages"] for part in turn["content"] if part["type"] == "image"]
+    assert roles == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
+    parts = [
+        part for turn in looked["messages"] for part in turn["content"] if part["type"] == "image"
+    ]
     assert len(parts) == len(looked["images"]) == 3
     assert max(Picture.open(out.parent / looked["images"][0]).size) == 400
     asked = looked["messages"][2]["tool_calls"][0]["function"]
@@ -253,7 +333,8 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
 
 
 def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> None:
-    """A changed reply, a changed note and a failed record, each in a copy of one sample's records."""
+    """A changed reply, a changed note and a failed record, each in a copy of one sample's
+    records."""
     there = RunFolder(run)
     several = [record for record in there.records().values() if len(record.calls) == 3]
     # records stand as they ended, a replay goes as the task does
@@ -268,7 +349,9 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
     for name in ("points.yaml", "samples.jsonl"):
         (copy / name).write_bytes((run / name).read_bytes())
     shutil.copytree(run / "blobs", copy / "blobs")
-    (copy / "records.jsonl").write_text("".join(r.to_line() for r in (changed, asked, failed)), encoding="utf-8")
+    (copy / "records.jsonl").write_text(
+        "".join(r.to_line() for r in (changed, asked, failed)), encoding="utf-8"
+    )
     found = replay(copy)
     lines = list(describe_replay(found))
     assert not found.done
@@ -283,16 +366,25 @@ def test_trajectories_of_a_run_without_agents_are_plain_conversations(run: Path)
     assert len(plain) == 12 and all(line["looks"] == 0 and line["tools"] == "[]" for line in plain)
 
 
-def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_may_answer(tmp_path: Path) -> None:
+def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_may_answer(
+    tmp_path: Path,
+) -> None:
     run = MadeRun(tmp_path)
     run.task("t", ["A", "A"])
     point = run.point("vote", "t")
     reply(run, point, "s0", ["(B)", "(A)", "(A)", "(C)"])
-    calls = tuple({**call, "draw": n // 2 if n < 3 else 2} for n, call in enumerate(run.records.pop().calls))
-    run.record(point, "s0", calls=calls, answer="A")  # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
+    calls = tuple(
+        {**call, "draw": n // 2 if n < 3 else 2} for n, call in enumerate(run.records.pop().calls)
+    )
+    run.record(
+        point, "s0", calls=calls, answer="A"
+    )  # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
     run.record(point, "s1", calls=tuple({**call, "model": "reads"} for call in calls[:2]))
     said = {line["sample"]: line for line in trajectories(run.write().path)}
-    assert [said[name]["messages"][-1]["content"][0]["text"] for name in ("s0", "s1")] == ["(A)", "(A)"]
+    assert [said[name]["messages"][-1]["content"][0]["text"] for name in ("s0", "s1")] == [
+        "(A)",
+        "(A)",
+    ]
 
 
 def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path) -> None:
@@ -302,17 +394,30 @@ def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path
     folder.mkdir()
     page = (docs / "agents.md").read_text(encoding="utf-8")
     assert agents.trace(folder) in page and agents.tools() in page and agents.forms() in page
-    assert {path.name for path in folder.iterdir()} == {path.name for path in (docs / "agents").iterdir()}
+    assert {path.name for path in folder.iterdir()} == {
+        path.name for path in (docs / "agents").iterdir()
+    }
 
 
 def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None:
     agents = importlib.import_module(load_plugin(str(DOCS / "agents.py")))
     agent = build(yaml.safe_load(agents.EVERY))
-    pair = {"match": {"first": 1, "second": 2}, "depth": {"image": 1}, "segment": {"image": 1}, "grid": {"image": 2}}
+    pair = {
+        "match": {"first": 1, "second": 2},
+        "depth": {"image": 1},
+        "segment": {"image": 1},
+        "grid": {"image": 2},
+    }
     for images, wanted in ((stereo_pair()[:2], pair), ((photograph("astronaut"),), {"faces": {}})):
-        calls = tuple(ToolCall(name, name, json.dumps(arguments)) for name, arguments in wanted.items())
-        script = Scripted([Reply("", "tool", tool_calls=calls), Reply("", "tool", tool_calls=(end(),))])
-        state = Pipeline({"agent": agent})(State.start(Sample("s", "Who?", tuple(map(Picture, images)))), script)
+        calls = tuple(
+            ToolCall(name, name, json.dumps(arguments)) for name, arguments in wanted.items()
+        )
+        script = Scripted(
+            [Reply("", "tool", tool_calls=calls), Reply("", "tool", tool_calls=(end(),))]
+        )
+        state = Pipeline({"agent": agent})(
+            State.start(Sample("s", "Who?", tuple(map(Picture, images)))), script
+        )
         outcomes = {look.tool: look.outcome for look in read_looks(state.notes)}
         assert outcomes == dict.fromkeys(wanted, "shown") | {"answer": "answered"}
         assert state.answer == "An astronaut"

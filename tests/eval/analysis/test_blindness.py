@@ -1,4 +1,5 @@
-"""The audit: planted items that need no image are found, mirage scores and letters by hand, the cleaned set runs."""
+"""The audit: planted items that need no image are found, mirage scores and letters by hand, the
+cleaned set runs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ import yaml
 from typer.testing import CliRunner
 
 from looktwice.eval import evaluate, write_report
-from looktwice.eval.analysis.looking.blindness import audit_page, audits, expected_by_luck, letter_table, needs_no_image
+from looktwice.eval.analysis.looking.blindness import (
+    audit_page,
+    audits,
+    expected_by_luck,
+    letter_table,
+    needs_no_image,
+)
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunFolder
@@ -35,16 +42,21 @@ from tests.questions_in_memory import Questions
 
 N = 200
 KEYS = tuple("ABCD"[(7 * number) % 4] for number in range(N))
-LEAKY = {f"q{number:04}" for number in range(N) if number % 4 == 1}  # planted: the model knows these by their words
+LEAKY = {
+    f"q{number:04}" for number in range(N) if number % 4 == 1
+}  # planted: the model knows these by their words
 
 
 @dataclass(frozen=True)
 class TextReader:
-    """Knows the leaky questions by heart, sees what has an image, and else guesses anew for every wording."""
+    """Knows the leaky questions by heart, sees what has an image, and else guesses anew for every
+    wording."""
 
     identity: ClassVar[str] = "text reader"
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         words = messages[0].text
         number = int(re.findall(r"No. (\d+)\?", words)[0])
         key = f"thing {number}.{'ABCD'.index(KEYS[number])}"
@@ -81,7 +93,9 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
     assert "items need no image" in page and "## Letters" in page
     told = CliRunner().invoke(app, ["audit", str(run.folder.path)])
     assert told.exit_code == 0 and f"{len(listed)} of {N} items need no image" in told.output
-    kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"]["ids"]
+    kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"][
+        "ids"
+    ]
     assert set(kept) == {row.id for row in run.folder.samples.values()} - listed
     clean = score_table(run.folder.path, only=run.folder.path / "clean.yaml")
     row = next(r for r in clean if r.contestant == "no-image" and r.metric == "accuracy")
@@ -102,7 +116,9 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     scored = score_run(RunFolder(tmp_path / "run"))
     (audit,) = audits(scored)
     assert list(audit.arms) == ["seen", "no-image"]
-    assert audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
+    assert (
+        audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
+    )
     assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
     taste = audit.items[0].p
     assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
@@ -114,29 +130,39 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
 
 
 def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
-    """All open questions failed without their image, so chance is one half; each of three models adds false finds.
+    """All open questions failed without their image, so chance is one half; each of three models
+    adds false finds.
 
     Of forty questions it knows thirty; between the choices of the others it draws lots.
     """
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A", "B"] * 20)
     run.task("depth", ["1"] * 10, choices=0)
-    open_ones = [replace(row, sample={**row.sample, "id": f"open {row.id}"}) for row in run.samples[40:]]
+    open_ones = [
+        replace(row, sample={**row.sample, "id": f"open {row.id}"}) for row in run.samples[40:]
+    ]
     run.samples[40:] = open_ones
     run.answers(run.point("seen", "depth"), ["A", "B"] * 20 + ["1"] * 10)
     blind = run.point("no-image", "depth", draws=12)
     for draw in range(12):
-        run.answers(blind, ["A", "B"] * 15 + [*np.random.default_rng(draw).permutation(["A", "B"] * 5)], draw=draw)
+        run.answers(
+            blind,
+            ["A", "B"] * 15 + [*np.random.default_rng(draw).permutation(["A", "B"] * 5)],
+            draw=draw,
+        )
     for row in open_ones:
         run.record(blind, row.id, error="the server was gone")
     run.write()
     (audit,) = audits(score_run(RunFolder(tmp_path / "run")))
     assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
-    assert len(needs_no_image([audit] * 3)) == 30 and expected_by_luck([audit] * 3, "chance") == pytest.approx(0.9)
+    assert len(needs_no_image([audit] * 3)) == 30 and expected_by_luck(
+        [audit] * 3, "chance"
+    ) == pytest.approx(0.9)
 
 
 def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
-    """A model that always says the first choice's words knows nothing: 45 of 90 questions are right in every draw."""
+    """A model that always says the first choice's words knows nothing: 45 of 90 questions are right
+    in every draw."""
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A", "B"] * 45)
     for arm in (run.point("seen", "depth", draws=6), run.point("no-image", "depth", draws=6)):
@@ -153,7 +179,8 @@ def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
 
 
 def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Path) -> None:
-    """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says are finds."""
+    """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says
+    are finds."""
     run = MadeRun(tmp_path / "run")
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
     run.task("count", keys, choices=0)
@@ -161,9 +188,9 @@ def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Pat
         for draw in range(8):
             run.answers(arm, ["3"] * 36 + keys[36:], draw=draw)
     run.write()
-    assert {item.sample for item in needs_no_image(audits(score_run(RunFolder(tmp_path / "run"))))} == {
-        f"s{number}" for number in range(36, 42)
-    }
+    assert {
+        item.sample for item in needs_no_image(audits(score_run(RunFolder(tmp_path / "run"))))
+    } == {f"s{number}" for number in range(36, 42)}
 
 
 def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:
@@ -172,10 +199,15 @@ def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:
 
     plain: dict[str, Stage] = {"order": PermuteChoices(), "choose": MultipleChoice()}
     ask: dict[str, Stage] = {"ask": Ask()}
-    arms = {"seen": Pipeline({**plain, **ask}), "no-image": Pipeline({**plain, "image": NoImage(), **ask})}
+    arms = {
+        "seen": Pipeline({**plain, **ask}),
+        "no-image": Pipeline({**plain, "image": NoImage(), **ask}),
+    }
     table = evaluate(Questions(KEYS[:40], 4), arms, Scripted("(A)"), out=tmp_path / "run", draws=2)
     rows = letter_table(table.scores[0], audits(table.scores[0])).rows
-    assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][4] == "A 100 B 0 C 0 D 0"
+    assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][
+        4
+    ] == "A 100 B 0 C 0 D 0"
 
 
 def test_patches_are_shuffled_and_nothing_is_lost() -> None:
@@ -238,7 +270,9 @@ def test_the_report_of_a_subset_stands_beside_the_whole(tmp_path: Path) -> None:
     run.answers(run.point("seen", "depth"), "AA")
     run.write()
     (tmp_path / "clean.yaml").write_text("tasks: {depth: {subset: {ids: [s1]}}}\n")
-    told = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--only", str(tmp_path / "clean.yaml")])
+    told = CliRunner().invoke(
+        app, ["report", str(tmp_path / "run"), "--only", str(tmp_path / "clean.yaml")]
+    )
     assert told.exit_code == 0 and (tmp_path / "run" / "clean" / "report.csv").exists()
     whole = write_report([tmp_path / "run"], tmp_path / "whole")
     assert "depth (clean)" not in whole.read_text()

@@ -22,24 +22,39 @@ from looktwice.pipelines.config import ConfigError, load_plan
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 
-SIFT: dict[str, Any] = {"model": None, "stages": {"answer": {"use": "specialists.answers.MatchedPoint"}}}
-GUESS = {"model": None, "stages": {"answer": {"use": "specialists.answers.Guess", "rule": SIFT["stages"]["answer"]}}}
+SIFT: dict[str, Any] = {
+    "model": None,
+    "stages": {"answer": {"use": "specialists.answers.MatchedPoint"}},
+}
+GUESS = {
+    "model": None,
+    "stages": {"answer": {"use": "specialists.answers.Guess", "rule": SIFT["stages"]["answer"]}},
+}
 CHANCE = {"model": None, "stages": {"answer": {"use": "specialists.answers.Chance"}}}
-MLLM = {"model": {"use": "pipelines.models.Replay"}, "stages": {"ask": {"use": "prompting.turns.Ask"}}}
+MLLM = {
+    "model": {"use": "pipelines.models.Replay"},
+    "stages": {"ask": {"use": "prompting.turns.Ask"}},
+}
 
 
 def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
-    """A run of one task with the keys AABBA and everybody's answers; "-" abstains, "!" fails, " " is none."""
+    """A run of one task with the keys AABBA and everybody's answers; "-" abstains, "!" fails, " "
+    is none."""
     run = MadeRun(folder)
     run.task("t", ["A", "A", "B", "B", "A"])
     for name, (spec, said) in answers.items():
         point = run.point(name, "t", spec=spec)
         for number, answer in enumerate(said):
-            fields: Mapping[str, Any] = {"-": {"reason": "abstained: no evidence"}, "!": {"error": "Traceback"}}.get(
-                answer, {"answer": answer}
-            )
+            fields: Mapping[str, Any] = {
+                "-": {"reason": "abstained: no evidence"},
+                "!": {"error": "Traceback"},
+            }.get(answer, {"answer": answer})
             if answer != " ":
-                calls = ({"messages": [], "draw": 0, "reply": {"text": answer}},) if spec.get("model") else ()
+                calls = (
+                    ({"messages": [], "draw": 0, "reply": {"text": answer}},)
+                    if spec.get("model")
+                    else ()
+                )
                 run.record(point, f"s{number}", **{"calls": calls, **fields})
     return score_run(run.write())
 
@@ -47,7 +62,9 @@ def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
 def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
     (pair,) = specialist_pairs(run)
-    sides = [pair.where(*sides) for sides in ((True, True), (True, False), (False, True), (False, False))]
+    sides = [
+        pair.where(*sides) for sides in ((True, True), (True, False), (False, True), (False, False))
+    ]
     assert sides == [["s0", "s2"], ["s1"], ["s3"], ["s4"]]
     assert pair.shares == (0.6, 0.6, 0.8)
     (line,) = complementarity_table([run]).rows
@@ -87,7 +104,9 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
         x=(MLLM, "ABABA"),
         y=(MLLM, "A    "),
     )
-    pairs = [(pair.specialist.contestant, pair.mllm.contestant, pair.n) for pair in specialist_pairs(run)]
+    pairs = [
+        (pair.specialist.contestant, pair.mllm.contestant, pair.n) for pair in specialist_pairs(run)
+    ]
     assert pairs == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 
@@ -122,7 +141,10 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     grid = published_table([run])
     assert grid.header == ("who", "source", "jigsaw", "other", "macro")
     assert grid.rows == [("human", "Table 1", "99.00", "50.00", "95.67")]
-    flagged = replace(run.points[0], point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}))
+    flagged = replace(
+        run.points[0],
+        point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}),
+    )
     header = published_table([replace(run, points=(flagged,))]).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
     assert published_table([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == []
@@ -158,20 +180,27 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "lower", "contrast"),
-    [(16, [6, 2, 8], [11, 5, 0]), pytest.param(None, [30, 4, 28], [40, 22, 0], marks=pytest.mark.slow)],
+    [
+        (16, [6, 2, 8], [11, 5, 0]),
+        pytest.param(None, [30, 4, 28], [40, 22, 0], marks=pytest.mark.slow),
+    ],
 )
 def test_the_configuration_of_cues_on_the_real_items(
     shared_data: Path, tmp_path: Path, limit: int | None, lower: list[int], contrast: list[int]
 ) -> None:
     """The counts that its comment's reader will find; the ties are points on one row."""
     others = ("haze", "saturation", "brightness", "sharpness", "texture")
-    overrides = [f"task.path={shared_data / 'blink'}", *(f"contestants.{name}=null" for name in others)]
+    overrides = [
+        f"task.path={shared_data / 'blink'}",
+        *(f"contestants.{name}=null" for name in others),
+    ]
     held = load_plan(CONFIGS / "blink_depth_cues.yaml", overrides)
     Study(held, tmp_path, RunOptions(workers=2, limit=limit))()
     run = score_run(RunFolder(tmp_path / held.name))
     counts = {
         scores.contestant: [
-            sum(s.verdict.value == kind for s in scores.all) for kind in ("right", "wrong", "unreadable")
+            sum(s.verdict.value == kind for s in scores.all)
+            for kind in ("right", "wrong", "unreadable")
         ]
         for scores in run.points
     }
@@ -182,11 +211,18 @@ def test_the_configuration_of_cues_on_the_real_items(
 def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     path = CONFIGS / "blink_specialists.yaml"
     tasks = [name for name in yaml.safe_load(path.read_text())["tasks"] if name != "Relative_Depth"]
-    made = [f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {i}}}" for i, name in enumerate(tasks)]
+    made = [
+        f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {i}}}"
+        for i, name in enumerate(tasks)
+    ]
     held = load_plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
     alone = {name for name in NAMES if sum(point.task_name == name for point in held.points) == 9}
     assert alone == {"IQ_Test"}  # chance and eight recorded MLLMs
     few = load_plan(
-        path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *(f"tasks.{name}=null" for name in tasks)]
+        path,
+        [
+            f"tasks.Relative_Depth.path={shared_data / 'blink'}",
+            *(f"tasks.{name}=null" for name in tasks),
+        ],
     )
     assert {point.task_name for point in few.points} == {"Relative_Depth"}

@@ -1,4 +1,5 @@
-"""The certificate of an agent's tool: a model that never looks gets none, a near-sighted one its true gain."""
+"""The certificate of an agent's tool: a model that never looks gets none, a near-sighted one its
+true gain."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +26,14 @@ from looktwice.prompting.agent import BlackImages, NoResult, ToolResult
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 
-SMALL = ("task.width=640", "task.height=480", "task.largest=40", "task.smallest=10", "stages.agent.fit.pixels=320",
-         "contestants.without.stages.fit.pixels=320")  # fmt: skip
+SMALL = (
+    "task.width=640",
+    "task.height=480",
+    "task.largest=40",
+    "task.smallest=10",
+    "stages.agent.fit.pixels=320",
+    "contestants.without.stages.fit.pixels=320",
+)
 CHEATER = "models.eyes={use: eval.tasks.NeverLooks, careless: true}"
 
 
@@ -42,12 +49,19 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     assert found.gain.value > 0.2 and found.gain.low > 0.05
     for role in ("black", "random", "words", "format"):
         part = found.difference("full", role)
-        assert part.value == 0.0 and part.low == -part.high and part.high == pytest.approx(0.0741, abs=1e-4)
+        assert (
+            part.value == 0.0
+            and part.low == -part.high
+            and part.high == pytest.approx(0.0741, abs=1e-4)
+        )
     assert found.verdict[1].startswith(f"Of {100 * found.gain.value:.1f} points gained, 0.0 [-")
     assert "need the pixels, which is not shown" in found.verdict[1]
     assert found.solved_elsewhere["blind"] == 1.0 and found.unequal == []
     split = found.by_call
-    gains, harms = split["call gain"] + split["schema gain"], split["call harm"] + split["schema harm"]
+    gains, harms = (
+        split["call gain"] + split["schema gain"],
+        split["call harm"] + split["schema harm"],
+    )
     assert gains - harms == pytest.approx(found.gain.value) and split["schema gain"] == 0
 
 
@@ -55,20 +69,28 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     """By construction: what is smaller than 20 pixels as sent is out of reach without a look."""
     run = run_arms(tmp_path, "task.n=12")
     (found,) = certificates(run)
-    small = {name for name, row in found.arms["full"].samples.items() if row.meta["px"] * 320 / 640 < 20}
+    small = {
+        name for name, row in found.arms["full"].samples.items() if row.meta["px"] * 320 / 640 < 20
+    }
     assert found.gain.value == pytest.approx(len(small) / 12, abs=1.5 / 12)
     assert found.difference("full", "black").value == found.gain.value > 0.4
     assert found.difference("full", "black").low > 0
     assert found.difference("black", "without").value == 0.0
     assert found.difference("full", "result").value == 0.0
     page = certificate_page(run, [found])
-    assert "need the pixels" in page and "IoU" in page and "Seed, model, sizes and budgets are the same." in page
+    assert (
+        "need the pixels" in page
+        and "IoU" in page
+        and "Seed, model, sizes and budgets are the same." in page
+    )
     assert replay(run.folder.path).done
     told = CliRunner().invoke(app, ["certify", str(run.folder.path)])
     assert told.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
 
 
-def made(path: Path, arms: Sequence[str], answers: Sequence[str], *, other: str = "") -> Certificate:
+def made(
+    path: Path, arms: Sequence[str], answers: Sequence[str], *, other: str = ""
+) -> Certificate:
     """Arms with their answers to five questions with the key A."""
     run = MadeRun(path)
     run.task("depth", ["A"] * 5)
@@ -81,21 +103,33 @@ def made(path: Path, arms: Sequence[str], answers: Sequence[str], *, other: str 
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
     """Full 4 of 5, without 1, black 3; of what full solves black solves 3 of 4."""
-    found = made(tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black")
+    found = made(
+        tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"
+    )
     assert (found.gain.value, found.difference("full", "black").value) == pytest.approx((0.6, 0.2))
     assert found.solved_elsewhere == pytest.approx({"without": 0.25, "black": 0.75, "blind": 0.75})
     assert found.verdict[1].startswith("Beside that") or "20.0 [" in found.verdict[1]
-    assert found.by_call == pytest.approx({"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0})
+    assert found.by_call == pytest.approx(
+        {"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0}
+    )
     assert found.unequal == ["black differs from full in seed"]
 
 
 def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:
-    """Forty samples of eight pictures, alike within each: as sure as eight samples, in certificate and audit."""
+    """Forty samples of eight pictures, alike within each: as sure as eight samples, in certificate
+    and audit."""
     widths = list[float]()
-    for name, meta in (("own", [{}] * 40), ("shared", [{"group": number // 5} for number in range(40)])):
+    for name, meta in (
+        ("own", [{}] * 40),
+        ("shared", [{"group": number // 5} for number in range(40)]),
+    ):
         run = MadeRun(tmp_path / name)
         run.task("depth", ["A"] * 40, meta=meta)
-        for arm, given in (("without", "B" * 40), ("full", "A" * 20 + "B" * 20), ("black", "B" * 40)):
+        for arm, given in (
+            ("without", "B" * 40),
+            ("full", "A" * 20 + "B" * 20),
+            ("black", "B" * 40),
+        ):
             run.answers(run.point(arm, "depth"), given)
         for arm, given in (("seen", "A" * 20 + "B" * 20), ("no-image", "B" * 40)):
             run.answers(run.point(arm, "depth"), given)
@@ -119,11 +153,27 @@ def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:
     command = CliRunner()
     lacking = command.invoke(app, ["certify", str(tmp_path / "run")])
     assert lacking.exit_code == 2 and "has glance, full, dark" in lacking.output
-    told = command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "without=glance", "--role", "black=dark"])
+    told = command.invoke(
+        app, ["certify", str(tmp_path / "run"), "--role", "without=glance", "--role", "black=dark"]
+    )
     assert told.exit_code == 0 and "need the pixels" in told.output
-    assert command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "grey=dark"]).exit_code == 2
-    taken = command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "without=glance", "--role", "black=dark",
-                                 "--out", str(tmp_path / "run" / "records.jsonl")])  # fmt: skip
+    assert (
+        command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "grey=dark"]).exit_code
+        == 2
+    )
+    taken = command.invoke(
+        app,
+        [
+            "certify",
+            str(tmp_path / "run"),
+            "--role",
+            "without=glance",
+            "--role",
+            "black=dark",
+            "--out",
+            str(tmp_path / "run" / "records.jsonl"),
+        ],
+    )
     assert taken.exit_code == 2 and "name another file" in taken.output
 
 
@@ -138,7 +188,10 @@ def test_controls_of_results() -> None:
     assert dark.text == "words" and dark.views[0].size == (6, 8) and not dark.views[0].pixels.any()
     assert NoResult()(ToolResult("words", (view,)), state).text == "done"
     assert NoResult()(ToolResult("words", (view,)), state).views == ()
-    assert NoResult()(ToolResult(answer="A"), state).answer == "A" and NoResult()(ToolResult(undo=True), state).undo
+    assert (
+        NoResult()(ToolResult(answer="A"), state).answer == "A"
+        and NoResult()(ToolResult(undo=True), state).undo
+    )
 
 
 def test_hints_are_planted_and_read() -> None:
@@ -159,7 +212,9 @@ def test_what_the_two_models_say_of_an_image() -> None:
     from looktwice.pipelines.model import CallOptions
 
     item = next(
-        item for item in LettersAndShapes(n=12) if item.sample.meta["kind"] == "letter" and item.sample.meta["px"] > 24
+        item
+        for item in LettersAndShapes(n=12)
+        if item.sample.meta["kind"] == "letter" and item.sample.meta["px"] > 24
     )
     view = View(item.sample.images[0])
     told = NearSighted()((Message("user", (view, "Describe this image")),)).text
@@ -167,6 +222,9 @@ def test_what_the_two_models_say_of_an_image() -> None:
     assert f"{color}: the letter {item.answer}" in told
     blind = (Message("user", (f"{item.sample.question}",)), Message("tool", (told,)))
     asked = Message("user", (view, item.sample.question))
-    assert NearSighted(min_height=90)((asked, blind[1])).text == f"I was told so.\nANSWER: {item.answer}"
+    assert (
+        NearSighted(min_height=90)((asked, blind[1])).text
+        == f"I was told so.\nANSWER: {item.answer}"
+    )
     calling = NeverLooks()(blind[:1], options=CallOptions(tools=(Tool("zoom", "", {}),)))
     assert calling.tool_calls[0].name == "zoom"

@@ -1,4 +1,5 @@
-"""Marker fragility: R and spreads by known vectors, planted flips, and the published table recomputed."""
+"""Marker fragility: R and spreads by known vectors, planted flips, and the published table
+recomputed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from looktwice.eval.analysis.fragility import (
     rank_flips,
     spread_by_chance,
 )
-from looktwice.eval.analysis.fragility_tables import flip_table, fragility_table, rank_table, style_table
+from looktwice.eval.analysis.fragility_tables import (
+    flip_table,
+    fragility_table,
+    rank_table,
+    style_table,
+)
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
@@ -35,7 +41,9 @@ from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DATA
 
 METHODS = DATA / "methods"
-needs_vectors = pytest.mark.skipif(not METHODS.exists(), reason="the published numbers are not here")
+needs_vectors = pytest.mark.skipif(
+    not METHODS.exists(), reason="the published numbers are not here"
+)
 SETS = {
     "BLINK Relative Depth": "BLINK depth",
     "BLINK Semantic Correspondence": "BLINK correspondence",
@@ -63,13 +71,21 @@ def bits(text: str) -> list[float]:
 
 def variants(name: str, *rows: str) -> Variants:
     names = tuple(f"style {number}" for number in range(len(rows)))
-    samples, values = tuple(f"s{i}" for i in range(len(rows[0]))), np.array([bits(row) for row in rows])
+    samples, values = (
+        tuple(f"s{i}" for i in range(len(rows[0]))),
+        np.array([bits(row) for row in rows]),
+    )
     return Variants(name, "t", names, samples, values, values**2, np.full(len(samples), np.nan))
 
 
 @pytest.mark.parametrize(
     ("base", "others", "ratio"),
-    [("1101", ["1101"], 0.0), ("1100", ["0011"], 4.0), ("1100", ["1010"], 2.0), ("1111", ["0111"], None)],
+    [
+        ("1101", ["1101"], 0.0),
+        ("1100", ["0011"], 4.0),
+        ("1100", ["1010"], 2.0),
+        ("1111", ["0111"], None),
+    ],
 )
 def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
     found = measure_fragility(variants("a", base, *others)).ratio
@@ -84,13 +100,22 @@ def test_r_of_the_vectors() -> None:
 
 
 def test_differences_and_spread_by_hand() -> None:
-    found = measure_fragility(variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4))
+    found = measure_fragility(
+        variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
+    )
     assert (found.accuracy, found.worst, found.best) == (0.75, "style 1", "style 2")
     assert found.spread.value == pytest.approx(0.4)
     worse, better = found.shifts
-    assert (worse.delta.better, worse.delta.worse, better.delta.better, better.delta.worse) == (0, 10, 6, 0)
+    assert (worse.delta.better, worse.delta.worse, better.delta.better, better.delta.worse) == (
+        0,
+        10,
+        6,
+        0,
+    )
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
-    assert worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
+    assert (
+        worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
+    )
     same = measure_fragility(variants("a", "1100", "1100"))
     assert not same.shifts[0].significant and same.ratio == (0.0, 0.0, 0.0)
 
@@ -103,20 +128,28 @@ def test_resamples_are_paired_and_always_the_same() -> None:
 
 
 def test_samples_that_share_a_picture_are_drawn_together() -> None:
-    """Every sample four times over, as one cluster: the intervals of the samples themselves, not half as wide."""
+    """Every sample four times over, as one cluster: the intervals of the samples themselves, not
+    half as wide."""
     generator = np.random.default_rng(5)
     table = generator.integers(0, 2, (3, 50)).astype(float)
     single = replace(variants("a", *["0" * 50] * 3), values=table, squares=table**2)
     clusters = tuple(f"picture {number // 4}" for number in range(200))
     fourfold = np.repeat(table, 4, axis=1)
-    copies = replace(variants("a", *["0" * 200] * 3), values=fourfold, squares=fourfold**2, clusters=clusters)
+    copies = replace(
+        variants("a", *["0" * 200] * 3), values=fourfold, squares=fourfold**2, clusters=clusters
+    )
     one, four = measure_fragility(single), measure_fragility(copies)
     assert one.ratio and four.ratio and four.ratio == pytest.approx(one.ratio)
     assert four.spread == pytest.approx(one.spread, abs=1e-9)
     for mine, theirs in zip(one.shifts, four.shifts, strict=True):
-        assert (theirs.delta.low, theirs.delta.high) == pytest.approx((mine.delta.low, mine.delta.high), abs=0.02)
-    ahead = replace(single, contestant="b", values=1 - table), replace(copies, contestant="b", values=1 - copies.values)
-    (flip,), (flips) = rank_flips([single, ahead[0]]), [*rank_flips([copies, ahead[1]])]
+        assert (theirs.delta.low, theirs.delta.high) == pytest.approx(
+            (mine.delta.low, mine.delta.high), abs=0.02
+        )
+    ahead = (
+        replace(single, contestant="b", values=1 - table),
+        replace(copies, contestant="b", values=1 - copies.values),
+    )
+    (flip,), flips = rank_flips([single, ahead[0]]), [*rank_flips([copies, ahead[1]])]
     assert flips[0].chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
 
 
@@ -125,17 +158,22 @@ def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
     (flip,) = rank_flips([other, leader])
     assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
-    assert flip.lead == pytest.approx(0.2) and flip.chance == 0 and flip.flipped == pytest.approx(0.5)
+    assert (
+        flip.lead == pytest.approx(0.2) and flip.chance == 0 and flip.flipped == pytest.approx(0.5)
+    )
     assert not list(rank_flips([leader, leader]))  # tied: nobody leads
 
 
 @pytest.mark.parametrize("draws", [2, 8])
 def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
-    """R was that of means over draws and its floor that of single ones: a real effect sank below it with 8 draws."""
+    """R was that of means over draws and its floor that of single ones: a real effect sank below it
+    with 8 draws."""
     noise, effect = (draw_study(np.random.default_rng(4), moved, draws) for moved in (0.0, 0.2))
     alike, differing = measure_fragility(noise), measure_fragility(effect)
     assert alike.ratio and alike.floor and alike.above and differing.ratio and differing.above
-    assert alike.above.low < 0 < alike.above.high and alike.ratio.value == pytest.approx(alike.floor, abs=0.2)
+    assert alike.above.low < 0 < alike.above.high and alike.ratio.value == pytest.approx(
+        alike.floor, abs=0.2
+    )
     assert differing.above.low > 0.1
     single = measure_fragility(draw_study(np.random.default_rng(5), 0.2, 1))
     assert single.ratio and single.ratio.value == pytest.approx(differing.ratio.value, abs=0.3)
@@ -147,12 +185,17 @@ def test_draws_count_as_single_ones_written_out() -> None:
     drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
     found = measure_fragility(Variants.of_draws("a", "t", drawn, {name: name for name in "abc"}))
     squares = (0.5 + 0.5 + 0.5) / 3  # each pair of draws differs in half of the cases
-    assert found.ratio and found.ratio.value == pytest.approx((squares - (1 / 3 - 1 / 2) ** 2) / 0.25)
-    assert found.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)  # only the second sample's draws differ, and always
+    assert found.ratio and found.ratio.value == pytest.approx(
+        (squares - (1 / 3 - 1 / 2) ** 2) / 0.25
+    )
+    assert found.floor == pytest.approx(
+        (0 + 1 + 0) / 3 / 0.25
+    )  # only the second sample's draws differ, and always
 
 
 def test_sixteen_identical_styles_do_not_differ() -> None:
-    """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8 % do."""
+    """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8
+    % do."""
     plain, wrong, reached = 0, 0, []
     for seed in range(200):
         found = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
@@ -163,13 +206,18 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
             reached.append(spread_by_chance(found.values).p < 0.05)
     assert plain > 30 and wrong <= 16 and sum(reached) <= 8
     study = measure_fragility(draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60))
-    assert [shift.p_holm for shift in study.shifts] == holm([shift.delta.p for shift in study.shifts])
-    moved = measure_fragility(draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True))
+    assert [shift.p_holm for shift in study.shifts] == holm(
+        [shift.delta.p for shift in study.shifts]
+    )
+    moved = measure_fragility(
+        draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
+    )
     assert all(shift.significant for shift in moved.shifts) and moved.chance.p < 0.01
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:
-    """Two samples that one of two styles answers: right for the same one half of the time, a spread of 1, else 0."""
+    """Two samples that one of two styles answers: right for the same one half of the time, a spread
+    of 1, else 0."""
     chance = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
     shared = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
@@ -179,7 +227,8 @@ def test_the_spread_of_identical_styles_by_hand() -> None:
 
 @needs_vectors
 def test_the_published_numbers_are_recomputed_from_the_file() -> None:
-    """The file's 216 accuracies: ranks, spreads, and what each style changes; and those of the shipped study."""
+    """The file's 216 accuracies: ranks, spreads, and what each style changes; and those of the
+    shipped study."""
     targets = json.loads((METHODS / "vpbench_targets.json").read_text())
     table: Any = defaultdict(lambda: defaultdict(dict))
     with (METHODS / "vpbench_marker_acc.csv").open() as file:
@@ -196,19 +245,27 @@ def test_the_published_numbers_are_recomputed_from_the_file() -> None:
     assert len(rows) == len(shipped) == 216
     for row in rows:
         name = f"{row['model']} [{row['marker_style']}]"
-        assert shipped[name, SETS[row["dataset"]]] == pytest.approx(float(row["accuracy"]), abs=0.005)
+        assert shipped[name, SETS[row["dataset"]]] == pytest.approx(
+            float(row["accuracy"]), abs=0.005
+        )
         mine = table[row["dataset"]][row["marker_style"]]
-        assert int(row["rank"]) == 1 + sum(other > mine[row["model"]] + 1e-9 for other in mine.values())
+        assert int(row["rank"]) == 1 + sum(
+            other > mine[row["model"]] + 1e-9 for other in mine.values()
+        )
     for name, styles in table.items():
         spreads = {
-            m: max(s[m] for s in styles.values()) - min(s[m] for s in styles.values()) for m in styles["default"]
+            m: max(s[m] for s in styles.values()) - min(s[m] for s in styles.values())
+            for m in styles["default"]
         }
         wanted = targets["spread_6_styles_csv"][name]
         assert np.mean([*spreads.values()]) == pytest.approx(wanted["mean"], abs=0.005)
         assert spreads == pytest.approx(wanted["per_model"], abs=0.006)
         for style, change in targets["flips_vs_default"][name].items():
             found = reordering(styles["default"], styles[style])
-            expected = [change[key] for key in ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")]
+            expected = [
+                change[key]
+                for key in ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")
+            ]
             assert list(found) == pytest.approx(expected, abs=0.0006), (name, style)
 
 
@@ -221,7 +278,10 @@ def test_the_published_ranks_under_jpeg() -> None:
             table[row["benchmark"]][row["jpeg_quality"]][row["model"]] = -float(row["rank"])
     for name, qualities in table.items():
         for quality in ("jpeg90", "jpeg80", "jpeg70"):
-            found, wanted = reordering(qualities["default"], qualities[quality]), targets[name][quality]
+            found, wanted = (
+                reordering(qualities["default"], qualities[quality]),
+                targets[name][quality],
+            )
             got = (found.flipped, found.moved, found.furthest)
             assert got == (wanted["pairs_flipped"], wanted["models_moved"], wanted["max_move"])
 
@@ -229,11 +289,17 @@ def test_the_published_ranks_under_jpeg() -> None:
 def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
     assert get_args(VPBenchName) == STYLES
     assert (*STYLES, *get_args(NoMarkerName)) == tuple(DRAWINGS)
-    whole = expand_fragility({"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, [])
+    whole = expand_fragility(
+        {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, []
+    )
     assert [len(values) for values in whole["sweep"].values()] == [17, 4]
     assert whole["sweep"]["stages.encode"][1] == {
-        "use": "prompting.views.Encode", "codec": "jpeg", "quality": 90, "chroma": "4:2:0", "before": "ask",
-    }  # fmt: skip
+        "use": "prompting.views.Encode",
+        "codec": "jpeg",
+        "quality": 90,
+        "chroma": "4:2:0",
+        "before": "ask",
+    }
 
 
 @pytest.mark.parametrize(
@@ -265,14 +331,26 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     assert "floor\nof R" not in table.header  # there is one draw
     mine, theirs = table.rows
     assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
-    assert theirs == ("Other, published", "set", "", "80.0", "", "", "8.5", "", "radius 3", "default")
+    assert theirs == (
+        "Other, published",
+        "set",
+        "",
+        "80.0",
+        "",
+        "",
+        "8.5",
+        "",
+        "radius 3",
+        "default",
+    )
     assert len(fragility_table(scored.scores, published=False).rows) == 1
     assert len(style_table(scored.scores).rows) == 3 and not flip_table(scored.scores).rows
     assert not rank_table(scored.scores).rows
 
 
 def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
-    """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing turned round."""
+    """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing
+    turned round."""
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A"] * 5)
     for style in ("default", "radius 3"):
@@ -286,7 +364,8 @@ def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
 
 
 def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
-    """BLINK depth: on average 7.7 points between the best and the worst of six styles, 15.3 at most."""
+    """BLINK depth: on average 7.7 points between the best and the worst of six styles, 15.3 at
+    most."""
     published = yaml.safe_load((CONFIGS / "marker_fragility.yaml").read_text())["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
@@ -300,4 +379,7 @@ def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
         "SPair correspondence": "6.9\nlargest 18.0",
     }
     ranks = {row[1:3]: row[4:8] for row in rank_table(scored.scores).rows if row[0] == "published"}
-    assert ranks["BLINK depth rank", "jpeg70"][::2] == ("5", "6") and ranks["MME rank", "jpeg90"][0] == "0"
+    assert (
+        ranks["BLINK depth rank", "jpeg70"][::2] == ("5", "6")
+        and ranks["MME rank", "jpeg90"][0] == "0"
+    )

@@ -1,4 +1,5 @@
-"""How far every table is from what people reach, where a published row of the configuration says it."""
+"""How far every table is from what people reach, where a published row of the configuration says
+it."""
 
 from __future__ import annotations
 
@@ -21,19 +22,27 @@ from tests.made_run import MadeRun
 from tests.paths import ROOT
 
 PEOPLE = {
-    "people, val": {"people": True, "accuracy": {"cups": 90.0, "gc.pair_accuracy": 95.5, "overall": 97.0}},
+    "people, val": {
+        "people": True,
+        "accuracy": {"cups": 90.0, "gc.pair_accuracy": 95.5, "overall": 97.0},
+    },
     "people, test": {"people": True, "accuracy": {"cups": 80.0, "balls": 70.0}},
     "Model": {"source": "Table 1", "accuracy": {"cups": 50.0}},
 }
 
 
 def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str = "") -> RunFolder:
-    """`right` of ten cups, of which people reach 90 %, and five of ten balls, of which people reach 70 %."""
+    """`right` of ten cups, of which people reach 90 %, and five of ten balls, of which people reach
+    70 %."""
     made = MadeRun(root / f"run{right}")
     for name, count in (("cups", right), ("balls", 5)):
         made.task(name, ["A"] * 10)
-        made.answers(made.point("plain", name, facts={"split": split}), ["A"] * count + ["B"] * (10 - count))
-    (made.write().path / "run.yaml").write_text(yaml.safe_dump({"config": {"published": published}}, sort_keys=False))
+        made.answers(
+            made.point("plain", name, facts={"split": split}), ["A"] * count + ["B"] * (10 - count)
+        )
+    (made.write().path / "run.yaml").write_text(
+        yaml.safe_dump({"config": {"published": published}}, sort_keys=False)
+    )
     return RunFolder(made.path)
 
 
@@ -44,15 +53,25 @@ def looktwice(*words: object) -> str:
 
 
 def test_the_first_row_of_people_that_names_a_task_counts(tmp_path: Path) -> None:
-    rows = {(row.contestant, row.task): row for row in score_table(run(tmp_path, 6).path).where(metric="accuracy")}
+    rows = {
+        (row.contestant, row.task): row
+        for row in score_table(run(tmp_path, 6).path).where(metric="accuracy")
+    }
     assert {key: row.people for key, row in rows.items() if key[0] == "plain"} == {
-        ("plain", "cups"): 0.9, ("plain", "balls"): 0.7, ("plain", "macro"): None, ("plain", "micro"): None
-    }  # fmt: skip
+        ("plain", "cups"): 0.9,
+        ("plain", "balls"): 0.7,
+        ("plain", "macro"): None,
+        ("plain", "micro"): None,
+    }
 
 
 SPLITS = {
     "people": {"people": True, "split": "val", "accuracy": {"cups": 90.0}},
-    "people on test": {"people": True, "split": "test", "accuracy": {"cups": 80.0, "balls": 70.0, "macro": 99.0}},
+    "people on test": {
+        "people": True,
+        "split": "test",
+        "accuracy": {"cups": 80.0, "balls": 70.0, "macro": 99.0},
+    },
     "Model": {"split": "test", "accuracy": {"cups": 50.0}},
 }
 
@@ -72,14 +91,20 @@ def test_people_on_another_split_are_named_so_and_compared_with_nothing(
     table = score_table(folder.path)
     rows = {row.task: row.people for row in table.where(metric="accuracy", contestant="plain")}
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
-    assert {line[0] for line in published_table(table.scores, table.rows).rows if line[1] == ""} == names
+    assert {
+        line[0] for line in published_table(table.scores, table.rows).rows if line[1] == ""
+    } == names
     if split == "val":
         assert "-20.0" not in looktwice("score", folder.path)  # 50 less 70, on test
 
 
-@pytest.mark.parametrize("config", ["blink_bench", "blink_specialists", "dysm_bench", "dysm_redraw", "vlm2_bench"])
+@pytest.mark.parametrize(
+    "config", ["blink_bench", "blink_specialists", "dysm_bench", "dysm_redraw", "vlm2_bench"]
+)
 def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str) -> None:
-    rows = yaml.safe_load((ROOT / f"configs/{config}.yaml").read_text(encoding="utf-8"))["published"]
+    rows = yaml.safe_load((ROOT / f"configs/{config}.yaml").read_text(encoding="utf-8"))[
+        "published"
+    ]
     people = {name: row for name, row in rows.items() if name.startswith("people")}
     assert people
     if config.startswith("blink"):
@@ -90,7 +115,9 @@ def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str
 def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
     folder = run(tmp_path, 6)
     said = looktwice("score", folder.path)
-    (line,) = (line for line in said.splitlines() if line.strip().startswith("plain") and "60.0" in line)
+    (line,) = (
+        line for line in said.splitlines() if line.strip().startswith("plain") and "60.0" in line
+    )
     assert line.rstrip().endswith("-30.0")
     looktwice("report", folder.path, "--out", tmp_path / "out")
     report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -106,7 +133,10 @@ def test_the_published_table_has_the_gap_below_each_contestant(tmp_path: Path) -
     table = score_table(run(tmp_path, 6).path)
     shown = published_table(table.scores, table.rows)
     lines = {line[0]: dict(zip(shown.header, line, strict=True)) for line in shown.rows}
-    assert (lines["plain, less people"]["cups"], lines["plain, less people"]["balls"]) == ("-30.00", "-20.00")
+    assert (lines["plain, less people"]["cups"], lines["plain, less people"]["balls"]) == (
+        "-30.00",
+        "-20.00",
+    )
     assert lines["plain"]["cups"] == "60.00" and lines["Model"]["cups"] == "50.00"
 
 
@@ -114,8 +144,13 @@ def test_metrics_and_totals_of_a_benchmark_have_it_too(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     meta = [{"pair": str(n // 2), "positive": not n % 2, "subtask": "GC-Mat"} for n in range(4)]
     made.task("gc", ["T", "F"] * 2, choices=0, meta=meta)
-    made.answers(made.point("plain", "gc", facts={"scorer": spec(PairScorer("GC-Mat"))}), ["T", "F", "T", "T"])
-    (made.write().path / "run.yaml").write_text(yaml.safe_dump({"config": {"published": PEOPLE}}, sort_keys=False))
+    made.answers(
+        made.point("plain", "gc", facts={"scorer": spec(PairScorer("GC-Mat"))}),
+        ["T", "F", "T", "T"],
+    )
+    (made.write().path / "run.yaml").write_text(
+        yaml.safe_dump({"config": {"published": PEOPLE}}, sort_keys=False)
+    )
     (row,) = score_table(made.path).where(metric="pair_accuracy", contestant="plain")
     assert (row.value, row.people) == (0.5, 0.955)
 
@@ -144,6 +179,8 @@ def test_a_comparison_has_the_gap_of_its_samples(tmp_path: Path) -> None:
 def test_without_a_row_of_people_nothing_is_said(tmp_path: Path) -> None:
     folder = run(tmp_path, 6, {"Model": PEOPLE["Model"]})
     looktwice("report", folder.path, "--out", tmp_path)
-    assert "people" not in (tmp_path / "report.md").read_text(encoding="utf-8").split("## Method")[0]
+    assert (
+        "people" not in (tmp_path / "report.md").read_text(encoding="utf-8").split("## Method")[0]
+    )
     assert "eople" not in Results.open(folder.path).to_latex()
     assert "people" not in looktwice("score", folder.path)

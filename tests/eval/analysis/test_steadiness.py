@@ -34,8 +34,16 @@ def test_draws_by_hand(made: MadeRun) -> None:
     made.answers(point, ["A", "B", "B", None, "A"], draw=1)
     made.answers(point, ["B"], draw=2)  # of an older plan, and of one sample alone
     (line,) = lines(draw_table(scored(made)))
-    assert [line[name] for name in ("n", "left\nout", "draws", "accuracy %")] == ["3", "1", "2", "50.0"]
-    assert (line["error from\nsamples"], line["error from\ndraws"]) == ("23.6", "16.7")  # sqrt(1/18), sqrt(1/36)
+    assert [line[name] for name in ("n", "left\nout", "draws", "accuracy %")] == [
+        "3",
+        "1",
+        "2",
+        "50.0",
+    ]
+    assert (line["error from\nsamples"], line["error from\ndraws"]) == (
+        "23.6",
+        "16.7",
+    )  # sqrt(1/18), sqrt(1/36)
     assert line["of variance\nin draws %"] == "50.0"
     assert line["pass@k %\n(k = draws)"].startswith("66.7\n")
     assert line["majority %"].startswith("50.0\n")  # of s2 the two answers are as frequent
@@ -50,7 +58,8 @@ def test_one_draw_has_no_table(made: MadeRun) -> None:
 
 
 def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
-    """s1 was asked with its choices swapped: its own B was shown as A. s2 is unreadable, s3 has no key."""
+    """s1 was asked with its choices swapped: its own B was shown as A. s2 is unreadable, s3 has no
+    key."""
     made.task("t", ["A", "B", "A", None])
     point = made.point("plain", "t")
     made.record(point, "s0", answer="A")
@@ -62,7 +71,8 @@ def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
 
 
 def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
-    """The ring leads with radius 5 and trails with radius 9; of two draws of the first setting it leads in one."""
+    """The ring leads with radius 5 and trails with radius 9; of two draws of the first setting it
+    leads in one."""
     made.task("t", ["A"] * 4)
     answers = {("base", 5): "BBBB", ("ring", 5): "AAAB", ("base", 9): "AAAA", ("ring", 9): "ABBB"}
     for (name, radius), said in answers.items():
@@ -70,7 +80,12 @@ def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
         made.answers(point, list(said))
         made.answers(point, list("BABB" if name == "base" else "BBBB"), draw=1)
     (line,) = lines(order_table(scored(made)))
-    assert (line["contestant"], line["other"], line["settings"], line["leads in"]) == ("base", "ring", "2", "1 of 2")
+    assert (line["contestant"], line["other"], line["settings"], line["leads in"]) == (
+        "base",
+        "ring",
+        "2",
+        "1 of 2",
+    )
     assert line["swap between\nsettings %"].startswith("100.0\n")
     assert (line["draws"], line["n"]) == ("2", "4")
     assert line["swap between\ndraws %"].startswith("100.0\n")

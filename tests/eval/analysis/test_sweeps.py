@@ -15,7 +15,10 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import bootstrap_mean
 from tests.made_run import MadeRun
 
-SWEEP: dict[str, list[Any]] = {"stages.mark": [{"radius": 5}, {"radius": 10}, None], "stages.think": [{}, None]}
+SWEEP: dict[str, list[Any]] = {
+    "stages.mark": [{"radius": 5}, {"radius": 10}, None],
+    "stages.think": [{}, None],
+}
 MARKS: dict[str, dict[str, Any]] = {
     "5": {"stages.mark.radius": 5},
     "10": {"stages.mark.radius": 10},
@@ -32,19 +35,25 @@ def made(tmp_path: Path) -> MadeRun:
 
 
 def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
-    """The six arms of the sweep on one task; `m10_think="AB-"` are the answers of one of them, AAA of the others."""
+    """The six arms of the sweep on one task; `m10_think="AB-"` are the answers of one of them, AAA
+    of the others."""
     for (mark, changes), think in product(MARKS.items(), (True, False)):
-        point = made.point("plain", task, changes=changes | ({} if think else {"stages.think": None}))
+        point = made.point(
+            "plain", task, changes=changes | ({} if think else {"stages.think": None})
+        )
         said = answers.get(f"m{mark}_{'think' if think else 'bare'}", "AAAA")
         made.answers(point, [None if answer == "-" else answer for answer in said])
 
 
 def effects(made: MadeRun, task: str) -> dict[tuple[str, str], LevelEffect]:
-    return {(e.factor, e.level): e for e in sweep_effects(score_run(made.write())) if e.task == task}
+    return {
+        (e.factor, e.level): e for e in sweep_effects(score_run(made.write())) if e.task == task
+    }
 
 
 def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: MadeRun) -> None:
-    """By hand: with radius 10 s0 is wrong in both combinations and s1 in one of two, so the gaps are -1, -1/2, 0, 0."""
+    """By hand: with radius 10 s0 is wrong in both combinations and s1 in one of two, so the gaps
+    are -1, -1/2, 0, 0."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
     found = effects(made, "t")
@@ -53,7 +62,10 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     wanted = bootstrap_mean([-1.0, -0.5, 0.0, 0.0], floor=-1.0)
     assert (ten.effect.low, ten.effect.high) == (wanted.low, wanted.high)
     assert ten.effect.p == 0.5  # of the four signs of two gaps that move, two are as far from 0
-    assert (none.effect.value, none.effect.p) == (0.0, 1.0) and none.effect.low < -0.2 < 0.2 < none.effect.high
+    assert (none.effect.value, none.effect.p) == (
+        0.0,
+        1.0,
+    ) and none.effect.low < -0.2 < 0.2 < none.effect.high
     # s1 is right without the thought where the radius is 10, which is one of three combinations
     assert bare.against == "as it is"
     assert bare.effect.value == pytest.approx(1 / 12)
@@ -64,13 +76,17 @@ def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
     ask(made, m10_think="BB--", m10_bare="BAAA")
     made.record("p4", "s0", error="boom")
     found = effects(made, "t")
-    assert (found["mark", "radius=10"].effect.value, found["mark", "radius=10"].effect.n) == (-0.75, 2)
+    assert (found["mark", "radius=10"].effect.value, found["mark", "radius=10"].effect.n) == (
+        -0.75,
+        2,
+    )
     assert found["mark", "none"].effect.n == 3  # s0 failed there
     assert found["think", "none"].effect.n == 1
 
 
 def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
-    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it; less thought gives s1 back: +1/4."""
+    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it; less thought gives
+    s1 back: +1/4."""
     made.task("t", ["A"] * 4)
     ask(made, m10_think="BBAA", m10_bare="BAAA")
     line = effects(made, "t")["mark x think", "radius=10 x none"]
@@ -83,7 +99,12 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"group": "g"}, {"group": "g"}, {"group": "h"}, {"group": "h"}])
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     line = effects(made, "t")["mark", "radius=10"]
-    assert (line.effect.value, line.effect.n, line.effect.clusters, line.effect.p) == (-0.5, 4, 2, 1.0)
+    assert (line.effect.value, line.effect.n, line.effect.clusters, line.effect.p) == (
+        -0.5,
+        4,
+        2,
+        1.0,
+    )
 
 
 def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:
@@ -102,7 +123,9 @@ def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: Mad
 def test_single_changes_and_contestants_without_the_factors_are_left_out(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     ask(made)
-    made.answers(made.point("plain", "t", changes={"stages.mark.radius": 5, "model": "other"}), "BBBB")
+    made.answers(
+        made.point("plain", "t", changes={"stages.mark.radius": 5, "model": "other"}), "BBBB"
+    )
     made.answers(made.point("chance", "t"), "BBBB")
     found = sweep_effects(score_run(made.write()))
     assert {line.contestant for line in found} == {"plain"}
@@ -112,5 +135,7 @@ def test_single_changes_and_contestants_without_the_factors_are_left_out(made: M
 def test_a_sweep_of_one_factor_needs_no_table(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     ask(made)
-    (made.path / "run.yaml").write_text(yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}}))
+    (made.path / "run.yaml").write_text(
+        yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}})
+    )
     assert sweep_effects(score_run(made.write())) == []

@@ -1,4 +1,5 @@
-"""Tastes of models that do not look: by hand, false finds bounded, planted leaks found, and the power that is told."""
+"""Tastes of models that do not look: by hand, false finds bounded, planted leaks found, and the
+power that is told."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def test_tastes_are_no_leaks(draws: int) -> None:
 
 
 def test_planted_leaks_are_found_as_often_as_is_told() -> None:
-    """At the shipped number of draws, beside a model that guesses anew and one with mild tastes for words."""
+    """At the shipped number of draws, beside a model that guesses anew and one with mild tastes for
+    words."""
     for model in (BlindModel("guesses"), BlindModel("words", word=5.0)):
         _, false, power = audit(model, 100, 4, 16, 6)
         told = find_tastes(model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]).power(16)
@@ -35,7 +37,9 @@ def test_planted_leaks_are_found_as_often_as_is_told() -> None:
 
 
 def test_more_draws_do_not_help_against_a_model_that_keeps_to_its_guesses() -> None:
-    questions, _ = BlindModel("stubborn", item=0.05).answer(np.random.default_rng(0), 80, 4, 20, 0.0)
+    questions, _ = BlindModel("stubborn", item=0.05).answer(
+        np.random.default_rng(0), 80, 4, 20, 0.0
+    )
     tastes = find_tastes(questions)
     assert not listed(questions) and sum(question.right >= 16 for question in questions) > 10
     assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm > 0.7
@@ -61,7 +65,11 @@ def test_a_favourite_word_is_told_from_one_that_is_known() -> None:
 def test_tails_are_those_of_every_draw_and_fall() -> None:
     questions, _ = BlindModel("words", word=1.0).answer(np.random.default_rng(1), 40, 3, 7, 0.0)
     tails = find_tastes(questions).tails(7)
-    assert tails.shape == (40, 8) and np.allclose(tails[:, 0], 1) and (np.diff(tails, axis=1) <= 0).all()
+    assert (
+        tails.shape == (40, 8)
+        and np.allclose(tails[:, 0], 1)
+        and (np.diff(tails, axis=1) <= 0).all()
+    )
     assert find_tastes(questions).expected == pytest.approx(tails[:, 1:].mean(), abs=1e-9)
 
 

@@ -1,4 +1,5 @@
-"""Measurements of stages, and turns as data: accuracy by turn, gained and lost, stopping rules, routing."""
+"""Measurements of stages, and turns as data: accuracy by turn, gained and lost, stopping rules,
+routing."""
 
 import json
 from dataclasses import dataclass, replace
@@ -40,7 +41,10 @@ def flip(messages: Messages) -> Reply:
 
 
 def ask_twice(path: Path, turns: int = 2, **settings: Any) -> Table:
-    stages: dict[str, Stage] = {"choose": MultipleChoice(), "again": Reperceive(turns=turns, **settings)}
+    stages: dict[str, Stage] = {
+        "choose": MultipleChoice(),
+        "again": Reperceive(turns=turns, **settings),
+    }
     return evaluate(Questions(KEYS), {"again": Pipeline(stages)}, Scripted(flip), out=path / "run")
 
 
@@ -52,14 +56,27 @@ def only_arm(table: Table) -> TurnsOfArm:
 def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = compare_turns(only_arm(table), 0, 1)
-    assert (change.gained, change.lost, change.paired.n, change.paired.value, change.paired.p) == (6, 6, 12, 0.0, 1.0)
+    assert (change.gained, change.lost, change.paired.n, change.paired.value, change.paired.p) == (
+        6,
+        6,
+        12,
+        0.0,
+        1.0,
+    )
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
     wanted = compare_paired(values, others)
-    assert (change.paired.low, change.paired.high) == (wanted.low, wanted.high) and wanted.low < -0.4
+    assert (change.paired.low, change.paired.high) == (
+        wanted.low,
+        wanted.high,
+    ) and wanted.low < -0.4
     assert (change.tokens, change.tokens_per_point, change.cost) == (10.0, None, None)
     paid = tuple(
         replace(
-            turns, scored=tuple(replace(each, cost=cost) for each, cost in zip(turns.scored, (0.1, 0.3), strict=True))
+            turns,
+            scored=tuple(
+                replace(each, cost=cost)
+                for each, cost in zip(turns.scored, (0.1, 0.3), strict=True)
+            ),
         )
         for turns in only_arm(table).records
     )
@@ -77,7 +94,11 @@ def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Pat
     """A sweep over readers asks once, and the other arm reads the records of the first."""
     folder = ask_twice(tmp_path).scores[0].folder.path
     (point,) = yaml.safe_load((folder / "points.yaml").read_text())
-    again = point | {"id": "read again", "contestant": "again, read again", "replies_of": point["id"]}
+    again = point | {
+        "id": "read again",
+        "contestant": "again, read again",
+        "replies_of": point["id"],
+    }
     (folder / "points.yaml").write_text(yaml.safe_dump([point, again]))
     first, second = read_turns(score_table(folder, all_arms=True).scores[0])
     assert second.scores.contestant == "again, read again" and second.records == first.records
@@ -85,19 +106,31 @@ def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Pat
 
 def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path) -> None:
     """The keys of a group are alike, so twelve samples are three units."""
-    keys, meta = ("A",) * 4 + ("B",) * 4 + ("A",) * 4, tuple({"group": number // 4} for number in range(12))
+    keys, meta = (
+        ("A",) * 4 + ("B",) * 4 + ("A",) * 4,
+        tuple({"group": number // 4} for number in range(12)),
+    )
     widths = []
     for name, known in (("own", ()), ("shared", meta)):
         stages: dict[str, Stage] = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
-        table = evaluate(Questions(keys, meta=known), {"again": Pipeline(stages)}, Scripted(flip), out=tmp_path / name)
+        table = evaluate(
+            Questions(keys, meta=known),
+            {"again": Pipeline(stages)},
+            Scripted(flip),
+            out=tmp_path / name,
+        )
         change, gain = compare_turns(only_arm(table), 0, 1), stopping_rules(only_arm(table))[2].gain
         widths.append((change.paired.high - change.paired.low, gain.high - gain.low))
-    assert change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25  # of three groups, two of the eight signs
+    assert (
+        change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25
+    )  # of three groups, two of the eight signs
     assert all(shared > 1.3 * own for own, shared in zip(*widths, strict=True))
 
 
 @pytest.mark.parametrize(("turns", "right"), [(1, None), (3, [0.5, 0.5, 0.5])])
-def test_every_turn_is_read_with_the_reader_of_the_run(tmp_path: Path, turns: int, right: list[float] | None) -> None:
+def test_every_turn_is_read_with_the_reader_of_the_run(
+    tmp_path: Path, turns: int, right: list[float] | None
+) -> None:
     found = read_turns(ask_twice(tmp_path, turns).scores[0])
     assert (found == []) is (right is None)
     if right:
@@ -107,12 +140,18 @@ def test_every_turn_is_read_with_the_reader_of_the_run(tmp_path: Path, turns: in
 
 
 def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
-    """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right; fixed turns 50 %."""
-    rules = {rule.name.split(" (")[0]: rule for rule in stopping_rules(only_arm(ask_twice(tmp_path, 3)))}
+    """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right;
+    fixed turns 50 %."""
+    rules = {
+        rule.name.split(" (")[0]: rule for rule in stopping_rules(only_arm(ask_twice(tmp_path, 3)))
+    }
     oracle, alike, first = rules["first right"], rules["two alike"], rules["one answer"]
     assert (oracle.spent, oracle.accuracy, oracle.fixed, oracle.turns) == (15.0, 1.0, 0.5, 1.5)
     assert oracle.gain.value == 0.5 and oracle.unit == "tokens"
-    assert (alike.turns, alike.gain.value) == (3.0, 0.0) and (first.turns, first.gain.value) == (1.0, 0.0)
+    assert (alike.turns, alike.gain.value) == (3.0, 0.0) and (first.turns, first.gain.value) == (
+        1.0,
+        0.0,
+    )
 
 
 def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
@@ -140,7 +179,9 @@ def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
 def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
     said = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
     stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
-    arm = only_arm(evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(said), out=tmp_path / "run"))
+    arm = only_arm(
+        evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(said), out=tmp_path / "run")
+    )
     assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
     assert compare_turns(arm, 1, 3).gained == 3
 
@@ -157,7 +198,11 @@ class Measures:
     def __call__(self, state: State, model: Model) -> State:
         number = int(state.sample.id[1:])
         kind = "even" if number % 2 == 0 else "odd"
-        return state.measured("size", number / 10).measured("kind", kind).measured("seen", [number, None])
+        return (
+            state.measured("size", number / 10)
+            .measured("kind", kind)
+            .measured("seen", [number, None])
+        )
 
 
 def measure_all(path: Path) -> Table:
@@ -170,21 +215,36 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     table = measure_all(tmp_path)
     (scores,) = table.scores[0].points
     rows = {row.metric: row for row in table if row.metric.startswith("measured.")}
-    assert set(rows) == {"measured.size", "measured.kind=even", "measured.kind=odd", "measured.seen@1"}
+    assert set(rows) == {
+        "measured.size",
+        "measured.kind=even",
+        "measured.kind=odd",
+        "measured.seen@1",
+    }
     size = rows["measured.size"]
     assert size.value == pytest.approx(0.55) and size.clusters == 3
     # three groups with means 0.45, 0.55 and 0.65: 0.55 -+ 4.303 * 0.1 / sqrt(3)
     assert (size.low, size.high) == pytest.approx((0.3016, 0.7984), abs=1e-4)
     assert rows["measured.kind=odd"].value == 0.5 and rows["measured.kind=odd"].n == 12
     by = make_table(table.scores, by=("kind", "size"))
-    slices = {row.slice: row.value for row in by if row.metric == "accuracy" and row.slice and row.point}
+    slices = {
+        row.slice: row.value for row in by if row.metric == "accuracy" and row.slice and row.point
+    }
     assert (slices["kind=even"], slices["kind=odd"]) == (1.0, 0.0)
     quarters = set(measured_parts(scores, "size").values())
-    assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {f"size={part}" for part in quarters}
+    assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {
+        f"size={part}" for part in quarters
+    }
     lines = {row[1]: row for row in measurement_table(table.scores).rows}
     assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
-    curve = next(c for c in measurement_curves(table.scores[0], scores.point.task) if c.factor == "measured size")
-    assert [point[1] for point in curve.lines["plain"]] == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1 / 3])
+    curve = next(
+        c
+        for c in measurement_curves(table.scores[0], scores.point.task)
+        if c.factor == "measured size"
+    )
+    assert [point[1] for point in curve.lines["plain"]] == pytest.approx(
+        [2 / 3, 1 / 3, 2 / 3, 1 / 3]
+    )
     with pytest.raises(RunError, match="there are group, kind, seen@1, size"):
         make_table(table.scores, by=("nothing",))
 
@@ -195,9 +255,14 @@ def test_the_record_holds_them_and_last_weeks_folders_still_open(tmp_path: Path)
     record = next(RunFolder(folder).last_records({"q0000"}))
     assert record.measured == {"kind": "even", "seen": [0, None], "size": 0.0}
     assert replay(folder, ["tests"]).done
-    lines = sorted((folder / "records.jsonl").read_text().splitlines(), key=lambda line: "q0000" not in line)
+    lines = sorted(
+        (folder / "records.jsonl").read_text().splitlines(), key=lambda line: "q0000" not in line
+    )
     for field in ({}, {"measured": None}):
-        old = [{**{k: v for k, v in json.loads(line).items() if k != "measured"}, **field} for line in lines]
+        old = [
+            {**{k: v for k, v in json.loads(line).items() if k != "measured"}, **field}
+            for line in lines
+        ]
         (folder / "records.jsonl").write_text("".join(json.dumps(each) + "\n" for each in old))
         assert all(each.measured is None for each in RunFolder(folder).last_records())
         assert not [row for row in score_table(folder) if row.metric.startswith("measured.")]
@@ -216,7 +281,12 @@ def test_what_is_no_measurement_is_refused(value: Any) -> None:
 def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
     import numpy as np
 
-    state = State(Sample("s", "q")).measured("share", np.float64(0.5)).measured("seen", True).measured("t", (1, None))
+    state = (
+        State(Sample("s", "q"))
+        .measured("share", np.float64(0.5))
+        .measured("seen", True)
+        .measured("t", (1, None))
+    )
     assert state.measures == {"share": 0.5, "seen": 1, "t": (1, None)}
     assert [type(value) for value in state.measures.values()] == [float, int, tuple]
 
@@ -253,26 +323,46 @@ class Sure:
 def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     """Right: 1 1 0 0 by falling confidence; the other is right on 0 1 1 1."""
     first = Sure(("A", "A", "B", "B"), (0.9, 0.8, 0.7, 0.6))
-    table = evaluate(Questions(("A",) * 4), {"first": first, "then": Sure(("B", "A", "A", "A"))}, out=tmp_path / "run")
+    table = evaluate(
+        Questions(("A",) * 4),
+        {"first": first, "then": Sure(("B", "A", "A", "A"))},
+        out=tmp_path / "run",
+    )
     (run,) = table.scores
     risk = measure_risk(run.points[0])
-    assert risk is not None and [share.value for share in risk.accuracies] == pytest.approx([1, 1, 2 / 3, 0.5])
-    assert risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
+    assert risk is not None and [share.value for share in risk.accuracies] == pytest.approx(
+        [1, 1, 2 / 3, 0.5]
+    )
+    assert (
+        risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
+    )
     (shown,) = risk_table([run]).rows[:1]
     low, high = wilson(2, 3)
-    assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), "of the surest three"
+    assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), (
+        "of the surest three"
+    )
     half = next(route for route in routes(run) if route.share == 0.5)
     assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
     assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
     assert half.gain.value == pytest.approx(1 - 0.625)
-    assert [route.router for route in routes(run)] == [route.oracle for route in routes(run)] == [0.75, 1.0, 1.0]
+    assert (
+        [route.router for route in routes(run)]
+        == [route.oracle for route in routes(run)]
+        == [0.75, 1.0, 1.0]
+    )
 
 
 def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
     """Twelve samples in three groups that are right or wrong together."""
-    first, then = Sure(("A",) * 4 + ("B",) * 8, (*[0.9] * 4, *[0.5] * 4, *[0.8] * 4)), Sure(("A",) * 12)
+    first, then = (
+        Sure(("A",) * 4 + ("B",) * 8, (*[0.9] * 4, *[0.5] * 4, *[0.8] * 4)),
+        Sure(("A",) * 12),
+    )
     found = []
-    for name, meta in (("own", ()), ("shared", tuple({"group": number // 4} for number in range(12)))):
+    for name, meta in (
+        ("own", ()),
+        ("shared", tuple({"group": number // 4} for number in range(12))),
+    ):
         task, out = Questions(("A",) * 12, meta=meta), tmp_path / name
         (run,) = evaluate(task, {"first": first, "then": then}, out=out).scores
         found.append(next(route.gain for route in routes(run) if route.share == 0.5))

@@ -1,4 +1,5 @@
-"""Shares of attention from a configuration to the page: a planted network's, made pictures, and the authors' own."""
+"""Shares of attention from a configuration to the page: a planted network's, made pictures, and the
+authors' own."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ from tests.paths import DOCS
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-FILLED = "tasks.filled={{use: eval.tasks.DoYouSeeMe, name: joint_shape_color, path: {}, missing: leave_out}}"
+FILLED = (
+    "tasks.filled={{use: eval.tasks.DoYouSeeMe, name: joint_shape_color, path: {}, missing:"
+    " leave_out}}"
+)
 FOUND = "stages.mark={use: specialists.drawings.MarkAskedShapes}"
 
 
@@ -40,7 +44,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 def looktwice(command: str, *words: str) -> str:
-    result = CliRunner().invoke(app, [command, "dysm_attention", "models.eyes.max_tokens=4", *words])
+    result = CliRunner().invoke(
+        app, [command, "dysm_attention", "models.eyes.max_tokens=4", *words]
+    )
     assert result.exit_code == 0 and "FAILED" not in result.output, result.output
     return result.output
 
@@ -52,7 +58,11 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
         assert not record.error
         found.setdefault(run.points[record.point].task, []).append(dict(record.measured or {}))
     with (run.path / "report.csv").open(newline="", encoding="utf-8") as lines:
-        rows = {(row["task"], row["metric"]): float(row["value"]) for row in csv.DictReader(lines) if row["value"]}
+        rows = {
+            (row["task"], row["metric"]): float(row["value"])
+            for row in csv.DictReader(lines)
+            if row["value"]
+        }
     for task, samples in found.items():
         for name in ("attention_share", "question_attention", "image_attention", "marked_area"):
             values = [sample[name] for sample in samples if name in sample]
@@ -63,15 +73,23 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("family", ["llava_next", "qwen2_vl"])
-def test_the_configuration_runs_on_made_pictures(family: str, folder: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_configuration_runs_on_made_pictures(
+    family: str, folder: Callable[[str], str], tmp_path: Path
+) -> None:
     words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=3", "tasks.filled.n=3"]
     assert "no faults" in looktwice("check", *words)
     looktwice("run", *words, "--out", str(tmp_path))
-    assert {task: len(samples) for task, samples in measured(tmp_path).items()} == {"outlines": 3, "filled": 3}
+    assert {task: len(samples) for task, samples in measured(tmp_path).items()} == {
+        "outlines": 3,
+        "filled": 3,
+    }
 
 
-def test_it_runs_on_files_in_the_official_layout(folder: Callable[[str], str], tmp_path: Path) -> None:
-    """Shapes are found where no marks come with the pictures, in as much of the area as the marks of the same ones."""
+def test_it_runs_on_files_in_the_official_layout(
+    folder: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Shapes are found where no marks come with the pictures, in as much of the area as the marks
+    of the same ones."""
     place = tmp_path / "2D_DoYouSeeMe" / "color_and_shape_disambiguation"
     place.mkdir(parents=True)
     task = GeneratedDoYouSeeMe("joint_shape_color", n=4, seed=3, marks="asked")
@@ -82,14 +100,26 @@ def test_it_runs_on_files_in_the_official_layout(folder: Callable[[str], str], t
         boxes = np.array([bounding_box(mark) for mark in item.sample.marks])
         areas += [np.prod(boxes[:, 2:] - boxes[:, :2], 1).sum() / 400**2] if len(boxes) else []
     (place / "dataset_info.csv").write_text("\n".join(lines) + "\n")
-    words = [f"models.eyes.model={folder('qwen2_5_vl')}", "tasks.outlines=null", FILLED.format(tmp_path), FOUND]
+    words = [
+        f"models.eyes.model={folder('qwen2_5_vl')}",
+        "tasks.outlines=null",
+        FILLED.format(tmp_path),
+        FOUND,
+    ]
     looktwice("run", *words, "--out", str(tmp_path))
     found = [sample["marked_area"] for sample in measured(tmp_path)["filled"] if sample]
     assert len(found) == len(areas) >= 2 and sorted(found) == pytest.approx(sorted(areas), rel=0.15)
 
 
-def test_it_runs_on_the_authors_own_pictures(folder: Callable[[str], str], shared_data: Path, tmp_path: Path) -> None:
-    words = [f"models.eyes.model={folder('llava')}", "tasks.outlines=null", FILLED.format(shared_data / "dysm"), FOUND]
+def test_it_runs_on_the_authors_own_pictures(
+    folder: Callable[[str], str], shared_data: Path, tmp_path: Path
+) -> None:
+    words = [
+        f"models.eyes.model={folder('llava')}",
+        "tasks.outlines=null",
+        FILLED.format(shared_data / "dysm"),
+        FOUND,
+    ]
     looktwice("run", *words, "--out", str(tmp_path))
     assert [len(sample) for sample in measured(tmp_path)["filled"]] == [4] * 14
 
@@ -104,7 +134,9 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
         found = dict(records[item.sample.id].measured or {})
         assert bool(found) == (item.answer != "0")
         if found:
-            apart.append([found["attention_share"], by_hand(item.sample.images[0].pixels, item.sample.marks)])
+            apart.append(
+                [found["attention_share"], by_hand(item.sample.images[0].pixels, item.sample.marks)]
+            )
     shares, expected = np.transpose(apart)
     assert (
         len(apart) == 83
@@ -115,8 +147,11 @@ def test_the_page_has_the_figures_of_a_network_whose_attention_is_known(tmp_path
 
 
 def by_hand(pixels: Any, marks: Any) -> float:
-    """The share from the ink of each patch alone: of 16 x 16 patches of 14 pixels, in windows of 4 x 4 and in all."""
-    ink = (np.asarray(Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)) < 255).any(2)
+    """The share from the ink of each patch alone: of 16 x 16 patches of 14 pixels, in windows of 4
+    x 4 and in all."""
+    ink = (
+        np.asarray(Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)) < 255
+    ).any(2)
     pull = np.where(ink.reshape(16, 14, 16, 14).any((1, 3)), np.exp(planted_network.MORE), 1)
     windows = pull.reshape(4, 4, 4, 4)
     layers = (windows / windows.sum((1, 3), keepdims=True)).reshape(16, 16) / 16 + pull / pull.sum()

@@ -1,4 +1,5 @@
-"""What the first table shows first: the benchmark's own number, and that an arm failed rather than scored zero."""
+"""What the first table shows first: the benchmark's own number, and that an arm failed rather than
+scored zero."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
     """Item accuracy of 75 % hid that only half of the pairs were right."""
     metas = [{"pair": str(number // 2)} for number in range(4)]
     made.task("cpr", ["T", "F", "T", "F"], choices=0, meta=metas)
-    made.answers(made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}), ["T", "F", "T", "T"])
+    made.answers(
+        made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}),
+        ["T", "F", "T", "T"],
+    )
     table = score_table(made.write().path)
     said = repr(table)
     assert titles(table) == ["cpr: pair_accuracy", "cpr"]
@@ -38,7 +42,10 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
     assert "pair_accuracy (n: pairs): the benchmark's own, shown first" in said
     write_report(table, made.path)
     first = (made.path / "report.md").read_text().split("## Accuracy")[1].split("\n\n")[1]
-    assert first.splitlines()[0].replace(" ", "") == "|contestant|cpr<br>pair_accuracy|macro|micro|cpr|"
+    assert (
+        first.splitlines()[0].replace(" ", "")
+        == "|contestant|cpr<br>pair_accuracy|macro|micro|cpr|"
+    )
     assert first.index("50.0") < first.index("75.0")
 
 
@@ -46,33 +53,56 @@ def test_blink_twice_shows_groups_and_warns_where_there_are_none(made: MadeRun) 
     metas = [{"image": str(n // 2), "group": "g", "slot": str(n % 2)} for n in range(4)]
     made.task("twice", ["A", "B", "A", "B"], meta=metas)
     warned = "4 questions; warning: g_acc cannot be computed, because no column names groups"
-    made.answers(made.point("plain", "twice", facts={"scorer": spec(TwiceScorer()), "note": warned}), "ABAB")
+    made.answers(
+        made.point("plain", "twice", facts={"scorer": spec(TwiceScorer()), "note": warned}), "ABAB"
+    )
     table = score_table(made.write().path)
     assert titles(table) == ["twice: g_acc", "twice"]
-    assert table.notes[0] == "warning: g_acc cannot be computed, because no column names groups (twice)"
+    assert (
+        table.notes[0]
+        == "warning: g_acc cannot be computed, because no column names groups (twice)"
+    )
     assert "warning: g_acc" in repr(table)
 
 
 def test_do_you_see_me_shows_its_mean_above_all_subtasks(made: MadeRun) -> None:
     for name in PARTS_2D:
         made.task(name, ["1", "2"], choices=0)
-        made.answers(made.point("plain", name, facts={"scorer": spec(SweepScorer(name, "2D", "integer"))}), "12")
+        made.answers(
+            made.point("plain", name, facts={"scorer": spec(SweepScorer(name, "2D", "integer"))}),
+            "12",
+        )
     assert titles(score_table(made.write().path))[0] == "Do You See Me: mean_2d"
 
 
 def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> None:
-    """It stood there with 0.0 and a difference of -100 points, as if the model had been wrong on everything."""
+    """It stood there with 0.0 and a difference of -100 points, as if the model had been wrong on
+    everything."""
     made.task("t", ["A"] * 4)
     made.answers(made.point("plain", "t", baseline=True), "AAAB")
     broken = made.point("broken", "t")
     for number in range(4):
-        made.record(broken, f"s{number}", error=f"ModelError: HTTP {'401' if number else '500'}\nTraceback")
+        made.record(
+            broken, f"s{number}", error=f"ModelError: HTTP {'401' if number else '500'}\nTraceback"
+        )
     table = score_table(made.write().path)
-    row = next(row for row in table.where(metric="accuracy", task="t") if row.contestant == "broken")
-    assert (row.value, row.low, row.delta, row.p, row.failed, row.n) == (None, None, None, None, 4, 0)
+    row = next(
+        row for row in table.where(metric="accuracy", task="t") if row.contestant == "broken"
+    )
+    assert (row.value, row.low, row.delta, row.p, row.failed, row.n) == (
+        None,
+        None,
+        None,
+        None,
+        4,
+        0,
+    )
     assert row.failure == "ModelError: HTTP 401"
     said = " ".join(repr(table).split())
-    assert "broken failed 0 0/0/0/4" in said and "all failed: broken on t: ModelError: HTTP 401" in said
+    assert (
+        "broken failed 0 0/0/0/4" in said
+        and "all failed: broken on t: ModelError: HTTP 401" in said
+    )
     assert "failed: 4 answers, most often with ModelError: HTTP 401" in said
     write_report(table, made.path)
     page = (made.path / "report.md").read_text()

@@ -1,4 +1,5 @@
-"""The report: three files with the same figures, a page with its data, and nothing that a reply could break."""
+"""The report: three files with the same figures, a page with its data, and nothing that a reply
+could break."""
 
 from __future__ import annotations
 
@@ -70,20 +71,35 @@ def study(made: MadeRun) -> Path:
     made.task("swept-0", ["A", "B", "A", "B"])
     made.task("swept-1", ["A", "B", "A", "B"])
     made.task("words", ["A", "B"], marks=[{"label": "R", "x": 3.0, "y": 3.0, "image": 0}])
-    facts = {"split": "val", "label_version": "2024", "errata": ["labels were mixed up"], "note": "one scene"}
+    facts = {
+        "split": "val",
+        "label_version": "2024",
+        "errata": ["labels were mixed up"],
+        "note": "one scene",
+    }
     for contestant, base in (("plain", True), ("other", False)):
         for strength in (0, 1):
             changes = {"tasks.swept.strength": strength}
             point = made.point(
-                contestant, "swept", task_id=f"id-swept-{strength}", changes=changes, baseline=base, facts=facts
+                contestant,
+                "swept",
+                task_id=f"id-swept-{strength}",
+                changes=changes,
+                baseline=base,
+                facts=facts,
             )
-            made.answers(point, ["A", "B", "A", "B"] if not strength else ["A", "A", "B", "A" if base else "B"])
+            made.answers(
+                point,
+                ["A", "B", "A", "B"] if not strength else ["A", "A", "B", "A" if base else "B"],
+            )
         point = made.point(contestant, "words", baseline=base)
         made.reply(point, "s0", HOSTILE)
         made.record(point, "s1", error=f"ValueError: {HOSTILE}\nTraceback ...")
     made.point("never", "words")
     path = made.write().path
-    (path / "run.yaml").write_text("left_out: {mllm: OPENAI_API_KEY is not set}\n", encoding="utf-8")
+    (path / "run.yaml").write_text(
+        "left_out: {mllm: OPENAI_API_KEY is not set}\n", encoding="utf-8"
+    )
     return path
 
 
@@ -93,21 +109,43 @@ def test_the_three_files(made: MadeRun, tmp_path: Path) -> None:
     words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     found = Page(page)
     assert found.open == []
-    facts = ("labels were mixed up", "2024", "one scene", "mllm", "OPENAI_API_KEY is not set", "never", "macro")
+    facts = (
+        "labels were mixed up",
+        "2024",
+        "one scene",
+        "mllm",
+        "OPENAI_API_KEY is not set",
+        "never",
+        "macro",
+    )
     for text in (words, found.text):
         assert [fact for fact in facts if fact not in text] == []
-        assert "37.50" in text  # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
+        assert (
+            "37.50" in text
+        )  # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
     assert "planned, and no sample of it was asked yet" in words
     assert (tmp_path / "out" / "report.csv").read_text().startswith("run,point,contestant")
 
 
-def test_the_page_needs_nothing_else_and_runs_its_own_scripts_alone(made: MadeRun, tmp_path: Path) -> None:
+def test_the_page_needs_nothing_else_and_runs_its_own_scripts_alone(
+    made: MadeRun, tmp_path: Path
+) -> None:
     page = write_report([study(made)], tmp_path / "out")
     found = Page(page)
     assert not [tag for tag, _ in found.tags if tag in ("iframe", "object", "img")]
-    assert not [name for _, attrs in found.tags for name in attrs if name in ("src", "style") or name.startswith("on")]
-    (policy,) = (attrs["content"] for tag, attrs in found.tags if "Content-Security-Policy" in attrs.values())
-    hashes = [f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'" for each in found.scripts[1:]]
+    assert not [
+        name
+        for _, attrs in found.tags
+        for name in attrs
+        if name in ("src", "style") or name.startswith("on")
+    ]
+    (policy,) = (
+        attrs["content"] for tag, attrs in found.tags if "Content-Security-Policy" in attrs.values()
+    )
+    hashes = [
+        f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'"
+        for each in found.scripts[1:]
+    ]
     assert f"default-src 'none'; script-src {' '.join(hashes)};" in str(policy)
     assert "connect-src 'none'" in str(policy)
     assert HOSTILE in found.data["texts"]
@@ -134,7 +172,9 @@ def test_reasons_and_failures_are_told(made: MadeRun, tmp_path: Path) -> None:
     assert re.search(r"; 1 of \d failed", words.split("## Accuracy")[1].split("##")[0])
 
 
-def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made: MadeRun, tmp_path: Path) -> None:
+def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
+    made: MadeRun, tmp_path: Path
+) -> None:
     made.task("t", ["A", "B", "A"])
     for row in made.samples:
         row.sample["marks"].append({"label": "R&D", "x": 3.0, "y": 3.0, "image": 0})
@@ -153,17 +193,18 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made:
     made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
     assert found["thumbnails"][picture.sha].startswith("data:image/jpeg;base64,")
-    assert found["samples"][2][5] == [[picture.sha, "source 1", [["point", 0.2188, 0.4375, 0, 0, "R&D"]]]]
+    assert found["samples"][2][5] == [
+        [picture.sha, "source 1", [["point", 0.2188, 0.4375, 0, 0, "R&D"]]]
+    ]
 
 
 def test_a_swept_number_is_drawn(made: MadeRun) -> None:
     found = score_table([study(made)])
     (curve,) = curves(found.scores, found.rows)
     assert (curve.factor, curve.task, curve.chance) == ("strength", "swept", 0.5)
-    assert {label: [(x, value) for x, value, *_ in line] for label, line in curve.lines.items()} == {
-        "plain": [(0, 1.0), (1, 0.25)],
-        "other": [(0, 1.0), (1, 0.5)],
-    }
+    assert {
+        label: [(x, value) for x, value, *_ in line] for label, line in curve.lines.items()
+    } == {"plain": [(0, 1.0), (1, 0.25)], "other": [(0, 1.0), (1, 0.5)]}
 
 
 def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
@@ -175,7 +216,9 @@ def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
     made.answers(made.point("bare", "t", spec={"stages": {}}), ["A", "B"])
     found = score_table(made.write().path)
     (curve,) = curves(found.scores, found.rows)
-    assert {label: [x for x, *_ in line] for label, line in curve.lines.items()} == {"plain": [5, 10]}
+    assert {label: [x for x, *_ in line] for label, line in curve.lines.items()} == {
+        "plain": [5, 10]
+    }
 
 
 def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -> None:
@@ -187,9 +230,18 @@ def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -
             made.answers(made.point("plain", "t", changes=changes), list(each))
     found = score_table(made.write().path)
     maps = {(grid.x, grid.y): grid.cells for grid in grids(found.scores, found.rows)}
-    assert list(maps) == [("draws", "mark.color"), ("draws", "mark.radius"), ("mark.color", "mark.radius")]
+    assert list(maps) == [
+        ("draws", "mark.color"),
+        ("draws", "mark.radius"),
+        ("mark.color", "mark.radius"),
+    ]
     cells = {cell[:2]: cell[2:] for cell in maps["mark.color", "mark.radius"]}
-    assert cells == {("none", 5): (0.75, 4), ("none", 10): (0.75, 4), ("red", 5): (1.0, 4), ("red", 10): (0.5, 4)}
+    assert cells == {
+        ("none", 5): (0.75, 4),
+        ("none", 10): (0.75, 4),
+        ("red", 5): (1.0, 4),
+        ("red", 10): (0.5, 4),
+    }
 
 
 def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
@@ -200,9 +252,9 @@ def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
         other.answers(other.point("plain", "t"), answers)
         paths.append(other.write().path)
     found = score_table(paths)
-    assert [(r.run, r.value) for r in found.where(metric="accuracy", task="t", contestant="plain")] == [
-        ("first", 0.5), ("second", 1.0)
-    ]  # fmt: skip
+    assert [
+        (r.run, r.value) for r in found.where(metric="accuracy", task="t", contestant="plain")
+    ] == [("first", 0.5), ("second", 1.0)]
     write_report(paths, tmp_path / "out")
     assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
@@ -220,6 +272,14 @@ def test_the_terminal_shows_labels_with_brackets_and_every_fact(made: MadeRun, c
     console = Console(width=100, color_system=None)
     console.print(console_table(score_table(study(made))))
     shown = capsys.readouterr().out
-    for words in ("swept [strength=1]", "macro", "micro", "split: val", "labels: 2024", "reader: robust", "r/w/u/f/m"):
+    for words in (
+        "swept [strength=1]",
+        "macro",
+        "micro",
+        "split: val",
+        "labels: 2024",
+        "reader: robust",
+        "r/w/u/f/m",
+    ):
         assert words in shown
     assert re.search(r"other +50\.0 \[15\.0–85\.0\] +4 +2/2/0/0/0 +\+25\.0", shown)

@@ -1,4 +1,5 @@
-"""The page of one sample: what an agent asked for, drawn on the image, and the names of the files."""
+"""The page of one sample: what an agent asked for, drawn on the image, and the names of the
+files."""
 
 from __future__ import annotations
 
@@ -25,9 +26,16 @@ def drawn(look: Look, frame: Any = "pixels") -> np.ndarray[Any, Any] | None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "box"), [("pixels", [50, 20, 150, 80]), ("0-1", [0.25, 0.2, 0.75, 0.8]), ("0-1000", [250, 200, 750, 800])]
+    ("frame", "box"),
+    [
+        ("pixels", [50, 20, 150, 80]),
+        ("0-1", [0.25, 0.2, 0.75, 0.8]),
+        ("0-1000", [250, 200, 750, 800]),
+    ],
 )
-def test_a_box_that_was_asked_for_is_drawn_in_the_frame_of_the_agent(frame: Any, box: list[float]) -> None:
+def test_a_box_that_was_asked_for_is_drawn_in_the_frame_of_the_agent(
+    frame: Any, box: list[float]
+) -> None:
     for image in (1, 0):  # 0 is the last one
         marked = drawn(Look(1, 0, "zoom", "shown", {"image": image, "box": box}), frame)
         assert marked is not None
@@ -39,7 +47,12 @@ def test_a_box_that_was_asked_for_is_drawn_in_the_frame_of_the_agent(frame: Any,
 
 def test_points_that_were_asked_for_are_drawn() -> None:
     marked = drawn(Look(1, 0, "measure", "said", {"image": 1, "start": [40, 50], "end": [160, 50]}))
-    assert marked is not None and marked[:, :100].any() and marked[:, 100:].any() and not marked[:, 90:110].any()
+    assert (
+        marked is not None
+        and marked[:, :100].any()
+        and marked[:, 100:].any()
+        and not marked[:, 90:110].any()
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,5 +99,10 @@ def test_file_names_are_safe_and_distinct() -> None:
     assert list(found) == names and found["val_12"] == "val_12"
     assert len({text.casefold() for text in found.values()}) == len(names)
     for text in found.values():
-        assert text and len(text.encode()) <= 140 and not set(text) & set('<>:"/\\|?*\t') and text[-1] not in ". "
+        assert (
+            text
+            and len(text.encode()) <= 140
+            and not set(text) & set('<>:"/\\|?*\t')
+            and text[-1] not in ". "
+        )
         assert text.partition(".")[0].casefold() not in ("nul", "con")

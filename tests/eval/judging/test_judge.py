@@ -18,7 +18,14 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.judging.command import RunJudge
 from looktwice.eval.judging.model import build_judge_model
-from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgeVerdict, ReasoningPass, UnreadablePass, VideoPass
+from looktwice.eval.judging.passes import (
+    PASSES,
+    JudgeCase,
+    JudgeVerdict,
+    ReasoningPass,
+    UnreadablePass,
+    VideoPass,
+)
 from looktwice.eval.judging.summary import agreement
 from looktwice.eval.readers import BlinkOfficial
 from looktwice.eval.records import Judgement, RunError, RunFolder
@@ -56,7 +63,9 @@ def unclear(made: MadeRun) -> Path:
     return made.write().path
 
 
-def judged(run: Path, answer: Any, name: str = "solomon", **more: Any) -> tuple[int, list[str], Scripted]:
+def judged(
+    run: Path, answer: Any, name: str = "solomon", **more: Any
+) -> tuple[int, list[str], Scripted]:
     model, said = answer if isinstance(answer, Scripted) else Scripted(answer), list[str]()
     failed = RunJudge(run, name, model, console=QUIET, workers=1, **more)(said.append)
     return failed, said, model
@@ -75,7 +84,10 @@ def looktwice(*words: object) -> Result:
 
 
 def case(
-    reply: str = "words", choices: tuple[str, ...] = ("left", "right"), question: str = "Where?", **more: Any
+    reply: str = "words",
+    choices: tuple[str, ...] = ("left", "right"),
+    question: str = "Where?",
+    **more: Any,
 ) -> JudgeCase:
     sample = Sample("s", question, choices=choices, meta=more.pop("meta", {}))
     unread = ScoredRecord("s", 0, None, Score(Verdict.UNREADABLE), "unread")
@@ -108,12 +120,18 @@ def test_an_unreadable_reply_is_one_of_its_choices_or_none(said: str, found: Jud
     [
         ("How many bags are there?", "Answer: three", JudgeVerdict("3")),
         ("How many bags are there?", "Answer: NONE", JudgeVerdict(none=True)),
-        ("How many bags are there?", "Answer: several", JudgeVerdict(reason="'several' is no integer answer")),
+        (
+            "How many bags are there?",
+            "Answer: several",
+            JudgeVerdict(reason="'several' is no integer answer"),
+        ),
         ("Answer T or F.", "Answer: false", JudgeVerdict("F")),
         ("Which word is written there?", "Answer: Exit", JudgeVerdict("Exit")),
     ],
 )
-def test_an_unreadable_reply_to_an_open_question_has_its_kind(question: str, said: str, found: JudgeVerdict) -> None:
+def test_an_unreadable_reply_to_an_open_question_has_its_kind(
+    question: str, said: str, found: JudgeVerdict
+) -> None:
     assert UnreadablePass().parse(said, case(choices=(), question=question)) == found
 
 
@@ -170,12 +188,20 @@ def test_verdicts_count_afterwards_without_a_call(made: MadeRun) -> None:
     failed, said, model = judged(run, "The first.\nAnswer: A")
     assert (failed, len(model.asked)) == (0, 4)
     assert said == [
-        "judge solomon, unreadable: 4 of 4 replies judged; 4 calls and 0 from the cache, 0 tokens in, 0 out"
+        "judge solomon, unreadable: 4 of 4 replies judged; 4 calls and 0 from the cache, 0 tokens"
+        " in, 0 out"
     ]
     after = accuracy(score_table(run), "one")
-    assert (after.right, after.wrong, after.unreadable, after.reader) == (2, 1, 1, "robust + judge solomon")
+    assert (after.right, after.wrong, after.unreadable, after.reader) == (
+        2,
+        1,
+        1,
+        "robust + judge solomon",
+    )
     assert accuracy(score_table(run, judge="none"), "one").reader == "robust"
-    assert "judge solomon: read 4 replies, and found no answer in 0 more" in repr(score_table(run)).replace("\n", " ")
+    assert "judge solomon: read 4 replies, and found no answer in 0 more" in repr(
+        score_table(run)
+    ).replace("\n", " ")
 
 
 def test_what_is_judged_is_not_asked_again_and_what_changed_is(made: MadeRun) -> None:
@@ -201,10 +227,16 @@ def test_none_and_no_verdict_stay_unreadable(made: MadeRun) -> None:
     model = Scripted(answer)
     failed, said, _ = judged(run, model)
     assert failed == 0
-    assert "2 of 4 replies judged, 2 of them to choose nothing; 2 without a verdict (no answer line" in said[0]
+    assert (
+        "2 of 4 replies judged, 2 of them to choose nothing; 2 without a verdict (no answer line"
+        in said[0]
+    )
     found = accuracy(score_table(run), "one")
     assert (found.right, found.unreadable) == (1, 3)
-    assert {line.reason or "none" for line in judgements(run).lines} == {"none", "no answer line in its words"}
+    assert {line.reason or "none" for line in judgements(run).lines} == {
+        "none",
+        "no answer line in its words",
+    }
     assert judged(run, Scripted(answer), name="solomon")[1][0] == "nothing is left to judge"
 
 
@@ -240,7 +272,10 @@ def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
         return f"Answer: {'A' if 's' in messages[-1].text else 'B'}"
 
     _, said, _ = judged(run, verdicts, name="daniel")
-    assert said[-1] == "agreement on unreadable, solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000"
+    assert (
+        said[-1]
+        == "agreement on unreadable, solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000"
+    )
     assert accuracy(score_table(run, judge="daniel"), "one").reader == "robust + judge daniel"
     with pytest.raises(RunError, match="--judge bob: it did not judge"):
         score_table(run, judge="bob")
@@ -260,7 +295,9 @@ def test_the_judge_that_read_most_counts_whoever_was_first(made: MadeRun, tmp_pa
     assert accuracy(score_table(run), "one").reader == "robust + judge daniel"
     assert sentence in " ".join(repr(score_table(run)).split())
     assert sentence in write_report([run], tmp_path / "out").with_suffix(".md").read_text("utf-8")
-    assert "judge solomon counts, since it was named: it read 0 of 4" in repr(score_table(run, judge="solomon"))
+    assert "judge solomon counts, since it was named: it read 0 of 4" in repr(
+        score_table(run, judge="solomon")
+    )
 
 
 def test_agreement_in_figures() -> None:
@@ -269,11 +306,18 @@ def test_agreement_in_figures() -> None:
 
     first = [line("a", f"s{i}", answer=letter) for i, letter in enumerate("AABB")]
     second = [line("b", f"s{i}", answer=letter) for i, letter in enumerate("AABA")]
-    (said,) = agreement([*first, *second, line("b", "s9", answer="A"), line("b", "s3x", error="down")])
+    (said,) = agreement(
+        [*first, *second, line("b", "s9", answer="A"), line("b", "s3x", error="down")]
+    )
     assert said == "agreement on unreadable, a and b: 3 of 4 the same (75.0 %), kappa 0.500"
-    marks = [replace(line(j, "s", scores={"clues": c, "truth": 1.0}), kind="cot") for j, c in (("a", 0.5), ("b", 1.0))]
+    marks = [
+        replace(line(j, "s", scores={"clues": c, "truth": 1.0}), kind="cot")
+        for j, c in (("a", 0.5), ("b", 1.0))
+    ]
     (said,) = agreement(marks)
-    assert said == "agreement on cot, a and b: 0 of 1 the same (0.0 %), marks 0.250 apart on average"
+    assert (
+        said == "agreement on cot, a and b: 0 of 1 the same (0.0 %), marks 0.250 apart on average"
+    )
 
 
 def test_the_reader_decides_what_is_left_to_the_judge(made: MadeRun) -> None:
@@ -292,7 +336,9 @@ def test_a_judge_reads_the_letters_as_they_were_asked(made: MadeRun) -> None:
     made.task("pick", ["A"])
     point = made.point("one", "pick")
     made.reply(point, "s0", "the lower one")
-    made.records[-1] = replace(made.records[-1], letters={"A": "B", "B": "A"}, choices=("choice 1", "choice 0"))
+    made.records[-1] = replace(
+        made.records[-1], letters={"A": "B", "B": "A"}, choices=("choice 1", "choice 0")
+    )
     run = made.write().path
     _, _, model = judged(run, "Answer: B")
     assert "(A) choice 1\n(B) choice 0" in model.asked[0][-1].text
@@ -303,14 +349,19 @@ def test_videos_are_graded(made: MadeRun) -> None:
     meta = [{"type": "AB"}, {"type": "AB"}, {"type": "ABA"}, {"type": "ABA"}]
     made.task("vid", ["1", "1", "2", "2"], choices=0, meta=meta)
     point = made.point("one", "vid", facts={"scorer": spec(VideoScorer())})
-    for number, words in enumerate(["Two people.", "One man.", "She is back again.", "Two people."]):
+    for number, words in enumerate(
+        ["Two people.", "One man.", "She is back again.", "Two people."]
+    ):
         made.reply(point, f"s{number}", words)
     run = made.write().path
     assert score_table(run).where(metric="accuracy", task="vid").rows[0].unreadable == 4
     marks = {"One man.": "0", "She is back again.": "2"}
 
     def grade(messages: Messages) -> str:
-        return f"Score: {next((mark for words, mark in marks.items() if words in messages[-1].text), '1')}"
+        return (
+            "Score:"
+            f" {next((mark for words, mark in marks.items() if words in messages[-1].text), '1')}"
+        )
 
     _, said, _ = judged(run, grade)
     assert said[0].startswith("judge solomon, vid: 4 of 4 replies judged")
@@ -324,12 +375,20 @@ def test_videos_are_graded(made: MadeRun) -> None:
 
 def twice(root: Path, **columns: str) -> Path:
     (root / "1.png").write_bytes(bytes(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1]))
-    notes = {columns.get("clues", "Detailed Visual Clues"): "a mirror", columns.get("truth", "True Reality"): "one cat"}
-    rows = [{"question": f"Is it {i}?", "image": "1.png", "answer": "B) No", **notes} for i in range(2)]
+    notes = {
+        columns.get("clues", "Detailed Visual Clues"): "a mirror",
+        columns.get("truth", "True Reality"): "one cat",
+    }
+    rows = [
+        {"question": f"Is it {i}?", "image": "1.png", "answer": "B) No", **notes} for i in range(2)
+    ]
     (root / "twice.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     study = {
         "task": {"use": "eval.tasks.BlinkTwice", "path": "twice.jsonl"},
-        "model": {"use": "pipelines.models.Scripted", "answer": "I see a mirror. Final Answer: B) No"},
+        "model": {
+            "use": "pipelines.models.Scripted",
+            "answer": "I see a mirror. Final Answer: B) No",
+        },
         "stages": {
             "choose": {"use": "prompting.wording.MultipleChoice"},
             "ask": {"use": "prompting.turns.Ask", "attach": "none"},
@@ -357,21 +416,27 @@ def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_soluti
     assert values["q_acc"] == (1.0, 2)
 
 
-def test_columns_of_the_solution_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_the_solution_can_be_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     run = twice(tmp_path, clues="Hinweise")
     _, said, model = judged(run, "Clues: 1\nTruth: 1")
     assert not model.asked
     assert "cot: " in said[0]
     assert "clues: none found; the columns are" in said[0]
-    assert judged(run, "Clues: 1\nTruth: 1", columns={"clues": "Hinweise"})[1][0].endswith("0 tokens in, 0 out")
+    assert judged(run, "Clues: 1\nTruth: 1", columns={"clues": "Hinweise"})[1][0].endswith(
+        "0 tokens in, 0 out"
+    )
     with pytest.raises(RunError, match="--column clue: the columns are clues and truth"):
         judged(run, "", columns={"clue": "Hinweise"}, name="daniel")
 
 
 def test_the_task_does_not_show_the_solution_to_stages(tmp_path: Path) -> None:
     twice(tmp_path)
-    assert "mirror" not in str([item.sample.to_dict() for item in BlinkTwice(tmp_path / "twice.jsonl")])
+    assert "mirror" not in str(
+        [item.sample.to_dict() for item in BlinkTwice(tmp_path / "twice.jsonl")]
+    )
 
 
 # ---- the file
@@ -410,20 +475,25 @@ def test_the_report_says_who_judged_what(made: MadeRun, tmp_path: Path) -> None:
 def configured(made: MadeRun, url: str) -> Path:
     run = unclear(made)
     judge = {"use": "pipelines.models.ChatAPI", "model": "judge-of-test", "url": url}
-    (run / "run.yaml").write_text(yaml.safe_dump({"config": {"models": {"solomon": judge}}}), encoding="utf-8")
+    (run / "run.yaml").write_text(
+        yaml.safe_dump({"config": {"models": {"solomon": judge}}}), encoding="utf-8"
+    )
     return run
 
 
-def test_the_command_asks_once_and_counts_apart(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_once_and_counts_apart(
+    made: MadeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with chat_server() as server:
         run = configured(made, server.url)
         result = looktwice("judge", run, "--model", "solomon")
         assert result.exit_code == 0, result.output
-        # the server says "(B)" and the like, which is no answer line; all four replies are alike, so three are cached
+        # the server says "(B)" and the like, which is no answer line; all four replies are alike,
+        # so three are cached
         assert (
-            "0 of 4 replies judged; 4 without a verdict (no answer line in its words); 1 call and 3 from the cache"
-            in (" ".join(result.output.split()))
+            "0 of 4 replies judged; 4 without a verdict (no answer line in its words); 1 call and 3"
+            " from the cache" in (" ".join(result.output.split()))
         )
         assert "100 tokens in, 7 out" in result.output
         assert server.stats["replies"] == 1
@@ -442,14 +512,19 @@ def test_a_judge_that_is_not_there_is_said_once_and_blames_no_reply(
     run = configured(made, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
     assert result.exit_code == 2
-    assert "127.0.0.1:9 cannot be reached" in result.output and "the same command goes on later" in result.output
+    assert (
+        "127.0.0.1:9 cannot be reached" in result.output
+        and "the same command goes on later" in result.output
+    )
     assert not (run / "judged.jsonl").exists()
 
 
 def test_failed_calls_and_bad_names_are_said(made: MadeRun) -> None:
     run = configured(made, "http://127.0.0.1:9/v1")
     (run / "cache").mkdir()
-    result = looktwice("judge", run, "--model", "solomon", "--only-cached", "--cache", run / "cache")
+    result = looktwice(
+        "judge", run, "--model", "solomon", "--only-cached", "--cache", run / "cache"
+    )
     assert result.exit_code == 1
     assert "4 replies could not be judged" in result.output
     unknown = looktwice("judge", run, "--model", "salomon")
@@ -458,7 +533,11 @@ def test_failed_calls_and_bad_names_are_said(made: MadeRun) -> None:
     assert looktwice("judge", run, "--model", "solomon", "--pass", "vdi").exit_code == 2
     assert looktwice("judge", run.parent, "--model", "solomon").exit_code == 2
     given = looktwice(
-        "judge", run, "--model", "other", "models.other={use: pipelines.models.Scripted, answer: 'Answer: A'}"
+        "judge",
+        run,
+        "--model",
+        "other",
+        "models.other={use: pipelines.models.Scripted, answer: 'Answer: A'}",
     )
     assert given.exit_code == 0, given.output
     assert "judge other, unreadable: 4 of 4" in given.output
@@ -483,17 +562,24 @@ def test_faults_of_a_judge_are_sentences(made: MadeRun, overrides: list[str], wo
 def test_overrides_that_are_no_paths_leave_a_judges_paths_where_they_are(
     made: MadeRun, tmp_path: Path, override: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every path begins with "", and "." is the working folder: neither lets paths count from there."""
+    """Every path begins with "", and "." is the working folder: neither lets paths count from
+    there."""
     folder = tmp_path / "judges"
     folder.mkdir()
     (folder / "said.jsonl").write_text('{"idx": "a", "reply": "A"}\n', encoding="utf-8")
-    (folder / "judges.yaml").write_text("models: {x: {use: pipelines.models.Replay, path: ./said.jsonl}}")
+    (folder / "judges.yaml").write_text(
+        "models: {x: {use: pipelines.models.Replay, path: ./said.jsonl}}"
+    )
     run = unclear(made)
     monkeypatch.chdir(tmp_path)
-    assert spec(build_judge_model(run, "x", folder / "judges.yaml", [override]))["path"] == str(folder / "said.jsonl")
+    assert spec(build_judge_model(run, "x", folder / "judges.yaml", [override]))["path"] == str(
+        folder / "said.jsonl"
+    )
 
 
-def test_a_judge_reads_a_path_inside_a_node_of_the_command_line(made: MadeRun, tmp_path: Path) -> None:
+def test_a_judge_reads_a_path_inside_a_node_of_the_command_line(
+    made: MadeRun, tmp_path: Path
+) -> None:
     (tmp_path / "judges").mkdir()
     (tmp_path / "judges" / "judges.yaml").write_text("models: {}")
     said = tmp_path / "said.jsonl"
@@ -504,10 +590,14 @@ def test_a_judge_reads_a_path_inside_a_node_of_the_command_line(made: MadeRun, t
 
 
 def test_a_model_of_another_configuration(made: MadeRun, tmp_path: Path) -> None:
-    (tmp_path / "judges.yaml").write_text("models: {x: {use: pipelines.models.Scripted, answer: 'Answer: A'}}")
+    (tmp_path / "judges.yaml").write_text(
+        "models: {x: {use: pipelines.models.Scripted, answer: 'Answer: A'}}"
+    )
     model = build_judge_model(unclear(made), "x", tmp_path / "judges.yaml")
     assert isinstance(model, Scripted)
 
 
 def test_the_passes_are_what_the_command_names() -> None:
-    assert {name: one.name for name, one in PASSES.items()} == {n: n for n in ("vid", "cot", "unreadable")}
+    assert {name: one.name for name, one in PASSES.items()} == {
+        n: n for n in ("vid", "cot", "unreadable")
+    }

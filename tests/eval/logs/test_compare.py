@@ -33,7 +33,12 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     found = compare_logs([one, two])
     (contrast,) = found.contrasts
     assert (contrast.task, contrast.value, contrast.other) == (ALL, 0.9, 0.5)
-    assert (contrast.paired.n, contrast.paired.better, contrast.paired.worse, contrast.fell_out) == (10, 5, 1, 1)
+    assert (
+        contrast.paired.n,
+        contrast.paired.better,
+        contrast.paired.worse,
+        contrast.fell_out,
+    ) == (10, 5, 1, 1)
     assert contrast.paired.value == pytest.approx(0.4)
     assert contrast.paired.p == pytest.approx(14 / 64)
     assert found.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
@@ -50,7 +55,9 @@ def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None
         make_log("three", [0] * 12),
     ]
     found = compare_logs(logs)
-    lines = [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in found.contrasts]
+    lines = [
+        (c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in found.contrasts
+    ]
     assert lines == [
         ("two", "one", ALL, -0.5, 12),
         ("two", "one", "x", 0, 6),
@@ -62,19 +69,29 @@ def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None
     ]
     p = 2 / 2**6
     assert [c.p_holm for c in found.contrasts if c.task == "y"] == pytest.approx([4 * p, 4 * p])
-    assert [c.p_holm for c in found.contrasts if c.task == ALL] == pytest.approx([2 * p, 3 * 2 / 2**12, 2 * p])
+    assert [c.p_holm for c in found.contrasts if c.task == ALL] == pytest.approx(
+        [2 * p, 3 * 2 / 2**12, 2 * p]
+    )
 
 
 def test_samples_of_a_group_or_a_picture_are_one_cluster() -> None:
     groups, pictures = ["a", "a", "b", "b", "", "", "", ""], ["", "", "", "", "p", "p", "r", ""]
-    found = compare_logs([make_log("one", [0] * 8, group=groups, pictures=pictures), make_log("two", [1] * 8)])
+    found = compare_logs(
+        [make_log("one", [0] * 8, group=groups, pictures=pictures), make_log("two", [1] * 8)]
+    )
     assert found.contrasts[0].paired.clusters == 5
 
 
 def keyed(
     questions: Sequence[str], pictures: Sequence[str], keys: Sequence[str], ids: Sequence[str]
 ) -> Mapping[str, Any]:
-    return {"sample": ids, "question": questions, "pictures": pictures, "key": keys, "value": [1.0] * len(ids)}
+    return {
+        "sample": ids,
+        "question": questions,
+        "pictures": pictures,
+        "key": keys,
+        "value": [1.0] * len(ids),
+    }
 
 
 @pytest.mark.parametrize(
@@ -117,7 +134,9 @@ def keyed(
         ),
     ],
 )
-def test_matching(mine: Mapping[str, Any], theirs: Mapping[str, Any], expected: list[tuple[str, str]], by: str) -> None:
+def test_matching(
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], expected: list[tuple[str, str]], by: str
+) -> None:
     logs = [Log(name, make_rows(held)) for name, held in (("a", mine), ("b", theirs))]
     (found,) = compare_logs(logs).matchings
     ids = [log.units["sample"].tolist() for log in logs]
@@ -181,7 +200,9 @@ def test_spreads_and_ranks_of_vpbench(shared_data: Path) -> None:
         for spread in found.spreads:
             target = expected[spreads][spread.task]["per_model"][spread.contestant]
             assert spread.value == pytest.approx(target, abs=0.006)
-    found = read_standings(folder / "vpbench_marker_acc.csv", {**STYLES, "accuracy": "accuracy"}, "default")
+    found = read_standings(
+        folder / "vpbench_marker_acc.csv", {**STYLES, "accuracy": "accuracy"}, "default"
+    )
     told = {
         (one.task, one.variant): [one.flipped, one.tied, one.moved, one.furthest, round(one.tau, 3)]
         for one in found.changes
@@ -209,16 +230,28 @@ def test_ranks_of_vpbench_where_only_ranks_are_published(shared_data: Path) -> N
 
 
 def test_a_published_table_by_hand(tmp_path: Path) -> None:
-    """x is first and y second; under `b` they change places: one pair of one flips, both move by one."""
+    """x is first and y second; under `b` they change places: one pair of one flips, both move by
+    one."""
     path = tmp_path / "table.csv"
     path.write_text("model,variant,accuracy\nx,a,90\ny,a,80\nx,b,70\ny,b,75\n")
     out = tmp_path / "out"
-    done = CliRunner().invoke(app, ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)])
+    done = CliRunner().invoke(
+        app, ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)]
+    )
     assert done.exit_code == 0, done.output
-    assert ["b", "2"] in [line.split()[:2] for line in done.output.splitlines()]  # at 80 columns, too
+    assert ["b", "2"] in [
+        line.split()[:2] for line in done.output.splitlines()
+    ]  # at 80 columns, too
     assert pandas.read_csv(out / "spreads.csv")["value"].tolist() == [20, 5]
     change = pandas.read_csv(out / "ranks.csv").iloc[0]
-    assert change[["variant", "flipped", "tied", "moved", "furthest", "tau"]].tolist() == ["b", 1, 0, 2, 1, -1]
+    assert change[["variant", "flipped", "tied", "moved", "furthest", "tau"]].tolist() == [
+        "b",
+        1,
+        0,
+        2,
+        1,
+        -1,
+    ]
     assert change["mean_change"] == 12.5
     with pytest.raises(TaskError, match="no variant is named 'c'"):
         read_standings(path, {"accuracy": "accuracy"}, "c")

@@ -1,4 +1,5 @@
-"""Logs written for other programs: what comes back is what went out, and inspect_ai reads it where it is there."""
+"""Logs written for other programs: what comes back is what went out, and inspect_ai reads it where
+it is there."""
 
 from __future__ import annotations
 
@@ -29,7 +30,19 @@ from looktwice.pipelines.models import Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.made_run import MadeRun
 
-SAME = ["task", "sample", "draw", "value", "verdict", "pictures", "answer", "key", "reply", "choices", "question"]
+SAME = [
+    "task",
+    "sample",
+    "draw",
+    "value",
+    "verdict",
+    "pictures",
+    "answer",
+    "key",
+    "reply",
+    "choices",
+    "question",
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +51,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "study"
     marked = Pipeline({"mark": Circles(), "choose": MultipleChoice(), "ask": Ask()})
     replies = iter(["(A)", "I cannot say <b>why</b>.", ""])
-    evaluate(MarkedScenes("color", n=3), {"marked": marked}, Scripted(lambda _: next(replies)), out=path, workers=1)
+    evaluate(
+        MarkedScenes("color", n=3),
+        {"marked": marked},
+        Scripted(lambda _: next(replies)),
+        out=path,
+        workers=1,
+    )
     return path
 
 
@@ -61,7 +80,9 @@ def test_a_log_of_inspect_comes_back(run: Path, tmp_path: Path) -> None:
 def test_a_log_of_inspect_holds_the_pictures_that_were_sent(run: Path, tmp_path: Path) -> None:
     list(export_logs(read_logs(run), "inspect", tmp_path))
     with ZipFile(next(tmp_path.glob("*.eval"))) as archive:
-        sample = json.loads(archive.read(next(name for name in archive.namelist() if name.startswith("samples/"))))
+        sample = json.loads(
+            archive.read(next(name for name in archive.namelist() if name.startswith("samples/")))
+        )
         assert "base64" not in archive.read("summaries.json").decode()
     (address,) = sample["attachments"].values()
     data = base64.b64decode(address.partition(",")[2])
@@ -101,16 +122,23 @@ def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path:
     assert plain(theirs, columns) == plain(log, columns)
 
 
-def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(run: Path, tmp_path: Path) -> None:
+def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(
+    run: Path, tmp_path: Path
+) -> None:
     list(export_logs(read_logs(run), "every-eval-ever", tmp_path))
     (file,) = tmp_path.rglob("*.json")
     held = json.loads(file.read_text())
     details = held["detailed_evaluation_results"]
-    assert hashlib.sha256((file.parent / details["file_path"]).read_bytes()).hexdigest() == details["checksum"]
+    assert (
+        hashlib.sha256((file.parent / details["file_path"]).read_bytes()).hexdigest()
+        == details["checksum"]
+    )
     (log,), (back,) = read_logs(run), read_logs(file)
     assert all(len(sha) == 64 for sha in log.rows["pictures"])
     assert plain(back) == plain(log)
-    instances = [json.loads(line) for line in (file.parent / details["file_path"]).read_text().splitlines()]
+    instances = [
+        json.loads(line) for line in (file.parent / details["file_path"]).read_text().splitlines()
+    ]
     assert [instance["evaluation"]["score"] for instance in instances][1:] == [0.0, 0.0]
     assert all(isinstance(value, str) for one in instances for value in one["metadata"].values())
 
@@ -133,7 +161,10 @@ def test_results_for_the_hub(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     entries = yaml.safe_load((tmp_path / ".eval_results/looktwice_a.yaml").read_text())
     told = [(entry["dataset"], entry["value"]) for entry in entries]
-    assert told == [({"id": "org/bench", "task_id": "x"}, 50.0), ({"id": "org/bench", "task_id": "y"}, 100.0)]
+    assert told == [
+        ({"id": "org/bench", "task_id": "x"}, 50.0),
+        ({"id": "org/bench", "task_id": "y"}, 100.0),
+    ]
     with pytest.raises(TaskError, match="the formats are inspect"):
         list(export_logs(read_logs(tmp_path / "a.csv"), "html", tmp_path))
 

@@ -22,12 +22,19 @@ from tests.made_run import MadeRun
 PIXELS = b"\x89PNG any bytes"
 SHA = hashlib.sha256(PIXELS).hexdigest()
 ADDRESS = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
-HEADER = {"version": 2, "status": "success", "eval": {"task": "depth", "model": "m/one", "dataset": {}, "config": {}}}
+HEADER = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "depth", "model": "m/one", "dataset": {}, "config": {}},
+}
 
 
 def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
     """A sample as inspect_ai writes it: a picture as an attachment, a long text too."""
-    parts = [{"type": "image", "image": "attachment://p"}, {"type": "text", "text": f"Which, {number}?"}]
+    parts = [
+        {"type": "image", "image": "attachment://p"},
+        {"type": "text", "text": f"Which, {number}?"},
+    ]
     return {
         "id": f"s{number}",
         "epoch": 1,
@@ -42,11 +49,19 @@ def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def write_eval(path: Path, samples: list[dict[str, Any]], summaries: bool = True, zstd: bool = False) -> Path:
-    """A `.eval` file; with `zstd` its members are packed as inspect_ai packs them, which zipfile cannot do."""
-    members: dict[str, Any] = {f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples}
+def write_eval(
+    path: Path, samples: list[dict[str, Any]], summaries: bool = True, zstd: bool = False
+) -> Path:
+    """A `.eval` file; with `zstd` its members are packed as inspect_ai packs them, which zipfile
+    cannot do."""
+    members: dict[str, Any] = {
+        f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples
+    }
     if summaries:
-        short = [{k: v for k, v in one.items() if k not in ("output", "attachments", "input")} for one in samples]
+        short = [
+            {k: v for k, v in one.items() if k not in ("output", "attachments", "input")}
+            for one in samples
+        ]
         members["summaries.json"] = short
     members["header.json"] = HEADER
     texts = {name: json.dumps(value).encode() for name, value in members.items()}
@@ -80,17 +95,35 @@ def only(path: Path, **columns: str) -> Log:
     return log
 
 
-@pytest.mark.parametrize(("summaries", "zstd"), [(True, False), (False, False), (True, True), (False, True)])
+@pytest.mark.parametrize(
+    ("summaries", "zstd"), [(True, False), (False, False), (True, True), (False, True)]
+)
 def test_a_log_of_inspect(tmp_path: Path, summaries: bool, zstd: bool) -> None:
-    failed = {"error": {"message": "broken"}}  # with a score too, as inspect_ai has it with score_on_error
-    samples = [inspect_sample(0, "C"), inspect_sample(1, "I"), inspect_sample(2, "N"), inspect_sample(3, "C", **failed)]
+    failed = {
+        "error": {"message": "broken"}
+    }  # with a score too, as inspect_ai has it with score_on_error
+    samples = [
+        inspect_sample(0, "C"),
+        inspect_sample(1, "I"),
+        inspect_sample(2, "N"),
+        inspect_sample(3, "C", **failed),
+    ]
     log = only(write_eval(tmp_path / "a.eval", samples, summaries, zstd))
     assert (log.name, log.detail) == ("m/one", "depth")
     assert log.rows["verdict"].tolist() == ["right", "wrong", "unreadable", "failed"]
     assert log.rows["value"].fillna(-1).tolist() == [1, 0, 0, -1]
     first = log.whole.rows.iloc[0]
-    assert (first["question"], first["pictures"], first["reply"]) == ("Which, 0?", SHA, "The answer is (B).")
-    assert (first["key"], first["answer"], first["tokens"], first["choices"]) == ("A", "B", 12, ("near", "far"))
+    assert (first["question"], first["pictures"], first["reply"]) == (
+        "Which, 0?",
+        SHA,
+        "The answer is (B).",
+    )
+    assert (first["key"], first["answer"], first["tokens"], first["choices"]) == (
+        "A",
+        "B",
+        12,
+        ("near", "far"),
+    )
     other = only(tmp_path / "a.eval", value="other")
     assert other.rows["value"].tolist()[:3] == [0.25, 0.25, 0.25]
 
@@ -100,7 +133,9 @@ def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**HEADER, "samples": samples}))
     zipped = only(write_eval(tmp_path / "a.eval", samples)).whole
-    assert only(path).rows.astype(str).to_dict("records") == zipped.rows.astype(str).to_dict("records")
+    assert only(path).rows.astype(str).to_dict("records") == zipped.rows.astype(str).to_dict(
+        "records"
+    )
 
 
 def test_a_reader_reads_the_replies_of_another_program(tmp_path: Path) -> None:
@@ -112,7 +147,10 @@ def test_a_reader_reads_the_replies_of_another_program(tmp_path: Path) -> None:
 
 def test_tables_of_vlmevalkit(tmp_path: Path) -> None:
     header = "index\tquestion\tA\tB\tanswer\tcategory\tprediction"
-    said = ("1\tWhich?\tnear\tfar\tA\tdepth\tIt is (A).", "2\tWhich?\tnear\tfar\tB\tdepth\tIt is (A).")
+    said = (
+        "1\tWhich?\tnear\tfar\tA\tdepth\tIt is (A).",
+        "2\tWhich?\tnear\tfar\tB\tdepth\tIt is (A).",
+    )
     rows = [*said, "3\tW?\tn\tf\tB\tx\t"]
     predictions, results = tmp_path / "m_BLINK.tsv", tmp_path / "m_BLINK_result.tsv"
     predictions.write_text("\n".join([header, *rows]))
@@ -137,7 +175,13 @@ def test_an_excel_table_of_vlmevalkit(tmp_path: Path) -> None:
     assert log.rows[["sample", "value"]].to_numpy().tolist() == [["7", 1.0], ["8", 0.0]]
 
 
-BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_task": "Jigsaw", "is_correct": True}
+BLINK_ACC = {
+    "id": "val_Jigsaw_1",
+    "gt_content": "A",
+    "pred_parsed": "A",
+    "sub_task": "Jigsaw",
+    "is_correct": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -149,10 +193,19 @@ BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_t
         ({"notes": {"id": "q9"}, "vqa": {"score": 0.6}}, "4", 0.6),
     ],
 )
-def test_samples_of_lmms_eval(tmp_path: Path, metrics: dict[str, Any], sample: str, value: float) -> None:
+def test_samples_of_lmms_eval(
+    tmp_path: Path, metrics: dict[str, Any], sample: str, value: float
+) -> None:
     folder = tmp_path / "some__model"
     folder.mkdir()
-    line = {"doc_id": 4, "target": "A", "input": "Which?", "filtered_resps": ["A"], "doc_hash": "h", **metrics}
+    line = {
+        "doc_id": 4,
+        "target": "A",
+        "input": "Which?",
+        "filtered_resps": ["A"],
+        "doc_hash": "h",
+        **metrics,
+    }
     (folder / "20260806_120000_samples_blink_jigsaw.jsonl").write_text(json.dumps(line) + "\n")
     log = only(folder)
     assert log.name == "some__model"
@@ -174,15 +227,27 @@ def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
         "evaluation": {"score": 1.0, "is_correct": True},
         "metadata": {"pictures_sha256": SHA},
     }
-    failed = {**line, "sample_id": "s2", "error": "timeout", "evaluation": {"score": 0.0, "is_correct": False}}
+    failed = {
+        **line,
+        "sample_id": "s2",
+        "error": "timeout",
+        "evaluation": {"score": 0.0, "is_correct": False},
+    }
     (tmp_path / "u_samples.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(failed)}\n")
     about = {"schema_version": "0.3.0", "evaluation_results": []}
     (tmp_path / "u.json").write_text(
-        json.dumps({**about, "detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}})
+        json.dumps(
+            {**about, "detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}}
+        )
     )
     log = only(tmp_path / "u.json")
     assert (log.name, log.rows["verdict"].tolist()) == ("org/m", ["right", "failed"])
-    assert log.rows[["pictures", "answer", "reply", "key"]].iloc[0].tolist() == [SHA, "A", "(A)", "A"]
+    assert log.rows[["pictures", "answer", "reply", "key"]].iloc[0].tolist() == [
+        SHA,
+        "A",
+        "(A)",
+        "A",
+    ]
     (tmp_path / "u.json").write_text(json.dumps(about))
     with pytest.raises(TaskError, match="scores alone"):
         read_logs(tmp_path / "u.json")
@@ -204,7 +269,10 @@ def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
         made.answers(made.point(name, "depth"), answers)
     made.write()
     one, two = read_logs(tmp_path / "run")
-    assert one.rows[["sample", "value", "task"]].to_numpy().tolist() == [["s0", 1, "depth"], ["s1", 1, "depth"]]
+    assert one.rows[["sample", "value", "task"]].to_numpy().tolist() == [
+        ["s0", 1, "depth"],
+        ["s1", 1, "depth"],
+    ]
     assert two.rows["value"].tolist() == [0, 1, 1]
 
 
@@ -216,11 +284,18 @@ def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None
 
 def test_logs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     frame = only(write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])).rows
-    logs = [Log("m", frame, "a.eval", "x"), Log("m", frame, "b.eval", "y"), Log("n", frame), Log("n", frame)]
+    logs = [
+        Log("m", frame, "a.eval", "x"),
+        Log("m", frame, "b.eval", "y"),
+        Log("n", frame),
+        Log("n", frame),
+    ]
     assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
 
 
-def test_two_runs_of_one_study_are_told_apart_by_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_of_one_study_are_told_apart_by_their_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`--out before` and `--out after` made "plain (study) (1)" and "plain (study) (2)"."""
     monkeypatch.chdir(tmp_path)
     names = ("before/study.csv", "after/study.csv")
@@ -240,7 +315,11 @@ def test_two_runs_of_one_study_are_told_apart_by_their_paths(tmp_path: Path, mon
         ("a.json", b"{", "not JSON"),
         ("a.jsonl", b"", "holds no sample"),
         ("a.jsonl", b"[1]\n", "expected an object"),
-        ("a.jsonl", b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n', "nothing says whether it is right"),
+        (
+            "a.jsonl",
+            b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n',
+            "nothing says whether it is right",
+        ),
         ("a.csv", b"", "is empty; a CSV begins with the names"),
         ("a.csv", b"id,correct\n", "holds no row"),
         ("a.csv", b"name,points\nx,1\n", "which column"),
@@ -250,13 +329,17 @@ def test_two_runs_of_one_study_are_told_apart_by_their_paths(tmp_path: Path, mon
         ("a.txt", b"nothing", "expected a run folder or a log"),
     ],
 )
-def test_a_file_of_the_wrong_kind_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_a_file_of_the_wrong_kind_is_refused(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TaskError, match=said):
         read_logs(tmp_path / name)
 
 
-@pytest.mark.parametrize("change", [lambda data: data[:-30], lambda data: data.replace(b"PK\3\4", b"PK\3\5", 1)])
+@pytest.mark.parametrize(
+    "change", [lambda data: data[:-30], lambda data: data.replace(b"PK\3\4", b"PK\3\5", 1)]
+)
 def test_a_damaged_log_is_refused(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")], summaries=False)
     path.write_bytes(change(path.read_bytes()))

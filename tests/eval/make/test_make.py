@@ -1,4 +1,5 @@
-"""Questions made from a user's own files: true by construction, solvable, fair, and the same in both formats."""
+"""Questions made from a user's own files: true by construction, solvable, fair, and the same in
+both formats."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def hpatches(root: Path) -> Path:
         photo = photograph(name)
         write(root / f"v_{name}" / "1.ppm", photo)
         for number, matrix in TURNED.items():
-            seen = cv2.warpPerspective(photo, matrix, (photo.shape[1], photo.shape[0]), borderMode=cv2.BORDER_REFLECT)
+            seen = cv2.warpPerspective(
+                photo, matrix, (photo.shape[1], photo.shape[0]), borderMode=cv2.BORDER_REFLECT
+            )
             write(root / f"v_{name}" / f"{number}.ppm", np.asarray(seen))
             np.savetxt(root / f"v_{name}" / f"H_1_{number}", matrix)
     return root
@@ -82,9 +85,13 @@ def coco(root: Path, **changes: Any) -> Path:
     rows["categories"] = [{"id": 7, "name": "bus_(vehicle)"}, {"id": 8, "name": "cat"}]
     for number in range(6):
         write(root / f"{number}.jpg", np.full((200, 300, 3), 40 * number, np.uint8))
-        rows["images"].append({"id": number, "file_name": f"{number}.jpg", "width": 300, "height": 200})
+        rows["images"].append(
+            {"id": number, "file_name": f"{number}.jpg", "width": 300, "height": 200}
+        )
         for kind, box in ((7, [60 + number, 50, 90, 80.5]), (8, [10, 10, 12, 12])):
-            rows["annotations"].append({"id": 2 * number + kind, "image_id": number, "category_id": kind, "bbox": box})
+            rows["annotations"].append(
+                {"id": 2 * number + kind, "image_id": number, "category_id": kind, "bbox": box}
+            )
     (root / "instances.json").write_text(json.dumps(rows | changes))
     return root / "instances.json"
 
@@ -141,16 +148,25 @@ class Once:
 def test_both_formats_hold_the_same_questions(tmp_path: Path, name: str) -> None:
     task = MAKERS[name](tmp_path / "source")
     saved = save(task, name, tmp_path / "out")
-    source, folder, blink = list(task), list(Folder(saved.folder)), list(Blink(tmp_path / "out", name))
+    source, folder, blink = (
+        list(task),
+        list(Folder(saved.folder)),
+        list(Blink(tmp_path / "out", name)),
+    )
     assert len(source) == len(folder) == len(blink) == saved.questions > 0
     for number, (made_one, mine, theirs) in enumerate(zip(source, folder, blink, strict=True), 1):
         assert mine.sample.id == theirs.sample.id == f"val_{name}_{number}"
         assert made_one.sample.question == mine.sample.question == theirs.sample.question
         assert (made_one.answer, made_one.sample.choices) == (mine.answer, mine.sample.choices)
         assert made_one.sample.marks == mine.sample.marks
-        said = dict(zip(theirs.sample.letters, theirs.sample.choices, strict=True))[theirs.answer or ""]
+        said = dict(zip(theirs.sample.letters, theirs.sample.choices, strict=True))[
+            theirs.answer or ""
+        ]
         assert (said if not mine.sample.choices else theirs.answer) == mine.answer
-        shas = [[picture.payload.sha for picture in item.sample.images] for item in (made_one, mine, theirs)]
+        shas = [
+            [picture.payload.sha for picture in item.sample.images]
+            for item in (made_one, mine, theirs)
+        ]
         assert shas[0] == shas[1] == shas[2]
         assert mine.sample.meta["prompt"] == made_one.sample.meta["prompt"]
         assert theirs.sample.meta["prompt"].count("\n(") == len(theirs.sample.choices)
@@ -169,7 +185,9 @@ def test_the_marks_of_the_parquet_file_stand_in_a_column_of_their_own(tmp_path: 
     assert Columns(saved.parquet, {"id": "idx"}).facts.left_out == ()
 
 
-@pytest.mark.parametrize("name", ["Visual_Correspondence", "Relative_Depth", "Object_Localization", "OC-Cnt"])
+@pytest.mark.parametrize(
+    "name", ["Visual_Correspondence", "Relative_Depth", "Object_Localization", "OC-Cnt"]
+)
 def test_images_carry_no_marks_and_stay_the_files_that_they_were(tmp_path: Path, name: str) -> None:
     task = MAKERS[name](tmp_path / "source")
     files = {file.read_bytes() for file in (tmp_path / "source").rglob("*.*")}
@@ -206,12 +224,23 @@ def test_what_lies_there_is_not_overwritten_and_what_fails_leaves_nothing(tmp_pa
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"images": ["a.png"] * 5, "choices": ["x", "y"], "answer": "x"}, "has 5 images, and BLINK's columns hold one"),
-        ({"image": "a.png", "answer": "a long text"}, "has no choices, and its key 'a long text' implies none"),
-        ({"image": "a.png", "choices": [{"image": "a.png"}, {"image": "b.png"}], "answer": "B"}, "pictures as choices"),
+        (
+            {"images": ["a.png"] * 5, "choices": ["x", "y"], "answer": "x"},
+            "has 5 images, and BLINK's columns hold one",
+        ),
+        (
+            {"image": "a.png", "answer": "a long text"},
+            "has no choices, and its key 'a long text' implies none",
+        ),
+        (
+            {"image": "a.png", "choices": [{"image": "a.png"}, {"image": "b.png"}], "answer": "B"},
+            "pictures as choices",
+        ),
     ],
 )
-def test_what_blink_s_columns_cannot_hold_is_a_folder_alone(tmp_path: Path, line: dict[str, Any], said: str) -> None:
+def test_what_blink_s_columns_cannot_hold_is_a_folder_alone(
+    tmp_path: Path, line: dict[str, Any], said: str
+) -> None:
     for name, value in (("a.png", 10), ("b.png", 20)):
         write(tmp_path / "mine" / name, np.full((6, 8, 3), value, np.uint8))
     row = {"id": "1", "question": "Which?", **line}
@@ -221,9 +250,9 @@ def test_what_blink_s_columns_cannot_hold_is_a_folder_alone(tmp_path: Path, line
     assert not saved.parquet.exists()
     (before,), (after,) = Folder(tmp_path / "mine"), Folder(saved.folder)
     assert (before.answer, len(before.sample.images)) == (after.answer, len(after.sample.images))
-    assert [choice if isinstance(choice, str) else choice.sha for choice in before.sample.choices] == [
-        choice if isinstance(choice, str) else choice.sha for choice in after.sample.choices
-    ]
+    assert [
+        choice if isinstance(choice, str) else choice.sha for choice in before.sample.choices
+    ] == [choice if isinstance(choice, str) else choice.sha for choice in after.sample.choices]
 
 
 # ---- correspondence
@@ -238,7 +267,12 @@ def test_candidates_lie_where_the_homography_says_and_apart(tmp_path: Path) -> N
         x, y, w = (maps[other] @ np.linalg.inv(maps[one])) @ (*points(item, 0)["REF"].center, 1)
         found = points(item, 1)
         assert found[item.answer or ""].center == pytest.approx((x / w, y / w), abs=0.02)
-        gaps = [math.dist(p.center, q.center) for p in found.values() for q in found.values() if p is not q]
+        gaps = [
+            math.dist(p.center, q.center)
+            for p in found.values()
+            for q in found.values()
+            if p is not q
+        ]
         assert min(gaps) > APART - 1
         assert item.sample.meta["change"] == "viewpoint"
     spots = [(item.sample.meta["source"], points(item, 0)["REF"]) for item in task]
@@ -250,7 +284,9 @@ def test_the_place_of_the_reference_does_not_tell_the_answer(tmp_path: Path) -> 
     for item in Correspondence(hpatches(tmp_path), n=24):
         start = points(item, 0)["REF"].center
         found = points(item, 1)
-        right.append(min(found, key=lambda letter: math.dist(found[letter].center, start)) == item.answer)
+        right.append(
+            min(found, key=lambda letter: math.dist(found[letter].center, start)) == item.answer
+        )
     assert sum(right) == 6
 
 
@@ -276,7 +312,11 @@ def test_a_homography_as_text_and_as_xml(tmp_path: Path) -> None:
     storage.write("H", TURNED[2])
     storage.release()
     assert np.allclose(read_homography(tmp_path / "a.yml"), TURNED[2])
-    for text, said in (("1 2 3", "nine numbers, three a line, found 3"), ("x", "found none"), ("0 " * 9, "inverted")):
+    for text, said in (
+        ("1 2 3", "nine numbers, three a line, found 3"),
+        ("x", "found none"),
+        ("0 " * 9, "inverted"),
+    ):
         (tmp_path / "b").write_text(text)
         with pytest.raises(TaskError, match=said):
             read_homography(tmp_path / "b")
@@ -399,7 +439,9 @@ def test_the_true_box_and_a_noisy_one(tmp_path: Path) -> None:
         assert "the bus (vehicle) more exactly" in item.sample.question
     marks = [mark for item in Localization(coco(tmp_path), noise=0.3) for mark in item.sample.marks]
     widths = [box.x1 - box.x0 for box in marks if isinstance(box, Box)]
-    assert max(widths) > 90 > min(widths), "the noisy box is neither always larger nor always smaller"
+    assert max(widths) > 90 > min(widths), (
+        "the noisy box is neither always larger nor always smaller"
+    )
 
 
 def test_lvis_names_its_images_by_their_addresses(tmp_path: Path) -> None:
@@ -438,7 +480,11 @@ def test_sequences_hold_what_their_pattern_says(tmp_path: Path) -> None:
     for item in items:
         things = [name.partition("/")[0] for name in item.sample.meta["sources"]]
         assert item.answer == str(len(set(things)))
-        assert item.sample.meta["image_len"] == len(item.sample.images) == len(item.sample.meta["pattern"])
+        assert (
+            item.sample.meta["image_len"]
+            == len(item.sample.images)
+            == len(item.sample.meta["pattern"])
+        )
         assert len({picture.sha for picture in item.sample.images}) == len(item.sample.images)
         groups = Counter(zip(item.sample.meta["order"], things, strict=True))
         assert len(groups) == len(set(things)), "each letter is one thing"
@@ -460,7 +506,13 @@ def test_two_statements_are_a_pair(tmp_path: Path) -> None:
 
 def test_groups_have_one_right_choice(tmp_path: Path) -> None:
     items = list(Sequences(objects(tmp_path), "group", each=8))
-    assert Counter(item.sample.meta["pattern"] for item in items).keys() == {"AAB", "ABC", "AAAB", "AABC", "ABCD"}
+    assert Counter(item.sample.meta["pattern"] for item in items).keys() == {
+        "AAB",
+        "ABC",
+        "AAAB",
+        "AABC",
+        "ABCD",
+    }
     for item in items:
         things = [name.partition("/")[0] for name in item.sample.meta["sources"]]
         same = [str(n) for n, thing in enumerate(things, 1) if things.count(thing) > 1]
@@ -472,7 +524,9 @@ def test_groups_have_one_right_choice(tmp_path: Path) -> None:
 
 
 def test_a_flat_folder_and_patterns_of_one_s_own(tmp_path: Path) -> None:
-    task = Sequences(objects(tmp_path) / "cup", "count", each=3, patterns=("AA", "ABC"), thing="mug")
+    task = Sequences(
+        objects(tmp_path) / "cup", "count", each=3, patterns=("AA", "ABC"), thing="mug"
+    )
     assert len(list(task)) == 6
     assert all("different mugs" in item.sample.question for item in task)
 
@@ -490,17 +544,25 @@ def faulty(root: Path, kind: str) -> Task:
     """A task on files with this fault."""
     pair = {"first": "a.png", "second": "a.png", "homography": "H.txt"}
     tasks: dict[str, Callable[[], Task]] = {
-        "no homography": lambda: Correspondence(write(root / "a.png", photograph("coffee")).parent, pairs=(pair,)),
+        "no homography": lambda: Correspondence(
+            write(root / "a.png", photograph("coffee")).parent, pairs=(pair,)
+        ),
         "pair words": lambda: Correspondence(root, pairs=({"first": "a.png"},)),
         "no sequences": lambda: Correspondence(root),
         "no such folder": lambda: Jigsaw(root / "none"),
         "no images": lambda: Jigsaw(root),
         "depth size": lambda: _small_map(root),
-        "depth words": lambda: RelativeDepth(root, "nearer", pairs=({"image": "a.png", "depth": "b.png"},)),
-        "no maps": lambda: RelativeDepth(write(root / "images/a.png", photograph("coffee")).parents[1], "nearer"),
+        "depth words": lambda: RelativeDepth(
+            root, "nearer", pairs=({"image": "a.png", "depth": "b.png"},)
+        ),
+        "no maps": lambda: RelativeDepth(
+            write(root / "images/a.png", photograph("coffee")).parents[1], "nearer"
+        ),
         "coloured map": lambda: _colour_map(root),
         "flat": lambda: _flat_map(root),
-        "no boxes": lambda: Localization(coco(root, annotations=[{"image_id": 1, "category_id": 7}])),
+        "no boxes": lambda: Localization(
+            coco(root, annotations=[{"image_id": 1, "category_id": 7}])
+        ),
         "tiny boxes": lambda: Localization(coco(root), smallest=500),
         "no coco": lambda: Localization(coco(root, annotations="none")),
         "few things": lambda: Sequences(objects(root, things=3), "count"),
@@ -542,7 +604,10 @@ def _flat_map(root: Path) -> Task:
         ("no maps", "there is no folder .*maps; `path` holds images/ and maps/"),
         ("coloured map", r"has the shape \(400, 600, 3\); a map has one value per pixel"),
         ("flat", "no image has two smooth points of which one is 1.25 times nearer"),
-        ("no boxes", r"none of its 1 annotations has a box; `bbox` is \[left, top, width, height\]"),
+        (
+            "no boxes",
+            r"none of its 1 annotations has a box; `bbox` is \[left, top, width, height\]",
+        ),
         ("tiny boxes", "no image has both its file and a box of 500 px or more"),
         ("no coco", "COCO's JSON has the lists images, annotations, categories"),
         ("few things", r"ABCD needs 4 things of one kind.*\(cup has 3, shoe has 3\)"),
@@ -560,7 +625,9 @@ def test_more_questions_than_there_are(tmp_path: Path) -> None:
     write(tmp_path / "1.png", photograph("coffee")[:90, :120])
     write(tmp_path / "2.png", photograph("coffee")[:90, :120])
     (tmp_path / "H_1_2").write_text("1 0 0 0 1 0 0 0 1")
-    with pytest.raises(TaskError, match=r"question .* of 500 cannot be made: no two views share four more"):
+    with pytest.raises(
+        TaskError, match=r"question .* of 500 cannot be made: no two views share four more"
+    ):
         list(Correspondence(tmp_path, n=500))
     with pytest.raises(TaskError, match="2 images give 2 questions and not 9; say `whole: false`"):
         list(Jigsaw(tmp_path, n=9))
@@ -593,12 +660,17 @@ SOURCES: Sequence[tuple[str, Callable[[Path], Path], Sequence[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("config", "source", "settings"), SOURCES, ids=[name for name, *_ in SOURCES])
+@pytest.mark.parametrize(
+    ("config", "source", "settings"), SOURCES, ids=[name for name, *_ in SOURCES]
+)
 def test_the_configurations_that_ship(
     tmp_path: Path, config: str, source: Callable[[Path], Path], settings: Sequence[str]
 ) -> None:
     first = settings[0].partition(".")[0]
-    words = [f"tasks.{first}.path={source(tmp_path / 'source')}", *(f"tasks.{setting}" for setting in settings)]
+    words = [
+        f"tasks.{first}.path={source(tmp_path / 'source')}",
+        *(f"tasks.{setting}" for setting in settings),
+    ]
     lines = list(make_questions(CONFIGS / f"{config}.yaml", words, out=tmp_path / "mine"))
     assert len(lines) == len(settings)
     for line, setting in zip(lines, settings, strict=True):
@@ -611,7 +683,9 @@ def test_the_configurations_that_ship(
 def test_what_was_left_out_is_told(tmp_path: Path) -> None:
     write(photos(tmp_path / "source") / "white.png", np.full((300, 400, 3), 255, np.uint8))
     lines = list(
-        make_questions(CONFIGS / "make_jigsaw.yaml", [f"tasks.Jigsaw.path={tmp_path / 'source'}"], out=tmp_path)
+        make_questions(
+            CONFIGS / "make_jigsaw.yaml", [f"tasks.Jigsaw.path={tmp_path / 'source'}"], out=tmp_path
+        )
     )
     assert lines[0].startswith(f"Jigsaw: 5 questions, 15 images in {tmp_path / 'Jigsaw'} ")
     assert lines[1] == "  1 images left out"

@@ -1,4 +1,5 @@
-"""The page in headless Chromium: filters, keys, links, pictures, and no request or complaint. Skipped where none is."""
+"""The page in headless Chromium: filters, keys, links, pictures, and no request or complaint.
+Skipped where none is."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tasks, three contestants; `other` loses s1 and gains s2 on `pick`; each is sent pictures of its own greys."""
+    """Two tasks, three contestants; `other` loses s1 and gains s2 on `pick`; each is sent pictures
+    of its own greys."""
     folder = tmp_path_factory.mktemp("made") / "study"
     made = MadeRun(folder)
     made.task("pick", ["A", "A", "A", "A"])
@@ -43,10 +45,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, letter in enumerate(said):
             color = {"plain": 60, "other": 120, "third": 180}[name] + number
             sent = made.blobs.put(Picture(np.full((8, 16, 3), color, np.uint8)).payload.data)
-            message = canonical({"role": "user", "parts": [f"Which of {number}?", {"picture": sent}]}).encode()
+            message = canonical(
+                {"role": "user", "parts": [f"Which of {number}?", {"picture": sent}]}
+            ).encode()
             reply = HOSTILE if (name, number) == ("other", 1) else f"Answer: {letter}"
             call = {"messages": [made.blobs.put(message)], "draw": 0, "reply": {"text": reply}}
-            made.record(point, f"s{number}", calls=(call,), pictures=(sent,), timings={"total": 0.5 + number})
+            made.record(
+                point,
+                f"s{number}",
+                calls=(call,),
+                pictures=(sent,),
+                timings={"total": 0.5 + number},
+            )
         made.answers(made.point(name, "count", baseline=name == "plain"), ["A", "A"])
     return write_report([made.write().path], folder)
 
@@ -61,7 +71,9 @@ def go(browser: Browser, link: str) -> None:
 
 def test_it_opens_alone_and_in_peace(browser: Browser, page: Path) -> None:
     browser.open(page)
-    assert [url for url in browser.requests if not url.startswith("data:image/")] == [page.resolve().as_uri()]
+    assert [url for url in browser.requests if not url.startswith("data:image/")] == [
+        page.resolve().as_uri()
+    ]
     assert browser.complaints == []
     assert "3 contestants answered 6 samples of 2 tasks" in browser.text("#summary")
     assert browser.run("document.querySelectorAll('svg').length") > 0

@@ -1,4 +1,5 @@
-"""The data of a page: its numbers are those of the tables, its words stay words, and it holds what fits."""
+"""The data of a page: its numbers are those of the tables, its words stay words, and it holds what
+fits."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.page import PageAnswer, PageContestant, PageData, PageSample, PageTask, of_runs, render_page
+from looktwice.eval.page import (
+    PageAnswer,
+    PageContestant,
+    PageData,
+    PageSample,
+    PageTask,
+    of_runs,
+    render_page,
+)
 from looktwice.eval.page.own_images import sample_images
 from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_pieces
@@ -25,11 +34,25 @@ WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
 
 
 def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
-    """Data as of anybody's logs: "1" is right, "0" wrong, "f" failed, " " not asked; samples go to tasks in turn."""
-    kinds = {"1": RIGHT, "0": WRONG, "f": PageAnswer("failed", 0.0, reason="Traceback"), "h": PageAnswer("hidden", 0.0)}
+    """Data as of anybody's logs: "1" is right, "0" wrong, "f" failed, " " not asked; samples go to
+    tasks in turn."""
+    kinds = {
+        "1": RIGHT,
+        "0": WRONG,
+        "f": PageAnswer("failed", 0.0, reason="Traceback"),
+        "h": PageAnswer("hidden", 0.0),
+    }
     count = max(map(len, answers.values()))
-    samples = [PageSample(i % tasks, f"s{i}", group=str(i % groups) if groups else "") for i in range(count)]
-    given = {(who, i): (kinds[c],) for who, said in enumerate(answers.values()) for i, c in enumerate(said) if c != " "}
+    samples = [
+        PageSample(i % tasks, f"s{i}", group=str(i % groups) if groups else "")
+        for i in range(count)
+    ]
+    given = {
+        (who, i): (kinds[c],)
+        for who, said in enumerate(answers.values())
+        for i, c in enumerate(said)
+        if c != " "
+    }
     contestants = [PageContestant(name) for name in answers]
     return PageData("logs", contestants, [PageTask(f"t{i}") for i in range(tasks)], samples, given)
 
@@ -51,10 +74,19 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
     tasks = [*(task.label for task in numbers.data.tasks), "macro"]
     for arm in numbers.arms:
         (row,) = table.where(
-            contestant=numbers.data.contestants[arm.contestant].label, metric="accuracy", task=tasks[arm.task]
+            contestant=numbers.data.contestants[arm.contestant].label,
+            metric="accuracy",
+            task=tasks[arm.task],
         )
-        assert (arm.accuracy, arm.low, arm.high, arm.n) == (*map(pytest.approx, (row.value, row.low, row.high)), row.n)
-    compared = {(pair.contestant, pair.task): pair for pair in numbers.pairs if pair.rival == numbers.baseline}
+        assert (arm.accuracy, arm.low, arm.high, arm.n) == (
+            *map(pytest.approx, (row.value, row.low, row.high)),
+            row.n,
+        )
+    compared = {
+        (pair.contestant, pair.task): pair
+        for pair in numbers.pairs
+        if pair.rival == numbers.baseline
+    }
     for (who, what), pair in compared.items():
         name = numbers.data.contestants[who].label
         (row,) = table.where(contestant=name, metric="accuracy", task=["a", "b", "micro"][what])
@@ -69,14 +101,17 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
 
 def test_pairs_leave_out_what_failed_or_was_asked_of_one_alone() -> None:
     numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
-    pairs = {pair.task: (pair.paired.n, pair.paired.better, pair.paired.worse, pair.out) for pair in numbers.pairs}
+    pairs = {
+        pair.task: (pair.paired.n, pair.paired.better, pair.paired.worse, pair.out)
+        for pair in numbers.pairs
+    }
     assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
     assert [arm.n for arm in numbers.arms if arm.contestant == 1] == [3, 2, 5]
 
 
 def test_samples_of_one_group_are_compared_as_clusters() -> None:
     data = logs({"base": "110011001100", "other": "111100111111"}, groups=4)
-    (pair, _) = PageNumbers(data).pairs
+    pair, _ = PageNumbers(data).pairs
     values = [[data.answers[who, i][0].value for i in range(12)] for who in (1, 0)]
     assert pair.paired == compare_paired(values[0], values[1], [str(i % 4) for i in range(12)])
     assert pair.paired.test == FLIP
@@ -109,8 +144,12 @@ def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
     pieces = [*page_pieces(data)]
     found = data_of("".join(pieces))
     assert [row[1] for row in found["samples"]] == [f"s{number}" for number in range(count)]
-    assert [(row[1], row[2][0][1]) for row in found["answers"]] == [(number, 1) for number in range(count)]
-    assert max(piece.count('"s') for piece in pieces) <= 1000 and found["texts"] == (["", "A"] if count else [])
+    assert [(row[1], row[2][0][1]) for row in found["answers"]] == [
+        (number, 1) for number in range(count)
+    ]
+    assert max(piece.count('"s') for piece in pieces) <= 1000 and found["texts"] == (
+        ["", "A"] if count else []
+    )
 
 
 def test_a_page_of_anybodys_logs(tmp_path: Path) -> None:
@@ -127,7 +166,11 @@ def test_a_file_holds_the_samples_on_which_contestants_differ_first(
     for name, wrong in (("one", "s4"), ("two", "none")):
         point = made.point(name, "t")
         for number in range(6):
-            made.reply(point, f"s{number}", "Answer: B" if f"s{number}" == wrong else "Answer: A" + "." * 900)
+            made.reply(
+                point,
+                f"s{number}",
+                "Answer: B" if f"s{number}" == wrong else "Answer: A" + "." * 900,
+            )
     table = score_table(made.write().path)
     whole = of_runs.RunPage(table.scores).data(table.rows)
     assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
@@ -139,7 +182,9 @@ def test_a_file_holds_the_samples_on_which_contestants_differ_first(
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
 
 
-def test_what_a_full_file_does_not_show_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_full_file_does_not_show_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("t", ["A"] * 4)
     pictures = [Picture(np.full((8, 8, 3), shade, np.uint8)) for shade in (10, 20, 10, 30)]
@@ -156,14 +201,21 @@ def test_what_a_full_file_does_not_show_is_not_read(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(of_runs, "MOST_PICTURES", 1)
     data = of_runs.RunPage(table.scores, images).data(table.rows)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
-    shown = [[(picture.name, picture.caption, len(picture.marks)) for picture in s.pictures] for s in data.samples]
-    assert shown == [[(p.sha, "source 1", marks)] for p, marks in zip(pictures, (1, 0, 1, 0), strict=True)]
+    shown = [
+        [(picture.name, picture.caption, len(picture.marks)) for picture in s.pictures]
+        for s in data.samples
+    ]
+    assert shown == [
+        [(p.sha, "source 1", marks)] for p, marks in zip(pictures, (1, 0, 1, 0), strict=True)
+    ]
 
 
 def test_a_task_is_not_asked_for_what_the_run_kept(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("t", ["A"] * 3)
-    kept, other = (Picture.encoded(to_png(np.full((8, 8, 3), shade, np.uint8))) for shade in (10, 20))
+    kept, other = (
+        Picture.encoded(to_png(np.full((8, 8, 3), shade, np.uint8))) for shade in (10, 20)
+    )
     made.blobs.put(kept.payload.data)
     for row, sha in zip(made.samples, (kept.sha, other.sha, "unreadable: it is gone"), strict=True):
         row.sample["images"].append(sha)
@@ -202,5 +254,5 @@ def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
     data = of_runs.RunPage(table.scores).data(table.rows)
     assert [who.label for who in data.contestants] == ["plain (first)", "plain (second)"]
     assert len(data.samples) == 2 and len(data.answers) == 4
-    (pair, _) = PageNumbers(data).pairs
+    pair, _ = PageNumbers(data).pairs
     assert (pair.paired.n, pair.paired.better, pair.paired.worse) == (2, 1, 0)

@@ -11,7 +11,12 @@ from scipy.stats import f
 
 from bench.bench_thresholds import Crowd, check
 from looktwice.eval.display.table import score_table
-from looktwice.eval.psychometrics.functions import Psychometric, _rising_fit, check_fit, fit_threshold
+from looktwice.eval.psychometrics.functions import (
+    Psychometric,
+    _rising_fit,
+    check_fit,
+    fit_threshold,
+)
 from looktwice.eval.psychometrics.thresholds import Along, find_thresholds, threshold_table
 from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
@@ -28,28 +33,45 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     """Bounds that 19 of 20 meet with near certainty; bench/bench_thresholds.py has the figures."""
     rng, held = np.random.default_rng(1), 0
     for number in range(80):
-        guess, truth, slope = (0.0, 0.25, 0.5)[number % 3], rng.uniform(8, 34), rng.uniform(0.2, 0.8)
+        guess, truth, slope = (
+            (0.0, 0.25, 0.5)[number % 3],
+            rng.uniform(8, 34),
+            rng.uniform(0.2, 0.8),
+        )
         asked = np.full(len(LEVELS), 20.0)
-        right = np.array([rng.binomial(20, logistic(level, truth, slope, guess)) for level in LEVELS], float)
+        right = np.array(
+            [rng.binomial(20, logistic(level, truth, slope, guess)) for level in LEVELS], float
+        )
         found = Psychometric(LEVELS, guess).summarize(asked, right)
         held += found.low <= truth <= found.high
     assert 70 <= held <= 80
 
 
 def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
-    """By another way: every function's likelihood one by one, summed by threshold, against the F distribution's bar."""
-    model, asked, right = Psychometric((10.0, 20.0, 30.0), 0.25), np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
+    """By another way: every function's likelihood one by one, summed by threshold, against the F
+    distribution's bar."""
+    model, asked, right = (
+        Psychometric((10.0, 20.0, 30.0), 0.25),
+        np.array([8.0, 9.0, 7.0]),
+        np.array([2.0, 6.0, 7.0]),
+    )
     by_threshold = []
     for threshold in model.thresholds:
         total = 0.0
         for slope, lapse in product(model.slopes, model.lapses):
             shift = np.log((0.5 / (1 - 0.25 - lapse)) / (1 - 0.5 / (1 - 0.25 - lapse)))
-            p = 0.25 + (0.75 - lapse) / (1 + np.exp(-slope * (np.array(model.levels) - threshold) - shift))
-            total += slope**-0.5 * (1 - lapse) ** 19 * np.prod(p**right * (1 - p) ** (asked - right))
+            p = 0.25 + (0.75 - lapse) / (
+                1 + np.exp(-slope * (np.array(model.levels) - threshold) - shift)
+            )
+            total += (
+                slope**-0.5 * (1 - lapse) ** 19 * np.prod(p**right * (1 - p) ** (asked - right))
+            )
         by_threshold.append(2 * np.log(total))
     low, middle, high = model.limits(asked, right)
     bar = max(by_threshold) - f.ppf(0.95, 1, 24 - 3)
-    assert np.interp([low, high], model.thresholds, by_threshold) == pytest.approx([bar, bar], abs=0.01)
+    assert np.interp([low, high], model.thresholds, by_threshold) == pytest.approx(
+        [bar, bar], abs=0.01
+    )
     assert low < middle < high and model.summarize(asked, right).value == middle
 
 
@@ -57,7 +79,10 @@ def test_few_answers_leave_a_wide_interval() -> None:
     model, right = Psychometric(LEVELS, 0.25), np.array([0.0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
     few, many = model.limits(np.ones(10), right), model.limits(np.full(10, 12.0), 12 * right)
     assert few[0] < 2 and few[2] > 15 and few[2] - few[0] > 3 * (many[2] - many[0])
-    assert model.limits(np.zeros(10), np.zeros(10))[::2] == (model.thresholds[0], model.thresholds[-1])
+    assert model.limits(np.zeros(10), np.zeros(10))[::2] == (
+        model.thresholds[0],
+        model.thresholds[-1],
+    )
 
 
 @pytest.mark.parametrize("direction", ["rising", "falling"])
@@ -65,7 +90,9 @@ def test_many_answers_pin_the_threshold_and_its_direction(direction: str) -> Non
     sign = 1 if direction == "rising" else -1
     levels = [level for level in LEVELS for _ in range(200)]
     rng = np.random.default_rng(0)
-    values = [float(rng.random() < logistic(sign * level, sign * 20, 0.5, 0.25)) for level in levels]
+    values = [
+        float(rng.random() < logistic(sign * level, sign * 20, 0.5, 0.25)) for level in levels
+    ]
     found = fit_threshold(levels, values, 0.25)
     assert found.direction == direction and not found.outside
     assert found.low < 20 < found.high and found.high - found.low < 2
@@ -91,7 +118,9 @@ def test_a_logarithmic_scale_and_what_lies_outside() -> None:
         ([1.0, 3.0], 0.25, 0.99, False, "at most 0.86"),
     ],
 )
-def test_what_cannot_be_fitted_is_said(levels: list[float], guess: float, target: float, log: bool, said: str) -> None:
+def test_what_cannot_be_fitted_is_said(
+    levels: list[float], guess: float, target: float, log: bool, said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         fit_threshold(levels, [1.0] * len(levels), guess, target, log)
 
@@ -99,35 +128,53 @@ def test_what_cannot_be_fitted_is_said(levels: list[float], guess: float, target
 def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     made, sizes = MadeRun(tmp_path / "run"), [10, 20, 30, 40] * 10
     made.task("t", ["A"] * 40, choices=4, meta=[{"size": size, "name": "x"} for size in sizes])
-    made.answers(made.point("sees", "t"), ["A" if size >= 30 else "BCDA"[n % 4] for n, size in enumerate(sizes)])
+    made.answers(
+        made.point("sees", "t"),
+        ["A" if size >= 30 else "BCDA"[n % 4] for n, size in enumerate(sizes)],
+    )
     made.answers(made.point("blind", "t"), ["BCDA"[n // 4 % 4] for n in range(40)])
     folder = made.write()
     sees, blind = find_thresholds(score_run(folder), Along("size"))
     assert sees.found is not None and 20 < sees.found.value < 30 and sees.guess == 0.25
     assert blind.found is not None and blind.found.outside
     table = threshold_table(score_table([folder.path]).scores, Along("size"))
-    assert table.rows[1][2] in ("above all levels", "below all levels") and table.rows[0][9] == "40/4"
-    (high, _) = find_thresholds(score_run(folder), Along("size", target=0.2))
+    assert (
+        table.rows[1][2] in ("above all levels", "below all levels") and table.rows[0][9] == "40/4"
+    )
+    high, _ = find_thresholds(score_run(folder), Along("size", target=0.2))
     assert high.found is None and high.why.startswith("none: the target is an accuracy above")
     assert not find_thresholds(score_run(folder), Along("name"))
     assert not find_thresholds(score_run(folder))
 
 
 def test_rising_fits_by_hand() -> None:
-    """Of 1, 0 and 2 of 2 the first two are one level; to pass 0.9 before them they must lie at 0.9 or above."""
+    """Of 1, 0 and 2 of 2 the first two are one level; to pass 0.9 before them they must lie at 0.9
+    or above."""
     asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
-    assert _rising_fit(asked, right, 0.9, None) == pytest.approx(np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]]))
+    assert _rising_fit(asked, right, 0.9, None) == pytest.approx(
+        np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]])
+    )
     assert _rising_fit(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
     assert _rising_fit(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
 
 
 def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
-    """Half of the questions are easy: the logistic's intervals hold the threshold in about half of such runs."""
-    crowds = [Crowd(guess, 8.0, easy, 3.5) for guess in (0.0, 0.25) for easy in (0.3, 0.5) for _ in range(3)]
+    """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
+    such runs."""
+    crowds = [
+        Crowd(guess, 8.0, easy, 3.5)
+        for guess in (0.0, 0.25)
+        for easy in (0.3, 0.5)
+        for _ in range(3)
+    ]
     rng = np.random.default_rng(2)
-    plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(axis=0)
+    plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(
+        axis=0
+    )
     assert plain < 0.75 and rising > 0.85 and misfit > 0.7
-    alike = np.array([check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)], float).mean(axis=0)
+    alike = np.array([check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)], float).mean(
+        axis=0
+    )
     assert alike[1] > 0.85 and alike[4] < 0.3
 
 
@@ -149,7 +196,9 @@ def test_answers_that_come_twice_count_once() -> None:
     assert doubled.dispersion == pytest.approx(2, abs=0.5) and once.dispersion == 1
     naive = fit_threshold(levels * 2, values * 2, 0.25)
     width = doubled.high - doubled.low
-    assert width == pytest.approx(once.high - once.low, rel=0.2) and width > 1.2 * (naive.high - naive.low)
+    assert width == pytest.approx(once.high - once.low, rel=0.2) and width > 1.2 * (
+        naive.high - naive.low
+    )
     alone = fit_threshold(levels, values, 0.25, clusters=[*range(len(levels))])
     assert (alone.low, alone.high) == (once.low, once.high)
 
@@ -164,13 +213,19 @@ def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
         made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
     run = score_run(made.write())
     firm, free = find_thresholds(run, Along("size"))
-    assert firm.alike is not None and firm.alike < 0.01 and free.alike is not None and free.alike > 0.05
+    assert (
+        firm.alike is not None
+        and firm.alike < 0.01
+        and free.alike is not None
+        and free.alike > 0.05
+    )
     first, second = threshold_table([run], Along("size")).rows
     assert "unlike" in first[-1] and "unlike" not in second[-1]
 
 
 def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow() -> None:
-    """Of 12 answers 8 and 10 are right at two levels: the target of 0.75 may be passed before or after each."""
+    """Of 12 answers 8 and 10 are right at two levels: the target of 0.75 may be passed before or
+    after each."""
     levels = [level for level in (10.0, 20.0, 30.0, 40.0) for _ in range(12)]
     values = [float(n < right) for right in (0, 8, 10, 12) for n in range(12)]
     fit = check_fit(fit_threshold(levels, values))

@@ -1,4 +1,5 @@
-"""Replies without end, as a hostile or a broken model gives them: reading takes time in proportion to their length."""
+"""Replies without end, as a hostile or a broken model gives them: reading takes time in proportion
+to their length."""
 
 import time
 from string import punctuation
@@ -14,10 +15,66 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
 RUNS = (
-    *("\n", "\n ", " ", "\t", "x", "1", "1, ", "A ", "A. ", "(A)", "(A)\n", "A and ", "not A ", "the answer is "),
-    *("[", "(", "<", "{", "[a](", "![", "] ", "'", '"', "`", "```\n", "*", "_", "#", "$", "\\", "\\boxed{", "=", "- "),
-    *(". ", "|", "\u2705", "\u274c", "\u27e6A\u27e7", "<think>", "</think>", "<think></thought>", "<answer>"),
-    *("</answer>", "<br>", "&lt;", "Image 1 ", "the image ", "\uff5c<\uff5c", "<|a", "https://", "(https://", "True "),
+    *(
+        "\n",
+        "\n ",
+        " ",
+        "\t",
+        "x",
+        "1",
+        "1, ",
+        "A ",
+        "A. ",
+        "(A)",
+        "(A)\n",
+        "A and ",
+        "not A ",
+        "the answer is ",
+    ),
+    *(
+        "[",
+        "(",
+        "<",
+        "{",
+        "[a](",
+        "![",
+        "] ",
+        "'",
+        '"',
+        "`",
+        "```\n",
+        "*",
+        "_",
+        "#",
+        "$",
+        "\\",
+        "\\boxed{",
+        "=",
+        "- ",
+    ),
+    *(
+        ". ",
+        "|",
+        "\u2705",
+        "\u274c",
+        "\u27e6A\u27e7",
+        "<think>",
+        "</think>",
+        "<think></thought>",
+        "<answer>",
+    ),
+    *(
+        "</answer>",
+        "<br>",
+        "&lt;",
+        "Image 1 ",
+        "the image ",
+        "\uff5c<\uff5c",
+        "<|a",
+        "https://",
+        "(https://",
+        "True ",
+    ),
 )
 OUR_RUNS = (  # what our own rules look for, and every sign
     *(
@@ -54,11 +111,15 @@ OUR_RUNS = (  # what our own rules look for, and every sign
     ),
     *(sign + end for sign in punctuation for end in ("", "\n")),
 )
-SUBTASKS = {name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp") for name in ("vlm2_official", "vlm2_vlmevalkit")}
+SUBTASKS = {
+    name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp") for name in ("vlm2_official", "vlm2_vlmevalkit")
+}
 
 
 def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:
-    start = State.start(Sample("s", "Which one is red?", (), choices, meta={"subtask": subtask}), 0, 0)
+    start = State.start(
+        Sample("s", "Which one is red?", (), choices, meta={"subtask": subtask}), 0, 0
+    )
     return start.replace(messages=(Message("user", ("Which?",)), Message("assistant", (reply,))))
 
 
@@ -70,7 +131,8 @@ def seconds(reader: Any, length: int, run: str, choices: tuple[str, ...], subtas
 
 
 @pytest.mark.parametrize(
-    ("name", "subtask"), [(name, task) for name in sorted(readers_by_name()) for task in SUBTASKS.get(name, ("",))]
+    ("name", "subtask"),
+    [(name, task) for name in sorted(readers_by_name()) for task in SUBTASKS.get(name, ("",))],
 )
 def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask: str) -> None:
     reader, slow = readers_by_name()[name](), {}
@@ -84,18 +146,22 @@ def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask:
 
 
 @pytest.mark.parametrize(
-    ("choices", "subtask"), [(("A is closer", "B is closer"), "Relative_Depth"), ((), "shape_discrimination")]
+    ("choices", "subtask"),
+    [(("A is closer", "B is closer"), "Relative_Depth"), ((), "shape_discrimination")],
 )
 def test_four_times_the_words_that_are_read_take_at_most_eight_times_as_long(
     choices: tuple[str, ...], subtask: str
 ) -> None:
-    """Of a longer reply, beginning and end are read, so this is where a rule shows that its time grows too fast."""
+    """Of a longer reply, beginning and end are read, so this is where a rule shows that its time
+    grows too fast."""
     reader, slow = Robust(), {}
     for run in OUR_RUNS:
         for attempt in range(3):  # a process may take the core; no text twice, it is kept
             short = seconds(reader, 2_400 + attempt * len(run), run, choices, subtask)
             long = seconds(reader, 9_600 + attempt * len(run), run, choices, subtask)
-            if long <= 8 * max(short, 0.01):  # four times as many words; of a square it would be sixteen
+            if long <= 8 * max(
+                short, 0.01
+            ):  # four times as many words; of a square it would be sixteen
                 break
         else:
             slow[run] = f"{short:.3f} s, then {long:.3f} s"

@@ -67,8 +67,14 @@ def test_no_message_at_all_is_unread() -> None:
 
 
 def test_only_the_last_turn_is_read() -> None:
-    turns = (Message("assistant", ("(A)",)), Message("user", ("Sure?",)), Message("assistant", ("(B)",)))
-    assert Robust()(State(Sample("s", "q", choices=("", "")), messages=turns), NoModel()).answer == "B"
+    turns = (
+        Message("assistant", ("(A)",)),
+        Message("user", ("Sure?",)),
+        Message("assistant", ("(B)",)),
+    )
+    assert (
+        Robust()(State(Sample("s", "q", choices=("", "")), messages=turns), NoModel()).answer == "B"
+    )
 
 
 def test_verbatim() -> None:
@@ -110,7 +116,14 @@ def test_vlmevalkit_takes_no_letter_beyond_the_choices() -> None:
 
 @pytest.mark.parametrize(
     ("reply", "answer"),
-    [("(B) Point B", "B"), ("the answer is B", "T"), ("answer: C", "A"), ("", None), (" d.", "D"), ("3", None)],
+    [
+        ("(B) Point B", "B"),
+        ("the answer is B", "T"),
+        ("answer: C", "A"),
+        ("", None),
+        (" d.", "D"),
+        ("3", None),
+    ],
 )
 def test_lmms_eval(reply: str, answer: str | None) -> None:
     assert read(LmmsEval(), reply, POINTS).answer == answer
@@ -213,20 +226,42 @@ def test_a_mark_of_an_open_answer_is_followed_by_the_answer() -> None:
 
 def test_readers_have_names() -> None:
     assert readers_by_name().keys() == {
-        "blink_official", "lmms_eval", "marked", "robust", "strict", "vlm2_count", "vlm2_exact",
-        "vlm2_grouping", "vlm2_official", "vlm2_true_false", "vlm2_vlmevalkit", "vlmevalkit", "whole_reply",
-    }  # fmt: skip
-    assert build_reader("blink_official") == BlinkOfficial() == build({"use": "eval.readers.BlinkOfficial"})
+        "blink_official",
+        "lmms_eval",
+        "marked",
+        "robust",
+        "strict",
+        "vlm2_count",
+        "vlm2_exact",
+        "vlm2_grouping",
+        "vlm2_official",
+        "vlm2_true_false",
+        "vlm2_vlmevalkit",
+        "vlmevalkit",
+        "whole_reply",
+    }
+    assert (
+        build_reader("blink_official")
+        == BlinkOfficial()
+        == build({"use": "eval.readers.BlinkOfficial"})
+    )
     assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
     assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
-    with pytest.raises(ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"):
+    with pytest.raises(
+        ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"
+    ):
         build_reader("robsut")
-    with pytest.raises(ConfigError, match=r"reader\.use: 'mine\.Last' is refused"):  # it said "node.use"
+    with pytest.raises(
+        ConfigError, match=r"reader\.use: 'mine\.Last' is refused"
+    ):  # it said "node.use"
         build_reader("mine.Last")
 
 
-def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared_data: Path) -> None:
-    """Where the official code asked no language model, its label is ours: on all 14 subtasks, val and test."""
+def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(
+    shared_data: Path,
+) -> None:
+    """Where the official code asked no language model, its label is ours: on all 14 subtasks, val
+    and test."""
     from looktwice.eval.replies.files import CHOICES
 
     decided = 0
@@ -236,11 +271,16 @@ def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared
                 subtask = row["idx"].partition("_")[2].rpartition("_")[0]
                 found = BlinkOfficial.rule(row["reply"], len(CHOICES[subtask]))
                 decided += found is not None
-                assert found is None or f"({found})" == row["official_label"], (file.name, row["idx"])
+                assert found is None or f"({found})" == row["official_label"], (
+                    file.name,
+                    row["idx"],
+                )
     assert decided > 19_000
 
 
-@pytest.mark.parametrize("stage", [Robust(), Strict(), Marked()], ids=lambda stage: type(stage).__name__)
+@pytest.mark.parametrize(
+    "stage", [Robust(), Strict(), Marked()], ids=lambda stage: type(stage).__name__
+)
 @pytest.mark.parametrize("piece", ["\n", "---\n", "<think>", "\t \n"])
 def test_endless_repetition_is_read_at_once(stage: Stage, piece: str) -> None:
     begun = time.perf_counter()
@@ -250,5 +290,7 @@ def test_endless_repetition_is_read_at_once(stage: Stage, piece: str) -> None:
 
 def test_a_sentence_without_end_is_read_at_once() -> None:
     begun = time.perf_counter()
-    state = read(Robust(), "the cat is closer than the dog and there are two " * 5000, ("cat", "dog"))
+    state = read(
+        Robust(), "the cat is closer than the dog and there are two " * 5000, ("cat", "dog")
+    )
     assert state.answer is None and time.perf_counter() - begun < 5

@@ -1,4 +1,5 @@
-"""Our own reader: the ways in which models answer, in tables, and its agreement with recorded official labels."""
+"""Our own reader: the ways in which models answer, in tables, and its agreement with recorded
+official labels."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ HELD_OUT = {"OPUS": 96.5, "GeminiProVision": 99.5, "cogvlm-chat": 99.5, "llava_v
 DEVELOPED_ON = {"GPT4V": 98.5, "MiniGPT-4-v2": 93.0, "QwenVLMax": 98.0, "llava_v1.5_7b": 99.0}
 
 
-def read(reply: str, choices: tuple[str, ...] = POINTS, subtask: str = "", question: str = "") -> str | None:
+def read(
+    reply: str, choices: tuple[str, ...] = POINTS, subtask: str = "", question: str = ""
+) -> str | None:
     return read_choice(reply, choices, subtask, question).answer
 
 
@@ -88,7 +91,13 @@ def test_letters_and_markup(reply: str, answer: str | None) -> None:
         ("I'd say that it is point D.", "D"),
         ("Option B is the best choice here.", "B"),
         ("The correct corresponding point is:\n\n(D) Point D", "D"),
-        ("(A) Point A is on the leg.\n(B) Point B is on the ear.\n\nTherefore, the match is Point B.", "B"),
+        (
+            (
+                "(A) Point A is on the leg.\n(B) Point B is on the ear.\n\nTherefore, the match is"
+                " Point B."
+            ),
+            "B",
+        ),
         ("(A) a river\n(B) a lake\n(C) a sea\n(D) a pond", None),
         ("The answer is (A) or (B).", None),
         ("The answer is either B or C", None),
@@ -119,7 +128,13 @@ def test_declarations_and_what_is_none(reply: str, answer: str | None) -> None:
     [
         ("Answer: A\n\nOn second thought, that is wrong.\n\nAnswer: C", "C"),
         ("\\boxed{A}\n\nWait. \\boxed{B}", "B"),
-        ("The answer is A. Wait, REF is on the left ear; point A is on the right one. So it's B.", "B"),
+        (
+            (
+                "The answer is A. Wait, REF is on the left ear; point A is on the right one. So"
+                " it's B."
+            ),
+            "B",
+        ),
         ("Point A: ear. Point B: nose. Point C: eye. REF marks the nose \u2192 B.", "B"),
         ("Initially I thought the answer was A, but it's actually B.", "B"),
         ("My previous answer was A; I now choose B.", "B"),
@@ -163,16 +178,28 @@ def test_second_thoughts_lists_and_ticks(reply: str, answer: str | None) -> None
         ("A is closer. It stands in front of point B.", "Relative_Depth", "A"),
         ("A's location is closer.", "Relative_Depth", "A"),
         ("A is lighter than B.", "Relative_Reflectance", "B"),
-        ("The surface at point A is lighter than the surface at point B.", "Relative_Reflectance", "B"),
+        (
+            "The surface at point A is lighter than the surface at point B.",
+            "Relative_Reflectance",
+            "B",
+        ),
         ("Although A is in shadow, B's surface is darker.", "Relative_Reflectance", "B"),
-        ("There is no noticeable difference between the two surfaces.", "Relative_Reflectance", "C"),
+        (
+            "There is no noticeable difference between the two surfaces.",
+            "Relative_Reflectance",
+            "C",
+        ),
         ("The two points look equally dark.", "Relative_Reflectance", "C"),
         ("The camera is moving from left to right.", "Multi-view_Reasoning", "B"),
         ("It moved from the right side to the left side.", "Multi-view_Reasoning", "A"),
         ("Point A is at a greater distance from the camera.", "Relative_Depth", "B"),
         ("Neither is darker.", "Relative_Reflectance", "C"),
         ("Images 1, 2, and 4 are AI-generated.", "Forensic_Detection", "C"),
-        ("The first, second and fourth images are generated; the third is real.", "Forensic_Detection", "C"),
+        (
+            "The first, second and fourth images are generated; the third is real.",
+            "Forensic_Detection",
+            "C",
+        ),
         ("(B) rather than (A).", "Jigsaw", "B"),
         ("Not (A).", "Jigsaw", "B"),
         ("It is not (A).", "Jigsaw", "B"),
@@ -200,30 +227,92 @@ def test_comparisons_denials_and_directions(reply: str, subtask: str, answer: st
         ("Point B is further back, closer to the people at the table.", "Relative_Depth", "A"),
         ("Point A is not closer to the camera than B.", "Relative_Depth", "B"),
         ("Both points are equally close.", "Relative_Depth", None),
-        ("B is darker. Point B is on the wall, while point A is on a darker door.", "Relative_Reflectance", "B"),
-        ("The surface colors at points A and B appear to be about the same.", "Relative Reflectance", "C"),
-        ("Box B more accurately encloses the cat. Box A, however, is too large.", "Object_Localization", "B"),
+        (
+            "B is darker. Point B is on the wall, while point A is on a darker door.",
+            "Relative_Reflectance",
+            "B",
+        ),
+        (
+            "The surface colors at points A and B appear to be about the same.",
+            "Relative Reflectance",
+            "C",
+        ),
+        (
+            "Box B more accurately encloses the cat. Box A, however, is too large.",
+            "Object_Localization",
+            "B",
+        ),
         ("Box A does not fit the cat as accurately as Box B does.", "Object_Localization", "B"),
-        ('The point labeled "REF" in the first image corresponds to point "C" in the second image.',
-         "Visual_Correspondence", "C"),
-        ("The corresponding point for the reference point (REF) on the first image is therefore Point D.",
-         "Semantic_Correspondence", "D"),
-        ("- Point A is on the seat.\n- Point B is on the leg.\n\nPoint B corresponds to the reference point.",
-         "Functional_Correspondence", "B"),
-        ("The third image is most similar to the first one. The second image is a close-up.", "Visual_Similarity", "B"),
+        (
+            (
+                'The point labeled "REF" in the first image corresponds to point "C" in the second'
+                " image."
+            ),
+            "Visual_Correspondence",
+            "C",
+        ),
+        (
+            (
+                "The corresponding point for the reference point (REF) on the first image is"
+                " therefore Point D."
+            ),
+            "Semantic_Correspondence",
+            "D",
+        ),
+        (
+            (
+                "- Point A is on the seat.\n- Point B is on the leg.\n\nPoint B corresponds to the"
+                " reference point."
+            ),
+            "Functional_Correspondence",
+            "B",
+        ),
+        (
+            "The third image is most similar to the first one. The second image is a close-up.",
+            "Visual_Similarity",
+            "B",
+        ),
         ("The third image (C) is most similar to the first image.", "Visual_Similarity", "B"),
         ("Image 2 is the most similar to Image 1.", "Visual_Similarity", "A"),
         ("The first image is most similar to the third one.", "Visual_Similarity", "B"),
-        ("Therefore, the second image shares the same style as the reference image.", "Art_Style", "A"),
-        ("Neither the second nor the third image shares the same style as the reference image.", "Art_Style", None),
+        (
+            "Therefore, the second image shares the same style as the reference image.",
+            "Art_Style",
+            "A",
+        ),
+        (
+            "Neither the second nor the third image shares the same style as the reference image.",
+            "Art_Style",
+            None,
+        ),
         ("The missing part is the second image.", "Jigsaw", "A"),
         ("I cannot select either option (A) or (B).", "Jigsaw", None),
-        ("While the second image fits the colours, the third image is the better fit.", "Jigsaw", "B"),
-        ("My assessment is that the fourth image is most likely to be a real photograph.", "Forensic_Detection", "D"),
-        ("The third and fourth images are more likely to be real photographs.", "Forensic_Detection", None),
+        (
+            "While the second image fits the colours, the third image is the better fit.",
+            "Jigsaw",
+            "B",
+        ),
+        (
+            "My assessment is that the fourth image is most likely to be a real photograph.",
+            "Forensic_Detection",
+            "D",
+        ),
+        (
+            "The third and fourth images are more likely to be real photographs.",
+            "Forensic_Detection",
+            None,
+        ),
         ("Picture C follows the same pattern.", "IQ_Test", "C"),
-        ("The camera is moving to the right (clockwise) around the object.", "Multi-view_Reasoning", "B"),
-        ("The camera is moving right. The cup is on the left side of the second image.", "Multi-view Reasoning", "B"),
+        (
+            "The camera is moving to the right (clockwise) around the object.",
+            "Multi-view_Reasoning",
+            "B",
+        ),
+        (
+            "The camera is moving right. The cup is on the left side of the second image.",
+            "Multi-view Reasoning",
+            "B",
+        ),
         ("Yes, it is.", "Spatial_Relation", "A"),
         ("No", "Spatial_Relation", "B"),
         ("Correct.", "Spatial_Relation", "A"),
@@ -235,7 +324,7 @@ def test_comparisons_denials_and_directions(reply: str, subtask: str, answer: st
         ("There is no car in this image.", "Spatial_Relation", None),
         ("The dog is not on top of the car.", "Spatial_Relation", "B"),
     ],
-)  # fmt: skip
+)
 def test_the_words_of_a_subtask(reply: str, subtask: str, answer: str | None) -> None:
     assert read(reply, CHOICES[subtask.replace(" ", "_")], subtask) == answer
 
@@ -246,16 +335,29 @@ def test_the_words_of_a_subtask(reply: str, subtask: str, answer: str | None) ->
         ("(A) A is closer\n(B) B is closer\n\nAnswer: (B)", "Relative_Depth", "B"),
         ("(A) A is closer\n(B) B is closer", "Relative_Depth", None),
         ("(A) A is darker (B) B is darker (C) About the same", "Relative_Reflectance", None),
-        ("Select from the following choices.\n(A) the second image\n(B) the third image\n\nthe third", "Jigsaw", "B"),
+        (
+            (
+                "Select from the following choices.\n(A) the second image\n(B) the third"
+                " image\n\nthe third"
+            ),
+            "Jigsaw",
+            "B",
+        ),
         ("Is the car beneath the cat? No, it is not.", "Spatial_Relation", "B"),
         ("Q: Is the car beneath the cat?\nA: No", "Spatial_Relation", "B"),
         ("Between A and B, A is closer.", "Relative_Depth", "A"),
         ("Between the second and third images, the second image is a better match.", "Jigsaw", "A"),
-        ("- Image 1: soft\n- Image 2: natural\n\nThe real photograph is image 2.", "Forensic_Detection", "B"),
+        (
+            "- Image 1: soft\n- Image 2: natural\n\nThe real photograph is image 2.",
+            "Forensic_Detection",
+            "B",
+        ),
         ("Image 1: AI\nImage 2: AI\nImage 3: Real\nImage 4: AI", "Forensic_Detection", "C"),
     ],
 )
-def test_what_repeats_the_question_is_no_answer(reply: str, subtask: str, answer: str | None) -> None:
+def test_what_repeats_the_question_is_no_answer(
+    reply: str, subtask: str, answer: str | None
+) -> None:
     assert read(reply, CHOICES[subtask], subtask) == answer
 
 
@@ -271,32 +373,66 @@ def test_what_repeats_the_question_is_no_answer(reply: str, subtask: str, answer
         ("A seems too high. B seems right. C and D are off.", "Visual_Correspondence", "B"),
         ("Points A, B, and D do not match; only C does.", "Visual_Correspondence", "C"),
         ("Not A, B or D.", "Visual_Correspondence", "C"),
-        ("A corresponds to the roof, B corresponds to the wall, C corresponds to the REF point, and D to the door.",
-         "Visual_Correspondence", "C"),
+        (
+            (
+                "A corresponds to the roof, B corresponds to the wall, C corresponds to the REF"
+                " point, and D to the door."
+            ),
+            "Visual_Correspondence",
+            "C",
+        ),
         ("[THINK]A? B?[/THINK]C", "Visual_Correspondence", "C"),
-        ("\u25c1think\u25b7maybe A\u25c1/think\u25b7The answer is (B).", "Visual_Correspondence", "B"),
+        (
+            "\u25c1think\u25b7maybe A\u25c1/think\u25b7The answer is (B).",
+            "Visual_Correspondence",
+            "B",
+        ),
         ("Point A is brighter.", "Relative_Reflectance", "B"),
         ("Neither A nor B is darker.", "Relative_Reflectance", "C"),
-        ("The wall at A is cream while the wall at B is cream, too: about the same.", "Relative_Reflectance", "C"),
-        ("There is little to no difference in the surface color between A and B.", "Relative_Reflectance", "C"),
+        (
+            "The wall at A is cream while the wall at B is cream, too: about the same.",
+            "Relative_Reflectance",
+            "C",
+        ),
+        (
+            "There is little to no difference in the surface color between A and B.",
+            "Relative_Reflectance",
+            "C",
+        ),
         ("Box A is too large, and Box B tightly encloses the dog.", "Object_Localization", "B"),
         ("Box A fully encloses the bus while Box B misses the wheel.", "Object_Localization", "A"),
-        ("I cannot identify people in images. However, the second image matches the black area.", "Jigsaw", "A"),
+        (
+            "I cannot identify people in images. However, the second image matches the black area.",
+            "Jigsaw",
+            "A",
+        ),
         ("\u7b2c\u4e09\u5f20\u56fe\u7247", "Jigsaw", "B"),
         ("The two images of the same style are the first and the third.", "Art_Style", "B"),
-        ("The shape in choice B can be obtained by folding. Choices A, C, and D cannot.", "IQ_Test", "B"),
+        (
+            "The shape in choice B can be obtained by folding. Choices A, C, and D cannot.",
+            "IQ_Test",
+            "B",
+        ),
         ("point a is closer to the camera.", "Relative_Depth", "A"),
         ("The A point is closer to the camera than the B point.", "Relative_Depth", "A"),
-        ("Box B covers only part of the dog whereas Box A covers it entirely.", "Object_Localization", "A"),
+        (
+            "Box B covers only part of the dog whereas Box A covers it entirely.",
+            "Object_Localization",
+            "A",
+        ),
         ("Box A does not include the tail.", "Object_Localization", "B"),
         ("Point A and point B have similar colors.", "Relative_Reflectance", "C"),
         ("No difference", "Relative_Reflectance", "C"),
-        ("The truck is in front of it, so the answer to the question is 'no'.", "Spatial_Relation", "B"),
+        (
+            "The truck is in front of it, so the answer to the question is 'no'.",
+            "Spatial_Relation",
+            "B",
+        ),
         ("The statement is true.", "Spatial_Relation", "A"),
         ("It is.", "Spatial_Relation", "A"),
         ("Not really.", "Spatial_Relation", "B"),
     ],
-)  # fmt: skip
+)
 def test_turns_of_phrase_of_newer_models(reply: str, subtask: str, answer: str | None) -> None:
     assert read(reply, CHOICES[subtask], subtask) == answer
 
@@ -370,9 +506,17 @@ def test_other_languages(reply: str, choices: tuple[str, ...], answer: str | Non
 def test_a_statement_answers_a_question_that_it_repeats() -> None:
     question = "Is the car beneath the cat?"
     assert read("The car is beneath the cat.", ("yes", "no"), "Spatial_Relation", question) == "A"
-    assert read("The car is not beneath the cat.", ("yes", "no"), "Spatial_Relation", question) == "B"
     assert (
-        read("It is unclear whether the car is beneath the cat.", ("yes", "no"), "Spatial_Relation", question) is None
+        read("The car is not beneath the cat.", ("yes", "no"), "Spatial_Relation", question) == "B"
+    )
+    assert (
+        read(
+            "It is unclear whether the car is beneath the cat.",
+            ("yes", "no"),
+            "Spatial_Relation",
+            question,
+        )
+        is None
     )
 
 
@@ -504,10 +648,15 @@ def test_the_reader_finds_the_kind_by_itself() -> None:
 
 
 def test_labels_that_the_reply_proves_wrong() -> None:
-    def proof(reply: str, label: str | None, answer: str | None, subtask: str = "Visual_Similarity") -> str:
+    def proof(
+        reply: str, label: str | None, answer: str | None, subtask: str = "Visual_Similarity"
+    ) -> str:
         return disprove_label(RecordedReply(f"val_{subtask}_1", reply), label, answer)
 
-    assert proof("The second image is most similar to the first.", "B", "A") == "the reply names A alone"
+    assert (
+        proof("The second image is most similar to the first.", "B", "A")
+        == "the reply names A alone"
+    )
     assert proof("(C)", "C", None) == "the label is C, and there are only A to B"
     assert proof("What a nice picture.", "A", None) == "the reply names no choice"
     assert proof("A", None, "A") == "the reply is A and nothing more"
@@ -520,16 +669,26 @@ def test_labels_that_the_reply_proves_wrong() -> None:
 def every(step: int, source: Path, folder: Path) -> Path:
     """A file of every `step`-th reply of a file."""
     kept = folder / source.name
-    kept.write_bytes(gzip.compress(b"".join(gzip.decompress(source.read_bytes()).splitlines(True)[::step]), 1))
+    kept.write_bytes(
+        gzip.compress(b"".join(gzip.decompress(source.read_bytes()).splitlines(True)[::step]), 1)
+    )
     return kept
 
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_agreement_with_the_recorded_official_labels(shared_data: Path, tmp_path: Path, step: int) -> None:
-    """At least 98 % of all, and on the four models that no rule was made on as well; few contradictions."""
-    files = [every(step, file, tmp_path) for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))]
+def test_agreement_with_the_recorded_official_labels(
+    shared_data: Path, tmp_path: Path, step: int
+) -> None:
+    """At least 98 % of all, and on the four models that no rule was made on as well; few
+    contradictions."""
+    files = [
+        every(step, file, tmp_path)
+        for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
+    ]
     listing = tmp_path / "differ.txt"
-    lines = dict(line.split(": ", 1) for line in replies_lines(files, "robust", disagreements=listing))
+    lines = dict(
+        line.split(": ", 1) for line in replies_lines(files, "robust", disagreements=listing)
+    )
     disagreements = int(lines.pop("disagreements").split()[0])
     found = {name: float(line.split("agreement=")[1].split("%")[0]) for name, line in lines.items()}
     total = int(lines["total"].split(",")[0].removeprefix("n="))
@@ -537,6 +696,10 @@ def test_agreement_with_the_recorded_official_labels(shared_data: Path, tmp_path
     assert found["total"] >= 98.0
     for name, least in {**HELD_OUT, **DEVELOPED_ON}.items():
         assert found[name] >= least, name
-    kinds = dict(line[2:].rsplit(": ", 1) for line in listing.read_text().splitlines() if line.startswith("# "))
+    kinds = dict(
+        line[2:].rsplit(": ", 1)
+        for line in listing.read_text().splitlines()
+        if line.startswith("# ")
+    )
     assert sum(int(count) for count in kinds.values()) == disagreements
     assert int(kinds["two different letters"]) < 0.005 * total

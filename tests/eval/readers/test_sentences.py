@@ -1,8 +1,10 @@
-"""Plain answers in six languages, claim first and reason first: our reader gets them right, and never the opposite.
+"""Plain answers in six languages, claim first and reason first: our reader gets them right, and
+never the opposite.
 
-`sentences.tsv` is what the rules were made on. `sentences_held_out.tsv` was written before the rules were and first
-read after them: 135 of its first 148 sentences and 79 of its other 85 were right then, and a table of either kind may
-only be mended by a rule that holds for more than one sentence. `-` is a reply that gives no answer.
+`sentences.tsv` is what the rules were made on. `sentences_held_out.tsv` was written before the
+rules were and first read after them: 135 of its first 148 sentences and 79 of its other 85 were
+right then, and a table of either kind may only be mended by a rule that holds for more than one
+sentence. `-` is a reply that gives no answer.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from looktwice.pipelines.state import State
 
 SUBTASKS = {
     "depth": ("Relative_Depth", "Which point is closer to the camera?"),
-    "refl": ("Relative_Reflectance", "Which point has darker surface color, or is it about the same?"),
+    "refl": (
+        "Relative_Reflectance",
+        "Which point has darker surface color, or is it about the same?",
+    ),
     "corr": ("Visual_Correspondence", "Which point corresponds to the reference point?"),
     "yn": ("Spatial_Relation", "Is the cup on top of the table?"),
     "fake": ("Forensic_Detection", "Which image is most likely to be a real photograph?"),

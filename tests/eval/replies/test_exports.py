@@ -1,4 +1,5 @@
-"""What is read in recorded replies and runs, exported for others and imported again: the same items, the same score."""
+"""What is read in recorded replies and runs, exported for others and imported again: the same
+items, the same score."""
 
 from __future__ import annotations
 
@@ -29,13 +30,17 @@ def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """Every ninth recorded reply of one model, of all subtasks, with both splits."""
     out = tmp_path_factory.mktemp("replies") / "model.jsonl"
     with gzip.open(shared_data / "blink_replies/GPT4V.jsonl.gz", "rt", encoding="utf-8") as lines:
-        out.write_text("".join(line for number, line in enumerate(lines) if number % 9 == 0), encoding="utf-8")
+        out.write_text(
+            "".join(line for number, line in enumerate(lines) if number % 9 == 0), encoding="utf-8"
+        )
     return out
 
 
 @pytest.mark.parametrize("reader", ["robust", "blink_official", "vlmevalkit", "lmms_eval"])
 @pytest.mark.parametrize("ending", TABLES)
-def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, ending: str, reader: str) -> None:
+def test_an_export_scores_as_its_source(
+    some_replies: Path, tmp_path: Path, ending: str, reader: str
+) -> None:
     if ending == ".xlsx":
         pytest.importorskip("openpyxl")
     out = tmp_path / f"model{ending}"
@@ -43,7 +48,9 @@ def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, endi
     again = list(replies_lines([out], reader))
     before, after = figures(first[0]), figures(again[0])
     assert int(before["n"]) == 423
-    assert {**before, "agreement": ""} == {**after, "agreement": ""}, "the tables hold no official labels"
+    assert {**before, "agreement": ""} == {**after, "agreement": ""}, (
+        "the tables hold no official labels"
+    )
     source = {held.idx: held for held in load_replies(some_replies)}
     for held in load_replies(out):
         assert (held.answer or "hidden") == source[held.idx].answer
@@ -51,18 +58,24 @@ def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, endi
 
 
 @pytest.mark.parametrize("ending", TABLES)
-def test_exports_are_passed_on_without_a_change(some_replies: Path, tmp_path: Path, ending: str) -> None:
+def test_exports_are_passed_on_without_a_change(
+    some_replies: Path, tmp_path: Path, ending: str
+) -> None:
     """An import that is exported once more is the same file, whichever formats lie between."""
     if ending == ".xlsx":
         pytest.importorskip("openpyxl")
     paths = [tmp_path / f"{number}{ending}" for number in range(2)]
     list(replies_lines([some_replies], "robust", exports=[paths[0]]))
     list(replies_lines([paths[0]], "robust", exports=[paths[1]]))
-    first, second = ([(r.idx, r.reply, r.answer, r.question) for r in load_replies(path)] for path in paths)
+    first, second = (
+        [(r.idx, r.reply, r.answer, r.question) for r in load_replies(path)] for path in paths
+    )
     assert first == second
 
 
-def test_the_submission_holds_every_hidden_item_and_nothing_else(some_replies: Path, tmp_path: Path) -> None:
+def test_the_submission_holds_every_hidden_item_and_nothing_else(
+    some_replies: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "submission.json"
     list(replies_lines([some_replies], "robust", exports=[out]))
     chosen = json.loads(out.read_text())
@@ -73,11 +86,18 @@ def test_the_submission_holds_every_hidden_item_and_nothing_else(some_replies: P
 
 def test_what_lmms_eval_logs_beside_is_no_hindrance(tmp_path: Path) -> None:
     sample = {
-        "doc_id": 3, "doc": {"idx": "val_Counting_1", "answer": "(D)", "choices": ["0", "3", "2", "1"]},
-        "target": "(D)", "arguments": {"0": "..."}, "resps": [[" (D) 1"]], "filtered_resps": [" (D) 1"],
-        "doc_hash": "x", "prompt_hash": "y", "target_hash": "z", "input": "Note: ...",
+        "doc_id": 3,
+        "doc": {"idx": "val_Counting_1", "answer": "(D)", "choices": ["0", "3", "2", "1"]},
+        "target": "(D)",
+        "arguments": {"0": "..."},
+        "resps": [[" (D) 1"]],
+        "filtered_resps": [" (D) 1"],
+        "doc_hash": "x",
+        "prompt_hash": "y",
+        "target_hash": "z",
+        "input": "Note: ...",
         "blink_acc": {"id": "val_Counting_1", "gt_content": "D", "pred_parsed": "D"},
-    }  # fmt: skip
+    }
     path = tmp_path / "20260801_samples_blink_counting.jsonl"
     path.write_text(json.dumps(sample) + "\n")
     (held,) = load_replies(path)
@@ -94,7 +114,9 @@ def test_an_empty_export_and_an_unknown_ending(tmp_path: Path) -> None:
     assert export([], tmp_path / "none.tsv") == 0
     assert (tmp_path / "none.tsv").read_text().split("\t")[0] == "index"
     with pytest.raises(TaskError, match="the format follows from the ending"):
-        export([ScoredReply(RecordedReply("val_Jigsaw_1", "A"), "(A)", "(A)")], tmp_path / "x.parquet")
+        export(
+            [ScoredReply(RecordedReply("val_Jigsaw_1", "A"), "(A)", "(A)")], tmp_path / "x.parquet"
+        )
 
 
 # ---- runs
@@ -115,22 +137,34 @@ def made(tmp_path: Path) -> MadeRun:
 def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) -> None:
     """Hidden keys: predictions are written and no accuracy is claimed of them."""
     point = made.point("plain", "jigsaw")
-    for name, text in (("val_Jigsaw_1", "(A)"), ("val_Jigsaw_2", "(A)"), ("test_Jigsaw_3", "The answer is (B).")):
+    for name, text in (
+        ("val_Jigsaw_1", "(A)"),
+        ("val_Jigsaw_2", "(A)"),
+        ("test_Jigsaw_3", "The answer is (B)."),
+    ):
         made.reply(point, name, text)
     folder = made.write().path
-    lines = list(replies_lines([folder], exports=[tmp_path / "evalai.json", tmp_path / "lmms.jsonl"]))
-    assert lines[0].startswith("plain: n=3, accuracy=50.00%, coverage=100.00%, macro=50.00%, scored=2")
+    lines = list(
+        replies_lines([folder], exports=[tmp_path / "evalai.json", tmp_path / "lmms.jsonl"])
+    )
+    assert lines[0].startswith(
+        "plain: n=3, accuracy=50.00%, coverage=100.00%, macro=50.00%, scored=2"
+    )
     assert json.loads((tmp_path / "evalai.json").read_text()) == {"test_Jigsaw_3": "(B)"}
     again = list(replies_lines([tmp_path / "lmms.jsonl"], "robust"))
     assert again[0].partition(": ")[2] == lines[0].partition(": ")[2]
 
 
-def test_letters_that_were_dealt_anew_are_the_tasks_own_again(made: MadeRun, tmp_path: Path) -> None:
+def test_letters_that_were_dealt_anew_are_the_tasks_own_again(
+    made: MadeRun, tmp_path: Path
+) -> None:
     point = made.point("permuted", "jigsaw")
     made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
     out = tmp_path / "{name}.json"
     first, *_ = replies_lines([made.write().path], exports=[out])
-    assert first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"  # this one's key is hidden
+    assert (
+        first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"
+    )  # this one's key is hidden
     assert json.loads((tmp_path / "permuted.json").read_text()) == {"test_Jigsaw_3": "(B)"}
 
 
@@ -141,14 +175,21 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
     with pytest.raises(TaskError, match=r"2 contestants need \{name\} in it"):
         list(replies_lines([folder], exports=[tmp_path / "out.json"]))
     lines = list(replies_lines([folder], exports=[tmp_path / "{name}.json"]))
-    assert [line.partition(":")[0] for line in lines if "accuracy" in line] == ["plain", "mark_radius=5", "total"]
+    assert [line.partition(":")[0] for line in lines if "accuracy" in line] == [
+        "plain",
+        "mark_radius=5",
+        "total",
+    ]
     assert (tmp_path / "mark_radius=5.json").exists()
 
 
 def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
     """ "00" became the number 0, which `compare` found in no other log."""
     pytest.importorskip("openpyxl")
-    rows = [ScoredReply(RecordedReply(idx, "A", own_choices=("x", "y")), "(A)", "(A)") for idx in ("00", "7", "10")]
+    rows = [
+        ScoredReply(RecordedReply(idx, "A", own_choices=("x", "y")), "(A)", "(A)")
+        for idx in ("00", "7", "10")
+    ]
     out = tmp_path / "model.xlsx"
     export(rows, out)
     assert [held.idx.rpartition("_")[2] for held in load_replies(out)] == ["00", "7", "10"]

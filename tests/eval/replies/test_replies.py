@@ -1,4 +1,5 @@
-"""The command `replies`: the published figures of BLINK, and what it says of files that it cannot use."""
+"""The command `replies`: the published figures of BLINK, and what it says of files that it cannot
+use."""
 
 from __future__ import annotations
 
@@ -48,17 +49,22 @@ def row(idx: str, reply: str, label: str | None = None, answer: str = "(A)") -> 
 @pytest.mark.parametrize(
     ("folder", "golden"), [("blink_replies", GOLDEN), ("blink_replies_concatenated", CONCATENATED)]
 )
-def test_the_published_figures_of_blink(shared_data: Path, folder: str, golden: dict[str, tuple[str, str]]) -> None:
+def test_the_published_figures_of_blink(
+    shared_data: Path, folder: str, golden: dict[str, tuple[str, str]]
+) -> None:
     files = sorted((shared_data / folder).glob("*.jsonl.gz"))
     lines = list(replies_lines(files, key=shared_data / "blink_replies" / "val_answers.json"))
     found = dict(map(figures, lines))
-    assert {name: (got["macro"], got["micro"]) for name, got in found.items() if name != "total"} == golden
+    assert {
+        name: (got["macro"], got["micro"]) for name, got in found.items() if name != "total"
+    } == golden
     assert found["GPT4V"]["n"] == ("1901" if folder == "blink_replies" else "1108")
     assert lines[-1].startswith(f"total: files={len(golden)}, n=")
 
 
 def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path) -> None:
-    """BLINK's own rule never contradicts a label: all that differs is what the official code asked GPT-3.5."""
+    """BLINK's own rule never contradicts a label: all that differs is what the official code asked
+    GPT-3.5."""
     file = shared_data / "blink_replies" / "llava_v1.5_7b.jsonl.gz"
     listing = tmp_path / "differ.txt"
     key = shared_data / "blink_replies" / "val_answers.json"
@@ -82,18 +88,32 @@ def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) 
         row("test_Counting_1", "(C)", "(C)", "hidden"),
     ]
     key = tmp_path / "key.json"
-    names = ["val_Jigsaw_1", "val_Jigsaw_2", "val_Jigsaw_3", "val_Counting_1", "val_Counting_2", "val_IQ_Test_1"]
+    names = [
+        "val_Jigsaw_1",
+        "val_Jigsaw_2",
+        "val_Jigsaw_3",
+        "val_Counting_1",
+        "val_Counting_2",
+        "val_IQ_Test_1",
+    ]
     key.write_text(json.dumps({name: "(C)" if "Count" in name else "(A)" for name in names}))
     name, got = figures(next(replies_lines([write(tmp_path / "m.jsonl", rows)], key=key)))
     assert name == "m"
     assert got == {
-        "n": "5", "macro": "41.67", "micro": "40.00", "coverage": "60.00", "subtasks": "2/14", "missing": "1"
-    }  # fmt: skip
+        "n": "5",
+        "macro": "41.67",
+        "micro": "40.00",
+        "coverage": "60.00",
+        "subtasks": "2/14",
+        "missing": "1",
+    }
 
 
 def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "B", "(B)", "(B)"), row("test_Jigsaw_1", "B", "(B)", "hidden")]
-    assert next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)])).startswith("m: n=1, macro=100.00")
+    assert next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)])).startswith(
+        "m: n=1, macro=100.00"
+    )
     hidden = [row("test_Jigsaw_1", "B", "(B)", "hidden")]
     line = next(replies_lines([write(tmp_path / "h.jsonl", hidden)], "robust"))
     assert line == "h: n=1, agreement=100.00%, coverage=100.00%, subtasks=1/14"
@@ -109,13 +129,16 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     file = write(tmp_path / "m.jsonl", rows)
     listing = tmp_path / "differ.txt"
     first, last, said = replies_lines([file], "robust", None, listing)
-    figures_wanted = "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
+    figures_wanted = (
+        "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
+    )
     assert first == f"m: {figures_wanted}, subtasks=1/14"
     assert last == f"total: {figures_wanted}, files=1"
     assert said == f"disagreements: 1 in {listing}"
     text = listing.read_text()
     assert text.startswith(
-        "# the label is proved wrong (the reply names X alone): 1\n\nm val_Visual_Correspondence_3: "
+        "# the label is proved wrong (the reply names X alone): 1\n\nm"
+        " val_Visual_Correspondence_3: "
     )
     assert "label (D), reader (B), key (B)\n    The answer is (B).\n" in text
 
@@ -123,7 +146,9 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
 def test_a_file_may_bring_the_texts_of_its_choices(tmp_path: Path) -> None:
     own = {"choices": ["4", "7"], "question": "How many birds are there?"}
     rows = [row("val_Counting_1", "There are seven birds.", None, "(B)") | own]
-    assert next(replies_lines([write(tmp_path / "m.jsonl", rows)], "robust")).startswith("m: n=1, accuracy=100.00%, ")
+    assert next(replies_lines([write(tmp_path / "m.jsonl", rows)], "robust")).startswith(
+        "m: n=1, accuracy=100.00%, "
+    )
 
 
 EXPORTED = [
@@ -155,15 +180,31 @@ def test_the_submission_to_evalai_holds_the_hidden_items(tmp_path: Path) -> None
     assert json.loads((tmp_path / "m.json").read_text()) == {"test_Jigsaw_7": "(A)"}
     val = write(tmp_path / "v.jsonl", EXPORTED[:2])
     list(replies_lines([val, file], "robust", exports=[out]))
-    assert json.loads((tmp_path / "v.json").read_text()) == {"val_Jigsaw_1": "(B)", "val_Jigsaw_2": "(Z)"}
+    assert json.loads((tmp_path / "v.json").read_text()) == {
+        "val_Jigsaw_1": "(B)",
+        "val_Jigsaw_2": "(Z)",
+    }
 
 
 def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
     table = tmp_path / "model_BLINK.tsv"
-    table.write_text("index\tcategory\tquestion\tA\tB\tanswer\tprediction\n12\tArt Style\tWhich?\tx\ty\tB\tIt is y\n")
+    table.write_text(
+        "index\tcategory\tquestion\tA\tB\tanswer\tprediction\n12\tArt Style\tWhich?\tx\ty\tB\tIt"
+        " is y\n"
+    )
     (held,) = load_replies(table)
-    assert (held.idx, held.choices, held.answer, held.reply) == ("val_Art_Style_12", ("x", "y"), "(B)", "It is y")
-    sample = {"doc_id": 0, "doc": {"idx": "val_Jigsaw_3", "answer": "(A)"}, "resps": [["(A)"]], "filtered_resps": ["A"]}
+    assert (held.idx, held.choices, held.answer, held.reply) == (
+        "val_Art_Style_12",
+        ("x", "y"),
+        "(B)",
+        "It is y",
+    )
+    sample = {
+        "doc_id": 0,
+        "doc": {"idx": "val_Jigsaw_3", "answer": "(A)"},
+        "resps": [["(A)"]],
+        "filtered_resps": ["A"],
+    }
     (held,) = load_replies(write(tmp_path / "samples_blink.jsonl", [sample]))
     assert (held.idx, held.answer, held.reply) == ("val_Jigsaw_3", "(A)", "(A)")
 
@@ -177,7 +218,9 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
         ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "line 1: lmms-eval's sample has no doc.idx"),
     ],
 )
-def test_a_toolkit_file_that_cannot_be_used(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_a_toolkit_file_that_cannot_be_used(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
     if name.endswith("xlsx"):
         pytest.importorskip("openpyxl")
     (tmp_path / name).write_bytes(content)
@@ -187,13 +230,17 @@ def test_a_toolkit_file_that_cannot_be_used(tmp_path: Path, name: str, content: 
 
 def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", EXPORTED)
-    with pytest.raises(TaskError, match=r"the format follows from the ending: \.json the EvalAI submission"):
+    with pytest.raises(
+        TaskError, match=r"the format follows from the ending: \.json the EvalAI submission"
+    ):
         list(replies_lines([file], "robust", exports=[tmp_path / "out.csv"]))
     with pytest.raises(TaskError, match=r"2 files need \{name\} in it"):
         list(replies_lines([file, file], "robust", exports=[tmp_path / "out.json"]))
     pytest.importorskip("openpyxl")
     long = write(tmp_path / "l.jsonl", [row("val_Jigsaw_1", "A" * 40_000, "(Z)")])
-    with pytest.raises(TaskError, match="1 rows, first val_Jigsaw_1, are longer than a cell of Excel holds"):
+    with pytest.raises(
+        TaskError, match="1 rows, first val_Jigsaw_1, are longer than a cell of Excel holds"
+    ):
         list(replies_lines([long], "robust", exports=[tmp_path / "out.xlsx"]))
 
 
@@ -204,7 +251,10 @@ def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
         ("{bad\n", "line 1: not JSON"),
         ('{"idx": "val_Jigsaw_1"}\n', "line 1: expected an object with idx and reply"),
         ('{"idx": "Jigsaw", "reply": "A"}\n', "is not SPLIT_SUBTASK_NUMBER"),
-        ('{"idx": "val_Jigsaw_1", "reply": "A"}\n' * 2, "line 2: the idx 'val_Jigsaw_1' comes twice"),
+        (
+            '{"idx": "val_Jigsaw_1", "reply": "A"}\n' * 2,
+            "line 2: the idx 'val_Jigsaw_1' comes twice",
+        ),
         ('{"idx": "val_Jigsaw_1", "reply": "A"}\n', "no official_label; name a reader"),
     ],
 )
@@ -230,7 +280,9 @@ def test_a_column_that_cannot_be_used(tmp_path: Path, columns: dict[str, Any], s
         load_replies(file)
 
 
-def test_bare_letters_as_keys_and_labels_a_byte_order_mark_and_half_a_character(tmp_path: Path) -> None:
+def test_bare_letters_as_keys_and_labels_a_byte_order_mark_and_half_a_character(
+    tmp_path: Path,
+) -> None:
     rows = [row("val_Jigsaw_1", "A", "A", "A"), row("val_Jigsaw_2", "A \ud83d", "(B)", "(A)")]
     file = write(tmp_path / "m.jsonl", rows)
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())

@@ -23,7 +23,10 @@ def run(tmp_path: Path) -> Path:
     """The ring is right on s0 and s2 where base is not, and wrong on s1; s3 failed for it."""
     made = MadeRun(tmp_path / "study")
     made.task("t", ["A", "B", "A", "B"])
-    base, ring = made.point("base", "t", baseline=True), made.point("ring_&", "t", changes={"stages.mark.radius": 9})
+    base, ring = (
+        made.point("base", "t", baseline=True),
+        made.point("ring_&", "t", changes={"stages.mark.radius": 9}),
+    )
     made.reply(base, "s0", "B", usage={"tokens_in": 7, "tokens_out": 2})
     made.answers(base, [None, "B", None, "B"])
     made.record(base, "s2", reason="abstained: <script>alert(1)</script>")
@@ -37,7 +40,11 @@ def run(tmp_path: Path) -> Path:
 def test_three_lines_say_what_flipped(run: Path) -> None:
     results = Results.open(run)
     found = results.flips("base", "ring_& [mark.radius=9]")
-    assert [(flip.sample, flip.gained) for flip in found] == [("s0", True), ("s2", True), ("s1", False)]
+    assert [(flip.sample, flip.gained) for flip in found] == [
+        ("s0", True),
+        ("s2", True),
+        ("s1", False),
+    ]
     assert (found.n, found.left_out, len(found.gained), len(found.lost)) == (3, 1, 2, 1)
     assert found.compared.value == pytest.approx(1 / 3)
     assert found.compared.p == 1.0
@@ -65,7 +72,9 @@ def test_a_notebook_shows_pictures_and_words_as_text(run: Path) -> None:
         ("base", "base", "u", "was not asked 'u'; its tasks are 't'"),
     ],
 )
-def test_what_is_not_there_is_said(run: Path, before: str, after: str, task: str, said: str) -> None:
+def test_what_is_not_there_is_said(
+    run: Path, before: str, after: str, task: str, said: str
+) -> None:
     with pytest.raises(RunError, match=said):
         Results.open(run).flips(before, after, task)
 
@@ -84,10 +93,21 @@ def test_a_line_per_record(run: Path, tmp_path: Path) -> None:
     results = Results.open(run)
     assert results.save_parquet(tmp_path / "out" / "records.parquet") == 8
     table = read_table(tmp_path / "out" / "records.parquet")
-    rows: dict[Any, dict[str, Any]] = {(row["contestant"], row["sample"]): row for row in table.to_pylist()}
+    rows: dict[Any, dict[str, Any]] = {
+        (row["contestant"], row["sample"]): row for row in table.to_pylist()
+    }
     first, failed = rows["base", "s0"], rows["ring_& [mark.radius=9]", "s3"]
-    assert (first["verdict"], first["reply"], first["tokens_in"], first["key"]) == ("wrong", "B", 7, "A")
-    assert (failed["verdict"], failed["error"], failed["stages.mark.radius"]) == ("failed", "boom", "9")
+    assert (first["verdict"], first["reply"], first["tokens_in"], first["key"]) == (
+        "wrong",
+        "B",
+        7,
+        "A",
+    )
+    assert (failed["verdict"], failed["error"], failed["stages.mark.radius"]) == (
+        "failed",
+        "boom",
+        "9",
+    )
     assert results.to_pandas()["score"].sum() == 4
     assert not list((tmp_path / "out").glob(".*"))
 
@@ -98,20 +118,33 @@ def test_the_table_of_a_paper(tmp_path: Path) -> None:
     made.answers(made.point("base", "t_1", baseline=True), ["A"] * 4 + ["B"] * 16)
     made.answers(made.point("ring", "t_1"), ["A"] * 20)
     shown = Results.open(made.write().path).to_latex()
-    assert " & t\\_1 \\\\\n$n$ & 20 \\\\\n\\midrule\nbase & 20.0 \\\\\nring & \\textbf{100.0}$^{***}$ \\\\\n" in shown
-    assert "\\midrule\nmajority (key) & 100.0 \\\\\nchance (level) & 50.0 \\\\\n\\bottomrule" in shown
+    assert (
+        " & t\\_1 \\\\\n$n$ & 20 \\\\\n\\midrule\nbase & 20.0 \\\\\nring & \\textbf{100.0}$^{***}$"
+        " \\\\\n" in shown
+    )
+    assert (
+        "\\midrule\nmajority (key) & 100.0 \\\\\nchance (level) & 50.0 \\\\\n\\bottomrule" in shown
+    )
     assert "Stars: paired difference to base at 5, 1 and 0.1 percent (exact McNemar" in shown
-    assert escape("a_b & 5 % {x} \\ ^~") == r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciicircum{}\textasciitilde{}"
+    assert (
+        escape("a_b & 5 % {x} \\ ^~")
+        == r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciicircum{}\textasciitilde{}"
+    )
 
 
 def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    results = [CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / name)]) for name in ("one", "two")]
+    results = [
+        CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / name)])
+        for name in ("one", "two")
+    ]
     assert all(result.exit_code == 0 for result in results), results[0].output
     figures = sorted(path.name for path in (tmp_path / "one" / "figures").iterdir())
     assert figures == ["accuracy.pdf", "accuracy.svg", "differences.pdf", "differences.svg"]
     for name in figures:
-        assert (tmp_path / "one/figures" / name).read_bytes() == (tmp_path / "two/figures" / name).read_bytes()
+        assert (tmp_path / "one/figures" / name).read_bytes() == (
+            tmp_path / "two/figures" / name
+        ).read_bytes()
     assert "ring_&amp;" in (tmp_path / "one/figures/differences.svg").read_text()
 
 

@@ -24,7 +24,8 @@ from tests.paths import CONFIGS, ROOT
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 6}
-model: {use: pipelines.models.Scripted, answer: "I would say (A), or was it (B)? The answer is (A)."}
+model: {use: pipelines.models.Scripted, answer: "I would say (A), or was it (B)? The answer is \
+(A)."}
 stages:
   choose: {use: prompting.wording.MultipleChoice}
   ask: {use: prompting.turns.Ask}
@@ -62,7 +63,11 @@ def test_run_then_score_report_and_show(study: Path) -> None:
     with (folder / "report.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS
-    seams = next(r for r in rows if r["contestant"] == "seams" and r["metric"] == "accuracy" and r["task"] == "jigsaw")
+    seams = next(
+        r
+        for r in rows
+        if r["contestant"] == "seams" and r["metric"] == "accuracy" and r["task"] == "jigsaw"
+    )
     assert (seams["value"], seams["n"], seams["right"]) == ("1", "6", "6")
     assert "0 new, 18 were there" in done("run", study)
     assert "thinking" in done("score", folder)
@@ -86,14 +91,22 @@ def test_another_reader_changes_the_score_without_a_call(study: Path) -> None:
 def test_shards_are_merged(study: Path) -> None:
     for number in (1, 2):
         done("run", study, "--shard", f"{number}/2", "--out", f"shard{number}")
-    assert "18 records of 2 shards" in done("merge", "shard1/study", "shard2/study", "--out", "runs/whole")
+    assert "18 records of 2 shards" in done(
+        "merge", "shard1/study", "shard2/study", "--out", "runs/whole"
+    )
     assert len(RunFolder(Path("runs/whole")).records()) == 18
     assert "6" in done("score", "runs/whole")
 
 
-def test_check_says_that_there_are_no_faults_once_the_tasks_have_given_a_sample(study: Path) -> None:
+def test_check_says_that_there_are_no_faults_once_the_tasks_have_given_a_sample(
+    study: Path,
+) -> None:
     result = CliRunner().invoke(app, ["check", str(study), "task.subset.n=0"])
-    assert result.exit_code != 0 and "leaves no question" in result.output and "no faults" not in result.output
+    assert (
+        result.exit_code != 0
+        and "leaves no question" in result.output
+        and "no faults" not in result.output
+    )
 
 
 def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
@@ -105,7 +118,14 @@ def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
 
 
 def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
-    result = looktwice("run", study, "stages.choose.label_stile=x", "stages.ask.use=os.system", "task.n=many", "sed=3")
+    result = looktwice(
+        "run",
+        study,
+        "stages.choose.label_stile=x",
+        "stages.ask.use=os.system",
+        "task.n=many",
+        "sed=3",
+    )
     assert result.exit_code == 2
     for place in ("stages.choose.label_stile", "stages.ask.use", "task.n", "sed: no such entry"):
         assert place in result.output
@@ -142,7 +162,11 @@ def test_failed_samples_make_the_exit_code_1(study: Path) -> None:
     assert "3 samples FAILED; the report says why" in result.output
     assert "gone.png" in Path("runs/study/report.md").read_text()
     said = " ".join(done("show", "runs/study", "s").split())
-    assert "FAILED: PictureError" in said and "gone.png" in said and "page: runs/study/show/s.html" in said
+    assert (
+        "FAILED: PictureError" in said
+        and "gone.png" in said
+        and "page: runs/study/show/s.html" in said
+    )
 
 
 def test_show_names_samples_that_are_there(study: Path) -> None:
@@ -152,13 +176,19 @@ def test_show_names_samples_that_are_there(study: Path) -> None:
     assert "such as jigsaw_0000" in result.output
 
 
-STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith(("as_", "make_"))]
-"""Without presets and recipes, which ask nothing by themselves: test_presets_toolkits and test_make hold those."""
+STUDIES = [
+    path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith(("as_", "make_"))
+]
+"""Without presets and recipes, which ask nothing by themselves: test_presets_toolkits and test_make
+hold those."""
 
 
 @pytest.mark.parametrize("config", STUDIES, ids=lambda path: path.stem)
-def test_shipped_configurations_have_no_faults_of_their_own(config: Path, shared_data: Path, tmp_path: Path) -> None:
-    """Every `data/NAME` is the real folder of that name, or an empty one; tasks whose files are absent are dropped."""
+def test_shipped_configurations_have_no_faults_of_their_own(
+    config: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    """Every `data/NAME` is the real folder of that name, or an empty one; tasks whose files are
+    absent are dropped."""
     given = []
     for place, name in placed(yaml.safe_load(config.read_text(encoding="utf-8"))):
         folder = shared_data / name if (shared_data / name).exists() else tmp_path / name
@@ -171,7 +201,9 @@ def test_shipped_configurations_have_no_faults_of_their_own(config: Path, shared
     except ConfigError as exc:
         absent = [fault for fault in exc.faults if "is not in it. It has" in fault]
         assert absent == list(exc.faults)
-        found = load_plan(config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)])
+        found = load_plan(
+            config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)]
+        )
     assert found.points or found.left_out
 
 
@@ -186,7 +218,12 @@ def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
 
 def test_help_imports_nothing_heavy() -> None:
     heavy = ("cv2", "numpy", "aiohttp", "pydantic")
-    code = f"import sys; from looktwice.eval import cli; print([m for m in {heavy} if m in sys.modules])"
+    code = (
+        f"import sys; from looktwice.eval import cli; print([m for m in {heavy} if m in"
+        " sys.modules])"
+    )
     tree = ROOT / "typings"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tree)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tree
+    )
     assert out.stdout.strip() == "[]"

@@ -1,4 +1,5 @@
-"""The command line against a real server: killed and started again, nothing is lost and nothing is paid twice."""
+"""The command line against a real server: killed and started again, nothing is lost and nothing is
+paid twice."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: %d, quality: 90}
-model: {use: pipelines.models.ChatAPI, model: tiny, name: tiny, temperature: 0, max_tokens: 50, detail: low, url: "%s"}
+model: {use: pipelines.models.ChatAPI, model: tiny, name: tiny, temperature: 0, max_tokens: 50, \
+detail: low, url: "%s"}
 stages:
   choose: {use: prompting.wording.MultipleChoice}
   ask: {use: prompting.turns.Ask}
@@ -38,11 +40,23 @@ stages:
 
 def command(config: Path, out: Path) -> list[str]:
     code = "from looktwice.eval.cli import main; main()"
-    return [sys.executable, "-c", code, "run", str(config), "--out", str(out), "--workers", str(WORKERS)]
+    return [
+        sys.executable,
+        "-c",
+        code,
+        "run",
+        str(config),
+        "--out",
+        str(out),
+        "--workers",
+        str(WORKERS),
+    ]
 
 
 def run(config: Path, out: Path) -> None:
-    done = CliRunner().invoke(app, ["run", str(config), "--out", str(out), "--workers", str(WORKERS)])
+    done = CliRunner().invoke(
+        app, ["run", str(config), "--out", str(out), "--workers", str(WORKERS)]
+    )
     assert done.exit_code == 0, done.output
 
 
@@ -105,7 +119,10 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None
         config.write_text(STUDY % (N, server.url))
         run(config, tmp_path / "calm")
         assert server.stats["requests"] == N
-    killed, calm = plain_records(tmp_path / "killed" / "study"), plain_records(tmp_path / "calm" / "study")
+    killed, calm = (
+        plain_records(tmp_path / "killed" / "study"),
+        plain_records(tmp_path / "calm" / "study"),
+    )
     assert len(calm) == N
     assert killed == calm
 

@@ -16,7 +16,9 @@ from tests.made_run import MadeRun
 READ = {"use": "eval.readers.BlinkOfficial"}
 
 
-def shard(path: Path, answers: dict[str, str], run: dict[str, Any], keys: str = "ABAB", **point: Any) -> Path:
+def shard(
+    path: Path, answers: dict[str, str], run: dict[str, Any], keys: str = "ABAB", **point: Any
+) -> Path:
     """A run that asked the samples of `answers`; an answer that begins with ! is a failure."""
     made = MadeRun(path)
     made.task("animals", list(keys))
@@ -53,7 +55,10 @@ def facts(number: int, **more: Any) -> dict[str, Any]:
 def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
     two = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
-    assert merge([one, two], tmp_path / "whole") == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
+    assert (
+        merge([one, two], tmp_path / "whole")
+        == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
+    )
     whole = RunFolder(tmp_path / "whole")
     assert sorted(row.id for row in whole.samples.values()) == ["s0", "s1", "s2", "s3"]
     assert whole.facts == {
@@ -66,19 +71,41 @@ def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
         "started": "2026-01-01T00:00:00+00:00",
         "finished": False,
         "shards": [
-            {"folder": str(one), "shard": [1, 2], "started": "2026-01-02T00:00:00+00:00", "finished": True,
-             "records": 2, "failed": 0, "tokens_in": 20, "tokens_out": 4},
-            {"folder": str(two), "shard": [2, 2], "started": "2026-01-01T00:00:00+00:00", "finished": False,
-             "records": 2, "failed": 1, "tokens_in": 10, "tokens_out": 2},
+            {
+                "folder": str(one),
+                "shard": [1, 2],
+                "started": "2026-01-02T00:00:00+00:00",
+                "finished": True,
+                "records": 2,
+                "failed": 0,
+                "tokens_in": 20,
+                "tokens_out": 4,
+            },
+            {
+                "folder": str(two),
+                "shard": [2, 2],
+                "started": "2026-01-01T00:00:00+00:00",
+                "finished": False,
+                "records": 2,
+                "failed": 1,
+                "tokens_in": 10,
+                "tokens_out": 2,
+            },
         ],
-        "records": 4, "failed": 1, "tokens_in": 30, "tokens_out": 6,
-    }  # fmt: skip
+        "records": 4,
+        "failed": 1,
+        "tokens_in": 30,
+        "tokens_out": 6,
+    }
 
 
 def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
     two = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
-    assert merge([one], tmp_path / "whole") == f"1 record of 1 shard in {tmp_path / 'whole'}; 1{OLD}; missing: 2/2"
+    assert (
+        merge([one], tmp_path / "whole")
+        == f"1 record of 1 shard in {tmp_path / 'whole'}; 1{OLD}; missing: 2/2"
+    )
     limits = "their limits differ, so that their data were not compared"
     said = merge([two], tmp_path / "whole")
     assert said == f"2 records of 1 shard in {tmp_path / 'whole'}; 1{OLD}; {limits}"
@@ -112,16 +139,27 @@ def test_a_shard_that_ran_an_older_plan_before_keeps_its_older_arms_apart(tmp_pa
     )
     merge([one, older.path], tmp_path / "whole")
     whole = score_run(RunFolder(tmp_path / "whole"))
-    assert [(scores.contestant, len(scores.all), scores.missing) for scores in whole.points] == [("plain", 2, 0)]
+    assert [(scores.contestant, len(scores.all), scores.missing) for scores in whole.points] == [
+        ("plain", 2, 0)
+    ]
     assert whole.older == ("older on animals",)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "kept"),
-    [("(A)", "!lost", "(A)"), ("!lost", "(A)", "(A)"), ("(A)", "(B)", "(B)"), ("!old", "!new", "!new")],
+    [
+        ("(A)", "!lost", "(A)"),
+        ("!lost", "(A)", "(A)"),
+        ("(A)", "(B)", "(B)"),
+        ("!old", "!new", "!new"),
+    ],
 )
-def test_a_failure_does_not_take_the_place_of_an_answer(tmp_path: Path, first: str, second: str, kept: str) -> None:
-    shards = [shard(tmp_path / name, {"s0": said}, {}) for name, said in (("one", first), ("two", second))]
+def test_a_failure_does_not_take_the_place_of_an_answer(
+    tmp_path: Path, first: str, second: str, kept: str
+) -> None:
+    shards = [
+        shard(tmp_path / name, {"s0": said}, {}) for name, said in (("one", first), ("two", second))
+    ]
     merge(shards, tmp_path / "whole")
     (record,) = RunFolder(tmp_path / "whole").records().values()
     assert kept == (record.error or record.replies[0].text)
@@ -136,8 +174,13 @@ def test_a_failure_does_not_take_the_place_of_an_answer(tmp_path: Path, first: s
         ({"facts": {"note": "worded otherwise"}}, ""),
     ],
 )
-def test_shards_of_another_configuration_are_refused(tmp_path: Path, second: dict[str, Any], says: str) -> None:
-    shards = [shard(tmp_path / "one", {"s0": "(A)"}, {}), shard(tmp_path / "two", {"s1": "(B)"}, {}, **second)]
+def test_shards_of_another_configuration_are_refused(
+    tmp_path: Path, second: dict[str, Any], says: str
+) -> None:
+    shards = [
+        shard(tmp_path / "one", {"s0": "(A)"}, {}),
+        shard(tmp_path / "two", {"s1": "(B)"}, {}, **second),
+    ]
     if says:
         with pytest.raises(RunError, match=says):
             merge(shards, tmp_path / "whole")
@@ -150,7 +193,11 @@ def test_shards_of_other_data_are_refused(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1))
     sizes = shard(tmp_path / "sizes", {"s1": "(A)"}, facts(2, samples={"id-animals": 5}))
     other = shard(tmp_path / "other", {"s0": "(A)"}, facts(2))
-    lines = (other / "samples.jsonl").read_text(encoding="utf-8").replace("sha-animals-0", "sha-changed")
+    lines = (
+        (other / "samples.jsonl")
+        .read_text(encoding="utf-8")
+        .replace("sha-animals-0", "sha-changed")
+    )
     (other / "samples.jsonl").write_text(lines, encoding="utf-8")
     more = MadeRun(tmp_path / "more")
     more.task("animals", ["A"])

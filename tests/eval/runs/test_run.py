@@ -1,4 +1,5 @@
-"""Runs: every record there, shared work done once, failures kept apart, and going on where it was stopped."""
+"""Runs: every record there, shared work done once, failures kept apart, and going on where it was
+stopped."""
 
 from __future__ import annotations
 
@@ -57,7 +58,10 @@ class Greys:
             if i == self.broken:
                 picture = Picture.encoded(b"no image", f"broken {i}")
             name = f"grey_{0 if self.twice else i}"
-            yield Item(Sample(name, "Which?", (picture,), ("one", "two"), meta={"half": i % 2}), "AB"[i % 2])
+            yield Item(
+                Sample(name, "Which?", (picture,), ("one", "two"), meta={"half": i % 2}),
+                "AB"[i % 2],
+            )
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,27 @@ class Counting:
 
 def point(name: str, task: Any, stages: dict[str, Stage], model: Any = None, **more: Any) -> Arm:
     used = model if any(asks_model(stage) for stage in stages.values()) else None
-    made = Arm(name, {}, "greys", task, used, stages, Robust(), more.pop("draws", 1), 0, name == "a", "", "")
+    made = Arm(
+        name,
+        {},
+        "greys",
+        task,
+        used,
+        stages,
+        Robust(),
+        more.pop("draws", 1),
+        0,
+        name == "a",
+        "",
+        "",
+    )
     return with_id(replace(made, **more))
 
 
 def run(points: list[Arm], folder: Path, **more: Any) -> Run:
     options = RunOptions(
-        workers=more.pop("workers", 4), **{k: more.pop(k) for k in list(more) if k in ("limit", "shard", "keep_failed")}
+        workers=more.pop("workers", 4),
+        **{k: more.pop(k) for k in list(more) if k in ("limit", "shard", "keep_failed")},
     )
     return Run(Plan("test", tuple(points)), folder, options, **more)
 
@@ -104,10 +122,15 @@ def plain(folder: Path) -> list[dict[str, Any]]:
 def test_every_sample_of_every_point_has_a_record(tmp_path: Path) -> None:
     task, model = Greys(), Scripted("(B)")
     asked: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask()}
-    points = [point("a", task, dict(asked), model), point("b", task, {"mark": Circles(), **asked}, model)]
+    points = [
+        point("a", task, dict(asked), model),
+        point("b", task, {"mark": Circles(), **asked}, model),
+    ]
     outcome = run(points, tmp_path)()
     assert (outcome.written, outcome.kept, outcome.failed, outcome.stopped) == (12, 0, 0, False)
-    assert {key[:2] for key in records(tmp_path)} == {(p.id, f"grey_{i}") for p in points for i in range(6)}
+    assert {key[:2] for key in records(tmp_path)} == {
+        (p.id, f"grey_{i}") for p in points for i in range(6)
+    }
     scores = score_run(RunFolder(tmp_path))
     verdicts = [scored.verdict for scored in scores.points[0].all]
     assert (verdicts.count(Verdict.RIGHT), verdicts.count(Verdict.WRONG)) == (3, 3)
@@ -204,7 +227,13 @@ def test_going_on_asks_only_what_is_missing_and_what_failed(tmp_path: Path) -> N
 def test_new_points_append_to_the_same_run(tmp_path: Path) -> None:
     task, model = Greys(2), Scripted("(A)")
     run([point("a", task, {"ask": Ask()}, model)], tmp_path)()
-    run([point("a", task, {"ask": Ask()}, model), point("b", task, {"ask": Ask(images="after")}, model)], tmp_path)()
+    run(
+        [
+            point("a", task, {"ask": Ask()}, model),
+            point("b", task, {"ask": Ask(images="after")}, model),
+        ],
+        tmp_path,
+    )()
     assert [row.contestant for row in RunFolder(tmp_path).points.values()] == ["a", "b"]
     assert len(model.asked) == 4
 
@@ -232,7 +261,9 @@ def test_a_corrected_key_counts_for_old_records(tmp_path: Path) -> None:
     assert [s.verdict for s in score_run(RunFolder(tmp_path)).points[0].all] == [Verdict.RIGHT] * 4
 
 
-@pytest.mark.parametrize(("task", "says"), [(Greys(3, twice=True), "comes twice"), (Greys(0), "empty")])
+@pytest.mark.parametrize(
+    ("task", "says"), [(Greys(3, twice=True), "comes twice"), (Greys(0), "empty")]
+)
 def test_task_faults_lose_nothing(task: Greys, says: str, tmp_path: Path) -> None:
     run([point("a", Greys(2), {"ask": Ask()}, Scripted("(A)"))], tmp_path)()
     with pytest.raises(TaskError, match=says):
@@ -320,16 +351,22 @@ def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> N
     assert len(records(tmp_path)) < 40
 
 
-@pytest.mark.parametrize(("part", "number"), [({}, 18), ({"limit": 2}, 6), ({"limit": 9}, 18), ({"shard": (1, 3)}, 3)])
+@pytest.mark.parametrize(
+    ("part", "number"), [({}, 18), ({"limit": 2}, 6), ({"limit": 9}, 18), ({"shard": (1, 3)}, 3)]
+)
 def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], number: int) -> None:
-    points = [point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"), draws=draws) for draws in (1, 2)]
+    points = [
+        point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"), draws=draws) for draws in (1, 2)
+    ]
     study = run(points, tmp_path, **part)
     assert study.total() == study().written == number
     assert RunFolder(tmp_path).facts["planned"] == {points[0].task_id: number // 3}
     assert RunFolder(tmp_path).facts["arms"] == [arm.id for arm in study.plan.points]
 
 
-@pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 2, 4), (8, 3, 2), (4, 16, 1), (None, 1, 1)])
+@pytest.mark.parametrize(
+    ("cores", "workers", "threads"), [(8, 2, 4), (8, 3, 2), (4, 16, 1), (None, 1, 1)]
+)
 def test_the_workers_share_the_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int | None, workers: int, threads: int
 ) -> None:
@@ -371,7 +408,9 @@ def test_a_run_whose_points_are_lost_or_damaged(tmp_path: Path) -> None:
     one = point("a", Greys(2), {"ask": Ask()}, model := Scripted("(A)"))
     run([one], tmp_path)()
     (tmp_path / "points.yaml").write_text("[")
-    with pytest.raises(RunError, match=r"(?s)is damaged .*; remove it and run the configuration again"):
+    with pytest.raises(
+        RunError, match=r"(?s)is damaged .*; remove it and run the configuration again"
+    ):
         run([one], tmp_path)()
     (tmp_path / "points.yaml").unlink()
     assert run([one], tmp_path)().kept == 2
@@ -464,11 +503,18 @@ def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
     one = point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"))
     run([one], tmp_path, limit=2)()
     started = RunFolder(tmp_path).facts["started"]
-    assert notes(score_run(RunFolder(tmp_path))) == ["asked in part (limit 2): greys: 2 of 6 samples"]
+    assert notes(score_run(RunFolder(tmp_path))) == [
+        "asked in part (limit 2): greys: 2 of 6 samples"
+    ]
     assert RunFolder(tmp_path).facts["finished"] is True
-    (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace(started, "before"))
+    (tmp_path / "run.yaml").write_text(
+        (tmp_path / "run.yaml").read_text().replace(started, "before")
+    )
     run([one], tmp_path)()
-    assert (notes(score_run(RunFolder(tmp_path))), RunFolder(tmp_path).facts["started"]) == ([], "before")
+    assert (notes(score_run(RunFolder(tmp_path))), RunFolder(tmp_path).facts["started"]) == (
+        [],
+        "before",
+    )
 
 
 def test_a_failed_write_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +532,10 @@ def test_a_failed_write_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.M
             file.write = lambda data: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         return file
 
-    with pytest.raises(OSError, match=r"No space left.*records.jsonl"), RunWriter(tmp_path) as writer:
+    with (
+        pytest.raises(OSError, match=r"No space left.*records.jsonl"),
+        RunWriter(tmp_path) as writer,
+    ):
         monkeypatch.setattr(Path, "open", full)
         writer.record(record)
     monkeypatch.undo()
@@ -552,10 +601,13 @@ def test_sweep_points_decode_an_image_once(tmp_path: Path, monkeypatch: pytest.M
             for item in super().__iter__():
                 data = item.sample.images[0].payload.data
                 image = Picture.encoded(data, item.sample.id)
-                yield Item(replace(item.sample, images=(image,), marks=(Point("A", 20, 15),)), item.answer)
+                yield Item(
+                    replace(item.sample, images=(image,), marks=(Point("A", 20, 15),)), item.answer
+                )
 
     points = [
-        point(f"r{r}", Encoded(3), {"mark": Circles(radius=r), "ask": Ask()}, Scripted("(A)")) for r in range(5, 13)
+        point(f"r{r}", Encoded(3), {"mark": Circles(radius=r), "ask": Ask()}, Scripted("(A)"))
+        for r in range(5, 13)
     ]
     run(points, tmp_path)()
     assert len(records(tmp_path)) == 24

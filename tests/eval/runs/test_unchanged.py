@@ -1,4 +1,5 @@
-"""What changed no request is said by `check`, by the run and by its report, and nothing is said of what did."""
+"""What changed no request is said by `check`, by the run and by its report, and nothing is said of
+what did."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Greys(Questions):
 class Rare:
     def __call__(self, pixels, words=None):
         n = int(pixels[-1, -1, 0] == 45)
-        return Boxes(np.array([[1.0, 1.0, 20.0, 20.0]] * n).reshape(n, 4), np.ones(n), np.array(["x"] * n))
+        return Boxes(np.array([[1.0, 1.0, 20.0, 20.0]] * n).reshape(n, 4), np.ones(n), \
+np.array(["x"] * n))
 '''
 STUDY = """
 name: planted
@@ -44,31 +46,52 @@ stages:
 """
 MARK = "{use: prompting.markers.Circles, before: ask}"
 HIDE = "{use: prompting.controls.NoImage, before: ask}"
-ZOOM = "{use: prompting.views.ZoomOnDetections, detector: {use: planted_things.Rare}, crop: {min_px: 8}, before: ask}"
+ZOOM = (
+    "{use: prompting.views.ZoomOnDetections, detector: {use: planted_things.Rare}, crop: {min_px:"
+    " 8}, before: ask}"
+)
 SAME_WORDS = "{use: prompting.wording.Template, text: '{{ prompt }}', before: ask}"
 SCENES = "tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 6}}"
 CHANCE = "{use: specialists.answers.Chance}"
 PLANTED = {
     "a marker without marks": (
         f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}",
-        "changed nothing: mark: 2 values, 1 request on all 6 samples of greys: plain, marked sent the same",
+        (
+            "changed nothing: mark: 2 values, 1 request on all 6 samples of greys: plain, marked"
+            " sent the same"
+        ),
         "found nothing: marked on all 6 samples of greys: Circles: no mark to draw; kept as it is",
     ),
     "a radius of what is not shown": (
-        f"contestants: {{plain: {{stages: {{mark: {MARK}, hide: {HIDE}}}}}}}\n"
-        f"sweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}",
-        "changed nothing: mark: 3 values, 1 request on all 6 samples of color: plain [mark.radius=5], plain "
-        "[mark.radius=10], plain [mark.radius=15] sent the same",
+        (
+            f"contestants: {{plain: {{stages: {{mark: {MARK}, hide: {HIDE}}}}}}}\n"
+            f"sweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}"
+        ),
+        (
+            "changed nothing: mark: 3 values, 1 request on all 6 samples of color: plain"
+            " [mark.radius=5], plain [mark.radius=10], plain [mark.radius=15] sent the same"
+        ),
     ),
     "a zoom that mostly finds nothing": (
         f"contestants: {{plain: {{}}, zoomed: {{stages: {{zoom: {ZOOM}}}}}}}",
-        "changed little: zoom: the request of zoomed equals that of plain on 5 of 6 samples of greys; nothing "
-        "found on 5: view 1: no box in image 0; kept as it is",
-        "found nothing: zoomed on 5 of 6 samples of greys: view 1: no box in image 0; kept as it is",
+        (
+            "changed little: zoom: the request of zoomed equals that of plain on 5 of 6 samples of"
+            " greys; nothing found on 5: view 1: no box in image 0; kept as it is"
+        ),
+        (
+            "found nothing: zoomed on 5 of 6 samples of greys: view 1: no box in image 0; kept as"
+            " it is"
+        ),
     ),
     "words that stay as they are": (
-        f"stages: {{word: {SAME_WORDS}, ask: {{use: prompting.turns.Ask}}}}\neach: [{{stages.word: null}}]",
-        "changed nothing: word: 2 values, 1 request on all 6 samples of greys: plain, plain [no word] sent the same",
+        (
+            f"stages: {{word: {SAME_WORDS}, ask: {{use: prompting.turns.Ask}}}}\neach:"
+            " [{stages.word: null}]"
+        ),
+        (
+            "changed nothing: word: 2 values, 1 request on all 6 samples of greys: plain, plain [no"
+            " word] sent the same"
+        ),
     ),
 }
 
@@ -114,13 +137,19 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
         assert sentence.partition(":")[0] in Path("runs/planted/report.md").read_text()
     assert "of the first 6 samples of each task at most" in checked
     for name in ("report.md", "report.html"):  # at the top, and beside the zeros
-        assert Path("runs/planted", name).read_text().count(sentences[0].partition(" on ")[0][-20:]) >= 2
+        assert (
+            Path("runs/planted", name).read_text().count(sentences[0].partition(" on ")[0][-20:])
+            >= 2
+        )
 
 
 SEEN = {
-    "a marker on marks": f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}\n{SCENES}",
+    "a marker on marks": (
+        f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}\n{SCENES}"
+    ),
     "a swept radius": (
-        f"contestants: {{plain: {{stages: {{mark: {MARK}}}}}}}\nsweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}"
+        f"contestants: {{plain: {{stages: {{mark: {MARK}}}}}}}\nsweep: {{stages.mark.radius: [5,"
+        f" 10, 15]}}\n{SCENES}"
     ),
     "another reader": "each: [{read: {use: eval.readers.WholeReply}}]",
     "more draws": "each: [{draws: 2}]",
@@ -137,9 +166,20 @@ def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) 
         assert kind not in checked and kind not in said
 
 
-def arm(name: str, requests: dict[str, bytes], model: str | None = "m", rival: str = "", **stages: object) -> SentByArm:
-    return SentByArm(PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model}), name, "t", requests,
-                     rival=rival)  # fmt: skip
+def arm(
+    name: str,
+    requests: dict[str, bytes],
+    model: str | None = "m",
+    rival: str = "",
+    **stages: object,
+) -> SentByArm:
+    return SentByArm(
+        PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model}),
+        name,
+        "t",
+        requests,
+        rival=rival,
+    )
 
 
 SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}
@@ -154,8 +194,16 @@ def test_a_run_without_the_messages_that_were_sent_is_silent() -> None:
 
 def test_a_request_is_compared_without_its_reply_and_with_its_options() -> None:
     def asked(said: str, **options: object) -> bytes:
-        return request_of(Record("p", "s", "sha", calls=({"messages": ["m"], "draw": 0, "options": options,
-                                                          "reply": {"text": said}},)))  # fmt: skip
+        return request_of(
+            Record(
+                "p",
+                "s",
+                "sha",
+                calls=(
+                    {"messages": ["m"], "draw": 0, "options": options, "reply": {"text": said}},
+                ),
+            )
+        )
 
     assert asked("A") == asked("B") != asked("A", temperature=1)
 
@@ -178,5 +226,9 @@ def test_some_values_alike_several_slots_and_another_model() -> None:
     four = [*three, arm("d", dict.fromkeys(SAME, b"own"), mark=4)]
     assert say_unchanged(four) == []  # half of them may be alike on purpose
     several = [arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)]
-    assert say_unchanged(several)[0].startswith("changed nothing: mark + zoom: 2 values, 1 request on all 3 samples")
-    assert say_unchanged([arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]) == []
+    assert say_unchanged(several)[0].startswith(
+        "changed nothing: mark + zoom: 2 values, 1 request on all 3 samples"
+    )
+    assert (
+        say_unchanged([arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]) == []
+    )

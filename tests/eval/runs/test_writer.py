@@ -11,7 +11,9 @@ import pytest
 from looktwice.eval.records import RunWriter
 
 
-def test_samples_are_written_before_their_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_written_before_their_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: list[str] = []
     plain = Path.open
 
@@ -24,7 +26,9 @@ def test_samples_are_written_before_their_records(tmp_path: Path, monkeypatch: p
     assert names == ["samples.jsonl", "records.jsonl"]
 
 
-def test_half_a_line_on_a_full_disk_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_line_on_a_full_disk_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Full(io.FileIO):
         def write(self, data: Any) -> int:
             super().write(data[:3])

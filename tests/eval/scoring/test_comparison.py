@@ -39,7 +39,9 @@ ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
         ),  # the test is on other units
     ],
 )
-def test_the_units_of_a_comparison(mine: Metric, other: Metric, found: tuple[float | None, int, int | None]) -> None:
+def test_the_units_of_a_comparison(
+    mine: Metric, other: Metric, found: tuple[float | None, int, int | None]
+) -> None:
     delta, excluded, discordant = found
     row = compare(EMPTY, "base", [(mine, other)])
     assert (row.baseline, row.excluded, row.discordant) == ("base", excluded, discordant)
@@ -48,13 +50,23 @@ def test_the_units_of_a_comparison(mine: Metric, other: Metric, found: tuple[flo
 
 
 def test_several_tasks_are_one_comparison() -> None:
-    pairs = [(metric({"a": 1.0}), metric({"a": 0.0})), (metric({"a": 0.0, "b": 1.0}), metric({"a": 0.0}))]
+    pairs = [
+        (metric({"a": 1.0}), metric({"a": 0.0})),
+        (metric({"a": 0.0, "b": 1.0}), metric({"a": 0.0})),
+    ]
     row = compare(EMPTY, "base", pairs)
     assert (row.delta, row.excluded, row.discordant) == (0.5, 1, 1)
 
 
 def test_holm_corrects_the_tasks_and_their_means_apart() -> None:
-    given = [("t", None), ("t", 0.01), ("u", 0.04), ("micro", 0.02), ("micro", 0.5), ("macro", None)]
+    given = [
+        ("t", None),
+        ("t", 0.01),
+        ("u", 0.04),
+        ("micro", 0.02),
+        ("micro", 0.5),
+        ("macro", None),
+    ]
     rows = [Row("run", "", "c", task, "", "accuracy", 0.5, p=p) for task, p in given]
     other = replace(rows[1], metric="pair_accuracy", p=0.001)
     found = [row.p_holm for row in correct_p_values([*rows, other])]
@@ -64,12 +76,18 @@ def test_holm_corrects_the_tasks_and_their_means_apart() -> None:
 
 @pytest.mark.parametrize("rivals", [[], [1.0]])
 def test_a_p_value_that_is_too_small_for_a_number_stays_zero(rivals: list[float]) -> None:
-    rows = [Row("run", str(i), "c", "t", "", "accuracy", 0.5, p=p) for i, p in enumerate([0.0, *rivals])]
+    rows = [
+        Row("run", str(i), "c", "t", "", "accuracy", 0.5, p=p) for i, p in enumerate([0.0, *rivals])
+    ]
     assert [row.p_holm for row in correct_p_values(rows)] == [0.0, *rivals]
 
 
-@pytest.mark.parametrize(("deltas", "mean"), [((0.2, 0.4), 0.3), ((0.2, None), None), ((None, None), None)])
-def test_the_macro_delta_is_the_mean_of_the_tasks(deltas: tuple[float | None, ...], mean: float | None) -> None:
+@pytest.mark.parametrize(
+    ("deltas", "mean"), [((0.2, 0.4), 0.3), ((0.2, None), None), ((None, None), None)]
+)
+def test_the_macro_delta_is_the_mean_of_the_tasks(
+    deltas: tuple[float | None, ...], mean: float | None
+) -> None:
     rows = [
         Row("run", "p", "c", name, "", "accuracy", 0.5, n=10, delta=delta, task_name=name)
         for name, delta in zip("tu", deltas, strict=True)
@@ -92,7 +110,8 @@ def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> Non
 
 
 def test_drawn_signs_agree_with_the_exact_test_of_mcnemar() -> None:
-    """Of 30 that differ 21 are better: twice the probability of 21 or more heads, to the accuracy of 10000 draws."""
+    """Of 30 that differ 21 are better: twice the probability of 21 or more heads, to the accuracy
+    of 10000 draws."""
     gaps = [1.0] * 21 + [-1.0] * 9 + [0.0] * 70
     assert mean_difference(gaps).p == pytest.approx(binomtest(21, 30).pvalue, abs=0.005)
     assert mean_difference(gaps) == mean_difference(gaps)

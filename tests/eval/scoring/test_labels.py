@@ -1,4 +1,5 @@
-"""The labels of points that were built differently, their baselines, and the numbers on the axis of a curve."""
+"""The labels of points that were built differently, their baselines, and the numbers on the axis of
+a curve."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ def point(name: str, settings: dict[str, Any] | None = None, **fields: Any) -> P
     ("later", "label"),
     [
         ({"color": "red", "radius": 3, "width": 1}, "plain {mark.color=red}"),
-        ({"color": "red", "radius": 4, "width": 2}, "plain {mark.color=red, mark.radius=4, mark.width=2}"),
+        (
+            {"color": "red", "radius": 4, "width": 2},
+            "plain {mark.color=red, mark.radius=4, mark.width=2}",
+        ),
         ({"color": "red", "radius": 4, "width": 2, "gap": 1}, "plain #2"),  # too much for a label
     ],
 )
@@ -31,12 +35,16 @@ def test_points_of_one_name_say_what_differs(later: dict[str, Any], label: str) 
 
 
 def test_points_that_no_two_tables_would_confuse_keep_their_names() -> None:
-    """Built differently for another task, or of another data set for another contestant: each pair is there once."""
+    """Built differently for another task, or of another data set for another contestant: each pair
+    is there once."""
     first, second = point("p0", {"radius": 3}), point("p1", {"radius": 4})
     second = replace(second, task="u", task_id="id-u")
     assert list(labels([first, second]).values()) == [("plain", "t"), ("plain", "u")]
     other = point("p2", contestant="other")
-    assert list(labels([first, replace(other, task_id="id-2")]).values()) == [("plain", "t"), ("other", "t")]
+    assert list(labels([first, replace(other, task_id="id-2")]).values()) == [
+        ("plain", "t"),
+        ("other", "t"),
+    ]
 
 
 def test_the_latest_of_several_baselines_counts() -> None:
@@ -45,7 +53,12 @@ def test_the_latest_of_several_baselines_counts() -> None:
     assert found is not None and found.id == "p1"
 
 
-@pytest.mark.parametrize(("value", "number"), [(3, 3.0), (0.5, 0.5), (True, None), ("red", None), (None, None)])
+@pytest.mark.parametrize(
+    ("value", "number"), [(3, 3.0), (0.5, 0.5), (True, None), ("red", None), (None, None)]
+)
 def test_only_numbers_are_an_axis(value: Any, number: float | None) -> None:
-    assert factor_value(point("p0", changes={"stages.mark.radius": value}), "stages.mark.radius") == number
+    assert (
+        factor_value(point("p0", changes={"stages.mark.radius": value}), "stages.mark.radius")
+        == number
+    )
     assert factor_value(point("p0", {"radius": value}), "stages.mark.radius") == number

@@ -1,4 +1,5 @@
-"""The order of records changes no figure: shards that were merged, several workers, lines of another order."""
+"""The order of records changes no figure: shards that were merged, several workers, lines of
+another order."""
 
 from __future__ import annotations
 
@@ -35,11 +36,18 @@ def study(tmp_path: Path) -> Path:
     for task in ("near", "far"):
         (tmp_path / task).mkdir()
         lines = [
-            {"id": f"{task}{n}", "question": "Which?", "choices": ["a", "b", "c"], "answer": "ABC"[n % 3],
-             "meta": {"group": f"g{n % 25}", "size": n % 4}}
+            {
+                "id": f"{task}{n}",
+                "question": "Which?",
+                "choices": ["a", "b", "c"],
+                "answer": "ABC"[n % 3],
+                "meta": {"group": f"g{n % 25}", "size": n % 4},
+            }
             for n in range(60)
-        ]  # fmt: skip
-        (tmp_path / task / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        ]
+        (tmp_path / task / "samples.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines)
+        )
     (tmp_path / "study.yaml").write_text(STUDY)
     return tmp_path / "study.yaml"
 

@@ -1,4 +1,5 @@
-"""Rows from metrics: what enters a mean over tasks, a benchmark's own metrics, groups, chance levels, and readers."""
+"""Rows from metrics: what enters a mean over tasks, a benchmark's own metrics, groups, chance
+levels, and readers."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
 
 
 @pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
-def test_a_task_without_a_value_or_without_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
+def test_a_task_without_a_value_or_without_units_enters_no_mean(
+    idle: tuple[str, float | None, int],
+) -> None:
     rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
     macro, micro = macro_row(rows), micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
@@ -56,8 +59,20 @@ def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
         task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
     ]
     for row in (macro_row(rows), micro_row(rows)):
-        assert (row.n, row.right, row.wrong, row.missing, row.hidden, row.cost) == (4, 3, 1, 1, 2, 0.5)
-        assert (row.unreadable, row.split, row.reader, row.point) == (None, "val", "robust; judge solomon", "")
+        assert (row.n, row.right, row.wrong, row.missing, row.hidden, row.cost) == (
+            4,
+            3,
+            1,
+            1,
+            2,
+            0.5,
+        )
+        assert (row.unreadable, row.split, row.reader, row.point) == (
+            None,
+            "val",
+            "robust; judge solomon",
+            "",
+        )
 
 
 def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
@@ -67,9 +82,21 @@ def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
     plain = empty_row(run, run.points[0])
     assert (plain.n, plain.missing, plain.hidden, plain.n_tasks) == (0, 0, 0, 1)
     majority, chance = majority_and_chance(run.points[0], plain)
-    assert (majority.n, majority.right, majority.wrong, majority.missing, majority.hidden) == (2, 1, 1, 0, 0)
+    assert (majority.n, majority.right, majority.wrong, majority.missing, majority.hidden) == (
+        2,
+        1,
+        1,
+        0,
+        0,
+    )
     assert (majority.unreadable, majority.failed, majority.point, majority.reader) == (0, 0, "", "")
-    assert (chance.n, chance.value, chance.right, chance.missing, chance.hidden) == (2, 0.5, None, 0, 0)
+    assert (chance.n, chance.value, chance.right, chance.missing, chance.hidden) == (
+        2,
+        0.5,
+        None,
+        0,
+        0,
+    )
 
 
 # ---- a benchmark's own metrics
@@ -77,7 +104,8 @@ def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
 
 @dataclass(frozen=True)
 class Own(Scorer):
-    """The share of right samples, the same of the slice size=1, and a trend with a test of its own."""
+    """The share of right samples, the same of the slice size=1, and a trend with a test of its
+    own."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         draws = {name: right_by_draw([scores.draws(name)]) for name in scores.keyed}
@@ -95,7 +123,8 @@ class Own(Scorer):
 
 @pytest.fixture
 def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
-    """A run whose task has these metrics: the baseline is right once of three, the other contestant three times."""
+    """A run whose task has these metrics: the baseline is right once of three, the other contestant
+    three times."""
     monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda facts, plugins: Own())
     made.task("t", ["A", "A", "A"])
     made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
@@ -110,7 +139,13 @@ def test_own_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) 
     assert (sharp.value, sharp.baseline, sharp.discordant, sharp.n) == (1.0, "base", 2, 3)
     assert [sharp.delta, sharp.p] == pytest.approx([2 / 3, binomtest(2, 2).pvalue])
     assert (part.slice, part.n, part.baseline, part.delta) == ("size=1", 1, "", None)
-    assert (trend.value, trend.low, trend.p, trend.n_groups, trend.baseline) == (0.3, None, 0.04, 3, "")
+    assert (trend.value, trend.low, trend.p, trend.n_groups, trend.baseline) == (
+        0.3,
+        None,
+        0.04,
+        3,
+        "",
+    )
     assert [row.baseline for row in benchmark_rows(base, empty_row(run, base))] == ["", "", ""]
 
 
@@ -118,15 +153,24 @@ def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     run = score(own)
     part = run.points[1].only({"s0", "s1"})
     rows = benchmark_rows(part, empty_row(run, part, "kind=x"))
-    assert [(row.metric, row.slice, row.n) for row in rows] == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
+    assert [(row.metric, row.slice, row.n) for row in rows] == [
+        ("sharp", "kind=x", 2),
+        ("trend", "kind=x", 2),
+    ]
 
 
 def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: MadeRun) -> None:
     run = score(own)
     scores = run.points[0]
-    levels = [row for row in majority_and_chance(scores, empty_row(run, scores)) if row.contestant == "chance (level)"]
+    levels = [
+        row
+        for row in majority_and_chance(scores, empty_row(run, scores))
+        if row.contestant == "chance (level)"
+    ]
     assert [(row.metric, row.value) for row in levels] == [("accuracy", 0.5), ("sharp", 0.125)]
-    assert [row.metric for row in majority_and_chance(scores, empty_row(run, scores, "kind=x"))] == ["accuracy"] * 2
+    assert [
+        row.metric for row in majority_and_chance(scores, empty_row(run, scores, "kind=x"))
+    ] == ["accuracy"] * 2
 
 
 def test_a_scorer_s_key_is_an_answer_unless_it_says_otherwise(made: MadeRun) -> None:
@@ -140,13 +184,17 @@ def test_a_scorer_s_key_is_an_answer_unless_it_says_otherwise(made: MadeRun) -> 
 # ---- groups
 
 
-def test_a_group_with_a_failed_sample_counts_and_one_that_was_not_asked_whole_does_not(made: MadeRun) -> None:
+def test_a_group_with_a_failed_sample_counts_and_one_that_was_not_asked_whole_does_not(
+    made: MadeRun,
+) -> None:
     made.task("t", ["A"] * 6)
     point = made.point("plain", "t")
     made.answers(point, ["A", "A", "A", None, "A"])
     made.record(point, "s3", error="boom")  # and s5 is missing
     (scores,) = score(made).points
-    found = group_metric("m", "pair", scores, {"x": ["s0", "s1"], "y": ["s2", "s3"], "z": ["s4", "s5"], "none": []})
+    found = group_metric(
+        "m", "pair", scores, {"x": ["s0", "s1"], "y": ["s2", "s3"], "z": ["s4", "s5"], "none": []}
+    )
     assert found.units == {"x": 1.0, "y": 0.0, "none": 0.0}
     assert found.failed == {"y", "z"}
     either = group_metric("m", "pair", scores, {"y": ["s2", "s3"]}, any)
@@ -174,7 +222,11 @@ def rotated(made: MadeRun, by: int, answers: Sequence[str]) -> str:
 @pytest.mark.parametrize(
     ("choices", "rotations", "found"),
     [
-        ((2, 3, 0), 2, (1, 1.0)),  # of two rotations only the sample with two choices was asked whole
+        (
+            (2, 3, 0),
+            2,
+            (1, 1.0),
+        ),  # of two rotations only the sample with two choices was asked whole
         ((2, 3, 0), 3, (2, 1.0)),  # the first sample's rotations by 0 and by 2 are the same
         ((1, 1, 1), 1, None),  # one point is no circular evaluation
         ((4, 4, 4), 2, None),
@@ -203,12 +255,17 @@ def test_rotations_are_compared_over_the_draws_that_all_of_them_have(made: MadeR
 
 @pytest.mark.parametrize(
     ("choices", "level"),
-    [((2, 2, 2), {"circular_accuracy": 0.375}), ((2, 4, 2), {"circular_accuracy": 0.3125}), ((2, 2, 0), {})],
+    [
+        ((2, 2, 2), {"circular_accuracy": 0.375}),
+        ((2, 4, 2), {"circular_accuracy": 0.3125}),
+        ((2, 2, 0), {}),
+    ],
 )
 def test_chance_for_a_group_is_the_product_of_its_samples(
     made: MadeRun, choices: Sequence[int], level: Mapping[str, float]
 ) -> None:
-    """s0 and s1 are one group, s2 another: (1/2 * 1/2 + 1/2) / 2; without choices nobody can guess."""
+    """s0 and s1 are one group, s2 another: (1/2 * 1/2 + 1/2) / 2; without choices nobody can
+    guess."""
     made.task("t", ["A"] * 3, meta=[{"circle": "x"}, {"circle": "x"}, {"circle": "y"}])
     for row, count in zip(made.samples, choices, strict=True):
         row.sample["choices"][:] = ["one"] * count
@@ -240,7 +297,10 @@ def test_who_read_the_replies(made: MadeRun, fields: Sequence[dict[str, Any]], r
         made.reply(point, f"s{number}", given["text"])
         if "judged" in given:
             words = words_of(made.records[-1])
-            append(made.path, Judgement("unreadable", point, f"s{number}", 0, "solomon", "id", words, answer="A"))
+            append(
+                made.path,
+                Judgement("unreadable", point, f"s{number}", 0, "solomon", "id", words, answer="A"),
+            )
     assert score(made).points[0].reader == reader
 
 
@@ -250,19 +310,32 @@ def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> No
     made.record(point, "s0", answer="A")
     made.reply(point, "s1", "(A)")
     made.reply(point, "s2", "Hmm")
-    append(made.path, Judgement("unreadable", point, "s2", 0, "solomon", "id", words_of(made.records[-1]), answer="A"))
-    assert {entry.sample: entry.read for entry in score(made).points[0].all} == {"s0": False, "s1": True, "s2": True}
+    append(
+        made.path,
+        Judgement(
+            "unreadable", point, "s2", 0, "solomon", "id", words_of(made.records[-1]), answer="A"
+        ),
+    )
+    assert {entry.sample: entry.read for entry in score(made).points[0].all} == {
+        "s0": False,
+        "s1": True,
+        "s2": True,
+    }
     assert not ReadResult(answer="A").read
     assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
     assert Score(Verdict.WRONG).value == 0.0
 
 
 @pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
-def test_a_failed_record_takes_no_marks_of_a_judge(made: MadeRun, error: str, marks: dict[str, float]) -> None:
+def test_a_failed_record_takes_no_marks_of_a_judge(
+    made: MadeRun, error: str, marks: dict[str, float]
+) -> None:
     made.task("t", ["A"])
     point = made.point("plain", "t")
     made.reply(point, "s0", "(A)")
     made.records[-1] = replace(made.records[-1], error=error)
     words = words_of(made.records[-1])
-    append(made.path, Judgement("cot", point, "s0", 0, "solomon", "id", words, scores={"clues": 0.5}))
+    append(
+        made.path, Judgement("cot", point, "s0", 0, "solomon", "id", words, scores={"clues": 0.5})
+    )
     assert score(made).points[0].all[0].judged == marks

@@ -56,7 +56,9 @@ def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, Scored
         ({"text": "", "refusal": "I cannot look at people"}, "unreadable", "refused"),
     ],
 )
-def test_what_a_reply_comes_to(made: MadeRun, fields: dict[str, Any], verdict: str, reason: str) -> None:
+def test_what_a_reply_comes_to(
+    made: MadeRun, fields: dict[str, Any], verdict: str, reason: str
+) -> None:
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", **fields)
     got = scored(made)["s0"]
@@ -77,14 +79,18 @@ def test_what_a_reply_comes_to(made: MadeRun, fields: dict[str, Any], verdict: s
         ({"answer": "B", "sha": "another"}, "failed", ""),
     ],
 )
-def test_what_a_stage_s_answer_comes_to(made: MadeRun, fields: dict[str, Any], verdict: str, reason: str) -> None:
+def test_what_a_stage_s_answer_comes_to(
+    made: MadeRun, fields: dict[str, Any], verdict: str, reason: str
+) -> None:
     made.task("t", ["B"])
     made.record(made.point("specialist", "t"), "s0", **fields)
     got = scored(made)["s0"]
     assert (got.verdict.value, got.reason) == (verdict, reason)
 
 
-@pytest.mark.parametrize(("answer", "verdict"), [(" axq ", "right"), ("AXQ", "right"), ("AX Q", "wrong")])
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [(" axq ", "right"), ("AXQ", "right"), ("AX Q", "wrong")]
+)
 def test_texts_may_differ_in_case_and_space(made: MadeRun, answer: str, verdict: str) -> None:
     made.task("t", ["AXQ"], choices=0)
     made.record(made.point("plain", "t"), "s0", answer=answer)
@@ -130,29 +136,47 @@ class LooksAtTheQuestion:
 
 def test_a_conversation_that_is_gone_fails_for_a_reader_that_looks_at_it(made: MadeRun) -> None:
     made.task("t", ["B"])
-    made.record(made.point("plain", "t"), "s0", calls=({"messages": ["00" * 32], "reply": {"text": "(B)"}},))
+    made.record(
+        made.point("plain", "t"), "s0", calls=({"messages": ["00" * 32], "reply": {"text": "(B)"}},)
+    )
     assert scored(made)["s0"].verdict is Verdict.RIGHT  # the reply itself stands in the record
     got = scored(made, reader=LooksAtTheQuestion())["s0"]
     assert got.verdict is Verdict.FAILED
     assert "holds nothing under" in got.detail
 
 
-def test_the_configuration_names_the_reader_and_another_one_changes_the_result(made: MadeRun) -> None:
+def test_the_configuration_names_the_reader_and_another_one_changes_the_result(
+    made: MadeRun,
+) -> None:
     made.task("t", ["B", "B"])
     point = made.point("plain", "t", read={"use": "eval.readers.BlinkOfficial"})
     made.reply(point, "s0", "(B).")
     made.reply(point, "s1", "(B)")
     folder = made.write()
     before = score_table(folder.path).where(metric="accuracy", task="t", contestant="plain").rows[0]
-    after = score_table(folder.path, Robust()).where(metric="accuracy", task="t", contestant="plain").rows[0]
-    assert (before.value, before.reader, after.value, after.reader) == (0.5, "blink_official", 1.0, "robust")
-    assert score_table(folder.path, BlinkOfficial()).where(task="t", contestant="plain").rows[0] == before
+    after = (
+        score_table(folder.path, Robust())
+        .where(metric="accuracy", task="t", contestant="plain")
+        .rows[0]
+    )
+    assert (before.value, before.reader, after.value, after.reader) == (
+        0.5,
+        "blink_official",
+        1.0,
+        "robust",
+    )
+    assert (
+        score_table(folder.path, BlinkOfficial()).where(task="t", contestant="plain").rows[0]
+        == before
+    )
 
 
 def test_tokens_are_those_of_every_call(made: MadeRun) -> None:
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", "(B)", usage={"tokens_in": 7, "tokens_out": 3})
-    (found,) = score_table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
+    (found,) = score_table(made.write().path).where(
+        metric="accuracy", task="t", contestant="plain", slice=""
+    )
     assert (found.tokens_in, found.tokens_out, found.cost) == (7, 3, None)
 
 
@@ -182,13 +206,19 @@ def test_the_cost_is_the_list_price_of_all_calls(
     if second:
         call = {**made.records[-1].calls[0], "model": ChatAPI("juror").identity}
         made.records[-1] = replace(made.records[-1], calls=(call,))
-    (found,) = score_table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
+    (found,) = score_table(made.write().path).where(
+        metric="accuracy", task="t", contestant="plain", slice=""
+    )
     both = None if cost is None else cost + (6.0 + 8.0 if second else cost)
     assert found.cost == (None if both is None else pytest.approx(both))
 
 
-@pytest.mark.parametrize(("cached", "cost"), [(0, 10.0), (1_000_000, 5.0), (4_000_000, 10.0 + 20.0)])
-def test_cached_tokens_that_a_server_leaves_out_of_the_input_make_no_cost_negative(cached: int, cost: float) -> None:
+@pytest.mark.parametrize(
+    ("cached", "cost"), [(0, 10.0), (1_000_000, 5.0), (4_000_000, 10.0 + 20.0)]
+)
+def test_cached_tokens_that_a_server_leaves_out_of_the_input_make_no_cost_negative(
+    cached: int, cost: float
+) -> None:
     """A server counted more cached tokens than input, and the table showed a cost of -13.5."""
     prices = {"in": 10.0, "out": 1.0, "cached": 5.0}
     assert price_of(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
@@ -199,9 +229,16 @@ def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
         made.task(task, ["B"])
         made.reply(made.point("plain", task, spec={"model": CHAT}), "s0", "(B)", usage=ASKED)
     found = score_table(made.write().path)
-    assert [row.cost for row in found.where(metric="accuracy", contestant="plain")] == [14.0, 14.0, 28.0, 28.0]
+    assert [row.cost for row in found.where(metric="accuracy", contestant="plain")] == [
+        14.0,
+        14.0,
+        28.0,
+        28.0,
+    ]
     assert "| plain | 6,000,000 | 2,000,000 | 28.00 |" in token_table(found.rows).markdown
-    assert "6,000,000 tokens in, 2,000,000 out, cost 28.00 (list price)" in " ".join(repr(found).split())
+    assert "6,000,000 tokens in, 2,000,000 out, cost 28.00 (list price)" in " ".join(
+        repr(found).split()
+    )
 
 
 @pytest.mark.parametrize(("total", "n"), [(0, 1), (0, 60), (1, 2), (37, 60), (60, 60), (166, 172)])
@@ -210,14 +247,21 @@ def test_wilson_is_that_of_scipy(total: int, n: int) -> None:
     assert list(wilson(total, n)) == pytest.approx([theirs.low, theirs.high], abs=1e-12)
 
 
-@pytest.mark.parametrize(("better", "worse"), [(0, 0), (0, 1), (0, 12), (3, 1), (7, 7), (40, 61), (9000, 9200)])
+@pytest.mark.parametrize(
+    ("better", "worse"), [(0, 0), (0, 1), (0, 12), (3, 1), (7, 7), (40, 61), (9000, 9200)]
+)
 def test_the_paired_test_is_the_binomial_one_of_scipy(better: int, worse: int) -> None:
-    values, others = [1.0] * better + [0.0] * (worse + 3), [0.0] * better + [1.0] * worse + [0.0] * 3
+    values, others = (
+        [1.0] * better + [0.0] * (worse + 3),
+        [0.0] * better + [1.0] * worse + [0.0] * 3,
+    )
     theirs = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
     assert compare_paired(values, others).p == pytest.approx(theirs, rel=1e-9)
 
 
-@pytest.mark.parametrize("ps", [[0.3], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001, 0.9], [1.0, 0.0, 0.02, 0.02, 0.019]])
+@pytest.mark.parametrize(
+    "ps", [[0.3], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001, 0.9], [1.0, 0.0, 0.02, 0.02, 0.019]]
+)
 def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
     assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
 
@@ -250,8 +294,12 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         score_run(RunFolder(tmp_path))
 
 
-@pytest.mark.parametrize(("answer", "verdict"), [("B", Verdict.RIGHT), (" B\n", Verdict.RIGHT), ("A ", Verdict.WRONG)])
-def test_white_space_around_a_letter_does_not_count(made: MadeRun, answer: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [("B", Verdict.RIGHT), (" B\n", Verdict.RIGHT), ("A ", Verdict.WRONG)]
+)
+def test_white_space_around_a_letter_does_not_count(
+    made: MadeRun, answer: str, verdict: Verdict
+) -> None:
     made.task("t", ["B"])
     made.record(made.point("plain", "t"), "s0", answer=answer)
     assert scored(made)["s0"].verdict is verdict
@@ -266,17 +314,31 @@ def test_white_space_around_a_letter_does_not_count(made: MadeRun, answer: str, 
         (
             {"read": {"use": "mine.Last"}},
             [{"name": "mine", "path": "/a b/mine.py"}],
-            r"its reader mine\.Last is a class of the plugin /a b/mine\.py, .* --plugin '/a b/mine\.py'`",
+            (
+                r"its reader mine\.Last is a class of the plugin /a b/mine\.py, .* --plugin '/a"
+                r" b/mine\.py'`"
+            ),
         ),
         (
             {"facts": {"scorer": {"use": "mine.Sharp"}}},
             [{"name": "mine", "path": "mine"}, {"name": "other", "path": "other.py"}],
-            r"its scorer mine\.Sharp is a class of the plugin mine, .* --plugin mine --plugin other\.py`",
+            (
+                r"its scorer mine\.Sharp is a class of the plugin mine, .* --plugin mine --plugin"
+                r" other\.py`"
+            ),
         ),
         ({"read": {"use": "mine.Last"}}, [], r"--plugin mine\.py`"),
         ({"read": {"use": "mine.parts.Last"}}, [], r"--plugin mine`"),
-        ({"read": {"use": "__main__.Last"}}, None, r"a class of the script or notebook that made the run"),
-        ({"read": {"use": "eval.readers.Last"}}, [], r"plain on t cannot be scored: node\.use: no public class 'Last'"),
+        (
+            {"read": {"use": "__main__.Last"}},
+            None,
+            r"a class of the script or notebook that made the run",
+        ),
+        (
+            {"read": {"use": "eval.readers.Last"}},
+            [],
+            r"plain on t cannot be scored: node\.use: no public class 'Last'",
+        ),
     ],
 )
 def test_a_class_that_is_not_there_is_named_with_what_to_type(
@@ -305,6 +367,6 @@ def test_a_reader_that_is_named_takes_the_place_of_the_plan_s(tmp_path: Path) ->
     )
     plan = load_plan(tmp_path / "study.yaml")
     folder = RunFolder(Study(plan, tmp_path)().folder)
-    assert [score_run(folder, reader, plan=plan).points[0].reader for reader in (None, BlinkOfficial())] == [
-        "robust", "blink_official"
-    ]  # fmt: skip
+    assert [
+        score_run(folder, reader, plan=plan).points[0].reader for reader in (None, BlinkOfficial())
+    ] == ["robust", "blink_official"]

@@ -1,4 +1,5 @@
-"""What was never asked is in no mean: every metric on runs with samples, draws and members of groups left out."""
+"""What was never asked is in no mean: every metric on runs with samples, draws and members of
+groups left out."""
 
 from __future__ import annotations
 
@@ -31,14 +32,23 @@ def rows(made: MadeRun, **facts: Any) -> dict[str, Row]:
     """The rows of the contestant `plain` on t, by metric."""
     made.path.mkdir(exist_ok=True)
     (made.path / "run.yaml").write_text(yaml.safe_dump(facts))
-    return {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="t", slice="")}
+    return {
+        row.metric: row
+        for row in score_table(made.write().path).where(contestant="plain", task="t", slice="")
+    }
 
 
 def ask(
-    made: MadeRun, scorer: Scorer | None, keys: str | Sequence[str], meta: Sequence[dict[str, Any]], said: Sequence[Any]
+    made: MadeRun,
+    scorer: Scorer | None,
+    keys: str | Sequence[str],
+    meta: Sequence[dict[str, Any]],
+    said: Sequence[Any],
 ) -> None:
     made.task("t", list(keys), choices=0, meta=list(meta))
-    point = made.point("plain", "t", facts={"scorer": spec(scorer)} if scorer else {}, read=VERBATIM)
+    point = made.point(
+        "plain", "t", facts={"scorer": spec(scorer)} if scorer else {}, read=VERBATIM
+    )
     made.answers(point, said)
 
 
@@ -67,7 +77,8 @@ def test_more_than_planned_is_nothing_missing(made: MadeRun) -> None:
 
 
 def test_a_draw_that_was_not_asked_is_not_in_the_sample_s_mean(made: MadeRun) -> None:
-    """Of three draws s0 has A and B, s1 A alone, s2 none: (1/2 + 1) / 2, and six of nine draws are missing."""
+    """Of three draws s0 has A and B, s1 A alone, s2 none: (1/2 + 1) / 2, and six of nine draws are
+    missing."""
     made.task("t", ["A", "A", "A"])
     point = made.point("plain", "t", draws=3)
     made.answers(point, ["A", "A"], draw=0)
@@ -92,20 +103,31 @@ def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
 def test_slices_are_over_what_was_asked(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"kind": kind} for kind in "xxyy"])
     made.answers(made.point("plain", "t"), ["A", None, None, None])
-    found = score_table(made.write().path, by=["kind"]).where(metric="accuracy", contestant="plain", task="t")
+    found = score_table(made.write().path, by=["kind"]).where(
+        metric="accuracy", contestant="plain", task="t"
+    )
     assert {row.slice: (row.value, row.n, row.missing) for row in found} == {
-        "": (1.0, 1, 3), "kind=x": (1.0, 1, 1), "kind=y": (None, 0, 2)
-    }  # fmt: skip
+        "": (1.0, 1, 3),
+        "kind=x": (1.0, 1, 1),
+        "kind=y": (None, 0, 2),
+    }
 
 
 def test_a_group_with_a_member_that_was_not_asked_falls_out(made: MadeRun) -> None:
-    ask(made, AllRight(), "AAAAAA", [{"circle": name} for name in "aabbcc"], ["A", "A", "A", None, "A", "B"])
+    ask(
+        made,
+        AllRight(),
+        "AAAAAA",
+        [{"circle": name} for name in "aabbcc"],
+        ["A", "A", "A", None, "A", "B"],
+    )
     found = rows(made)["circular_accuracy"]
     assert (found.value, found.n) == (0.5, 2)
 
 
 def test_pairs_that_were_not_asked_whole_fall_out(made: MadeRun) -> None:
-    """Pair a is right, of b one half was not asked, c is wrong, d has one half by nature and was asked, e was not."""
+    """Pair a is right, of b one half was not asked, c is wrong, d has one half by nature and was
+    asked, e was not."""
     meta = [{"pair": name} for name in "aabbccde"]
     ask(made, PairScorer("GC-Mat"), "TFTFTFTT", meta, ["T", "F", "T", None, "F", "F", "T", None])
     found = rows(made)
@@ -127,9 +149,14 @@ def test_joint_questions_that_were_not_asked_together_fall_out(made: MadeRun) ->
     ask(made, JointScorer(), "111111", meta, ["1", "1", "0", "1", None, "1"])
     found = rows(made)
     values = {
-        name: (found[name].value, found[name].n) for name in ("perception_accuracy", "reasoning_accuracy", "both")
+        name: (found[name].value, found[name].n)
+        for name in ("perception_accuracy", "reasoning_accuracy", "both")
     }
-    assert values == {"perception_accuracy": (0.5, 2), "reasoning_accuracy": (1.0, 3), "both": (0.5, 2)}
+    assert values == {
+        "perception_accuracy": (0.5, 2),
+        "reasoning_accuracy": (1.0, 3),
+        "both": (0.5, 2),
+    }
     wrong = found["perception_wrong_when_reasoning_right"]
     assert (wrong.value, wrong.n) == (0.5, 2)
 
@@ -139,8 +166,10 @@ def test_images_of_two_questions_fall_out_with_one(made: MadeRun) -> None:
     ask(made, TwiceScorer(), "ABAB", meta, ["A", "B", "A", None])
     found = rows(made)
     assert {name: found[name].n for name in ("q_acc", "i_acc", "q_acc_either")} == {
-        "q_acc": 3, "i_acc": 1, "q_acc_either": 1
-    }  # fmt: skip
+        "q_acc": 3,
+        "i_acc": 1,
+        "q_acc_either": 1,
+    }
     assert found["i_acc"].value == 1.0
 
 
@@ -149,7 +178,10 @@ def test_levels_of_a_control_are_over_what_was_asked(made: MadeRun) -> None:
     ask(made, scorer, "1111", [{"size": size} for size in (1, 1, 2, 2)], ["1", None, "0", "1"])
     rows(made)
     found = score_table(made.path).where(metric="accuracy_along", contestant="plain")
-    assert {row.slice: (row.value, row.n) for row in found} == {"size=1": (1.0, 1), "size=2": (0.5, 2)}
+    assert {row.slice: (row.value, row.n) for row in found} == {
+        "size=1": (1.0, 1),
+        "size=2": (0.5, 2),
+    }
 
 
 def test_rotations_that_were_not_all_asked_fall_out(made: MadeRun) -> None:
@@ -163,20 +195,28 @@ def test_rotations_that_were_not_all_asked_fall_out(made: MadeRun) -> None:
 
 
 def test_the_lines_under_a_table(made: MadeRun) -> None:
-    """A reading shares its records with the arm that it reads, so that its missing ones are counted once."""
+    """A reading shares its records with the arm that it reads, so that its missing ones are counted
+    once."""
     made.task("t", ["A"] * 4)
     made.task("u", ["A"])
     for number, who in enumerate(("plain", "one", "two", "three", "four")):
         made.answers(made.point(who, "t", spec={"stages": {}, "model": {"n": number}}), ["A", "A"])
     made.answers(made.point("plain", "u"), ["A"])
     made.point("reading", "t", replies_of="p0")
-    facts = {"arms": ["p0", "p6"], "planned": {"id-t": 3}, "samples": {"id-t": 9, "id-u": 1}, "limit": 3}
+    facts = {
+        "arms": ["p0", "p6"],
+        "planned": {"id-t": 3},
+        "samples": {"id-t": 9, "id-u": 1},
+        "limit": 3,
+    }
     rows(made, **facts)
     assert notes(score_run(made.write())) == [
         "unfinished: 1 of 3 planned answers is missing, and in no mean; the same command goes on",
         "asked in part (limit 3): t: 3 of 9 samples",
-        "not shown: 5 arms of earlier plans, one on t, two on t, three on t and 2 more; `--all` (in Python "
-        "`all_arms=True`) shows what is left out",
+        (
+            "not shown: 5 arms of earlier plans, one on t, two on t, three on t and 2 more; `--all`"
+            " (in Python `all_arms=True`) shows what is left out"
+        ),
     ]
     whole = score_run(made.write(), all_arms=True)
     assert len(whole.points) == 7
@@ -186,10 +226,14 @@ def test_the_lines_under_a_table(made: MadeRun) -> None:
 def test_failures_are_counted_with_what_they_mostly_say(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     point = made.point("plain", "t")
-    for number, error in enumerate(("KeyError: y", f"ValueError: {'x' * 600}\nTraceback", f"ValueError: {'x' * 600}")):
+    for number, error in enumerate(
+        ("KeyError: y", f"ValueError: {'x' * 600}\nTraceback", f"ValueError: {'x' * 600}")
+    ):
         made.record(point, f"s{number}", error=error)
     made.record(point, "s3", answer="B")
-    assert notes(score_run(made.write())) == [f"failed: 3 answers, most often with ValueError: {'x' * 488}"]
+    assert notes(score_run(made.write())) == [
+        f"failed: 3 answers, most often with ValueError: {'x' * 488}"
+    ]
     made.records = [Record(point, "s0", "sha-t-0", error="\n")]
     assert "failed: 1 answer, with no message" in notes(score_run(made.write()))
 

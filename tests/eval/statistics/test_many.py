@@ -1,4 +1,5 @@
-"""Factors, draws, ranks, choices and agreement: figures by hand on small tables, and statsmodels' on random ones."""
+"""Factors, draws, ranks, choices and agreement: figures by hand on small tables, and statsmodels'
+on random ones."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.inter_rater import aggregate_raters, cohens_kappa as their_kappa, fleiss_kappa as their_fleiss
+from statsmodels.stats.inter_rater import (
+    aggregate_raters,
+    cohens_kappa as their_kappa,
+    fleiss_kappa as their_fleiss,
+)
 
 from looktwice.eval.statistics import (
     cohens_kappa,
@@ -29,9 +34,13 @@ RANDOM = np.random.default_rng(11)
 
 
 def test_an_interaction_by_hand() -> None:
-    """The ring helps u by 1 with the zoom and not without: +1; v the other way round: -1; w lacks a cell."""
+    """The ring helps u by 1 with the zoom and not without: +1; v the other way round: -1; w lacks a
+    cell."""
     ring, zoom, both, none = ("ring", "-"), ("-", "zoom"), ("ring", "zoom"), ("-", "-")
-    cells: dict[Cell, dict[str, float]] = {none: {"u": 0.0, "v": 0.0, "w": 0.0}, ring: {"u": 0.0, "v": 1.0}}
+    cells: dict[Cell, dict[str, float]] = {
+        none: {"u": 0.0, "v": 0.0, "w": 0.0},
+        ring: {"u": 0.0, "v": 1.0},
+    }
     cells[zoom] = {"u": 0.0, "v": 1.0, "w": 0.0}
     cells[both] = {"u": 1.0, "v": 1.0, "w": 1.0}
     assert contrast(cells, {0: ("ring", "-"), 1: ("zoom", "-")}) == {"u": 1.0, "v": -1.0}
@@ -45,15 +54,23 @@ def test_effects_are_the_coefficients_of_statsmodels() -> None:
     """A saturated model of three factors coded -1 and 1, with errors clustered by unit."""
     names: list[Cell]
     names, n = list(product("ab", "cd", "ef")), 60
-    cells = {name: {f"u{i}": float(v) for i, v in enumerate(RANDOM.integers(0, 2, n))} for name in names}
+    cells = {
+        name: {f"u{i}": float(v) for i, v in enumerate(RANDOM.integers(0, 2, n))} for name in names
+    }
     signs = np.array([[1 if level in "bdf" else -1 for level in name] for name in names])
-    design = np.column_stack([np.prod(signs[:, [i for i in range(3) if code >> i & 1]], axis=1) for code in range(8)])
+    design = np.column_stack(
+        [np.prod(signs[:, [i for i in range(3) if code >> i & 1]], axis=1) for code in range(8)]
+    )
     y = np.concatenate([list(values.values()) for values in cells.values()])
     fitted = OLS(y, np.repeat(design, n, axis=0)).fit()
-    clustered = fitted.get_robustcov_results("cluster", groups=np.tile(np.arange(n), 8), df_correction=True)
+    clustered = fitted.get_robustcov_results(
+        "cluster", groups=np.tile(np.arange(n), 8), df_correction=True
+    )
     scale = sqrt((8 * n - 8) / (8 * n - 1))  # theirs corrects for the parameters too
     for code, times, changes in ((1, 2, {0: "ba"}), (2, 2, {1: "dc"}), (3, 4, {0: "ba", 1: "dc"})):
-        found = mean_difference([*contrast(cells, {i: (pair[0], pair[1]) for i, pair in changes.items()}).values()])
+        found = mean_difference(
+            [*contrast(cells, {i: (pair[0], pair[1]) for i, pair in changes.items()}).values()]
+        )
         assert found.value == pytest.approx(times * clustered.params[code])
         low, high = times * clustered.conf_int()[code]
         assert found.high - found.low == pytest.approx((high - low) * scale, rel=0.05)
@@ -74,11 +91,14 @@ def test_differences_that_are_all_alike_have_an_interval_with_a_width(gap: float
     """Also an interaction of 2, beyond what a single difference can be."""
     found = mean_difference([gap] * 40)
     assert found.value == gap and found.high - found.low > 0.03
-    assert found.low < gap and (found.high == gap if gap else found.high == pytest.approx(-found.low, abs=0.01))
+    assert found.low < gap and (
+        found.high == gap if gap else found.high == pytest.approx(-found.low, abs=0.01)
+    )
 
 
 def test_draws_by_hand() -> None:
-    """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means 1, 0, 1/2 of variance 1/4, less within / 2."""
+    """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means 1, 0, 1/2 of variance 1/4, less within /
+    2."""
     found = split_variance([[1, 1], [0, 0], [1, 0]])
     assert (found.mean, found.within, found.between) == pytest.approx((0.5, 1 / 6, 1 / 4 - 1 / 12))
     assert found.draw_share == pytest.approx(0.5)
@@ -99,7 +119,8 @@ def test_the_errors_of_draws_and_samples_are_those_of_repeated_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "draws", "k", "share"), [(0, 5, 5, 0.0), (1, 5, 1, 0.2), (2, 5, 2, 0.7), (3, 5, 3, 1.0)]
+    ("right", "draws", "k", "share"),
+    [(0, 5, 5, 0.0), (1, 5, 1, 0.2), (2, 5, 2, 0.7), (3, 5, 3, 1.0)],
 )
 def test_pass_at_k(right: int, draws: int, k: int, share: float) -> None:
     assert pass_at_k(right, draws, k) == pytest.approx(share)
@@ -119,9 +140,12 @@ def test_the_majority() -> None:
 
 
 def test_swaps_by_hand() -> None:
-    """The first leads in two settings and trails in one: two of the three pairs of settings disagree."""
+    """The first leads in two settings and trails in one: two of the three pairs of settings
+    disagree."""
     ones, zeros = [1] * 10, [0] * 10
-    assert swap_over_settings([ones, ones, zeros], [zeros, zeros, ones]).value == pytest.approx(2 / 3)
+    assert swap_over_settings([ones, ones, zeros], [zeros, zeros, ones]).value == pytest.approx(
+        2 / 3
+    )
     assert swap_over_settings([ones, ones], [zeros, zeros]).value == 0
     assert swap_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
     with pytest.raises(ValueError, match="needs two of them"):
@@ -151,7 +175,10 @@ def test_position_bias_by_hand() -> None:
 @pytest.mark.parametrize("letters", ["AB", "ABC", "ABCD", "ABCDEFGH"])
 def test_the_test_of_position_bias_is_the_chi_squared_one(letters: str) -> None:
     keys, answers = RANDOM.choice(list(letters), 200), RANDOM.choice(list(letters), 200)
-    table = [[int(np.sum((keys == k) & ((answers == k) == right))) for k in letters] for right in (True, False)]
+    table = [
+        [int(np.sum((keys == k) & ((answers == k) == right))) for k in letters]
+        for right in (True, False)
+    ]
     wanted = chi2_contingency(table, correction=False).pvalue
     assert position_bias(answers.tolist(), keys.tolist()).p == pytest.approx(wanted)
 
@@ -170,7 +197,8 @@ def test_kappas_are_those_of_statsmodels() -> None:
 
 
 def test_kappa_by_hand() -> None:
-    """Cohen's: agreement 3/4 where chance gives 1/2; of two raters with equal habits Fleiss' is less."""
+    """Cohen's: agreement 3/4 where chance gives 1/2; of two raters with equal habits Fleiss' is
+    less."""
     assert cohens_kappa("AABB", "AABA").value == pytest.approx((0.75 - 0.5) / 0.5)
     assert fleiss_kappa(["AABB", "AABA"]).value == pytest.approx((0.75 - 34 / 64) / (30 / 64))
     with pytest.raises(ValueError, match="same items"):

@@ -1,4 +1,5 @@
-"""Paired comparisons: figures by hand, those of scipy and statsmodels, and what the intervals promise."""
+"""Paired comparisons: figures by hand, those of scipy and statsmodels, and what the intervals
+promise."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from scipy.stats import binomtest, bootstrap, multinomial, norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compare_paired, holm, minimum_detectable
+from looktwice.eval.statistics import (
+    benjamini_hochberg,
+    bootstrap_mean,
+    compare_paired,
+    holm,
+    minimum_detectable,
+)
 from looktwice.eval.statistics.bootstrap import cluster_codes
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR
 from looktwice.eval.statistics.shares import wilson
@@ -21,7 +28,8 @@ RANDOM = np.random.default_rng(7)
 
 
 def test_a_table_by_hand() -> None:
-    """Of 10 items the first is right alone on 4 and the second alone on 1: +30 points, p = 2 * 6/32."""
+    """Of 10 items the first is right alone on 4 and the second alone on 1: +30 points, p = 2 *
+    6/32."""
     mine, theirs = [1, 1, 1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0]
     found = compare_paired(mine, theirs)
     assert found.value == pytest.approx(0.3)
@@ -33,7 +41,8 @@ def test_a_table_by_hand() -> None:
 
 
 def test_p_speaks_of_the_difference_that_is_shown() -> None:
-    """Of graded values it spoke of how many samples are better: 60 by a third, against 30 worse by two."""
+    """Of graded values it spoke of how many samples are better: 60 by a third, against 30 worse by
+    two."""
     found = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
     assert found.value == pytest.approx(0) and found.low < 0 < found.high
     assert found.p > 0.9 and found.test == FLIP
@@ -47,11 +56,23 @@ def test_p_values_are_those_of_statsmodels(n: int) -> None:
     assert compare_paired(mine, theirs).p == pytest.approx(mcnemar(table, exact=True).pvalue)
 
 
-@pytest.mark.parametrize(("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120)])
-def test_signs_of_differences_that_are_as_large_are_flipped_as_coins(better: int, worse: int) -> None:
-    """All of up to 13, else drawn ones and the observed one, so that p is never 0, and 1 where none leads."""
-    found, exact = sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7), binomtest(better, better + worse).pvalue
-    assert found == (pytest.approx(exact) if better + worse <= 13 or exact == 1 else pytest.approx(exact, abs=0.008))
+@pytest.mark.parametrize(
+    ("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120)]
+)
+def test_signs_of_differences_that_are_as_large_are_flipped_as_coins(
+    better: int, worse: int
+) -> None:
+    """All of up to 13, else drawn ones and the observed one, so that p is never 0, and 1 where none
+    leads."""
+    found, exact = (
+        sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7),
+        binomtest(better, better + worse).pvalue,
+    )
+    assert found == (
+        pytest.approx(exact)
+        if better + worse <= 13 or exact == 1
+        else pytest.approx(exact, abs=0.008)
+    )
     assert found >= 1 / 10_001
 
 
@@ -65,13 +86,16 @@ def test_corrections_are_those_of_statsmodels(method: str, ours: object) -> None
 
 def test_the_interval_is_near_that_of_scipy_where_there_is_much_data() -> None:
     gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.15, 0.6], size=2000)
-    theirs = bootstrap((gaps,), np.mean, method="percentile", n_resamples=2000, rng=0).confidence_interval
+    theirs = bootstrap(
+        (gaps,), np.mean, method="percentile", n_resamples=2000, rng=0
+    ).confidence_interval
     found = bootstrap_mean(gaps, floor=-1.0)
     assert (found.low, found.high) == pytest.approx(tuple(theirs), abs=0.004)
 
 
 def test_copies_of_an_item_bring_no_certainty() -> None:
-    """Each item ten times over, as one cluster: nearly the interval of the items themselves, and the p of clusters."""
+    """Each item ten times over, as one cluster: nearly the interval of the items themselves, and
+    the p of clusters."""
     mine, theirs = RANDOM.integers(0, 2, (2, 80)).astype(float)
     single, names = compare_paired(mine, theirs), np.repeat(np.arange(80), 10).tolist()
     copies = compare_paired(np.repeat(mine, 10), np.repeat(theirs, 10), names)
@@ -85,8 +109,12 @@ def test_equal_answers_have_an_interval_with_a_width() -> None:
     found = compare_paired([1, 0, 1] * 20, [1, 0, 1] * 20)
     assert (found.value, found.p, found.better, found.worse) == (0.0, 1.0, 0, 0)
     assert found.high == -found.low == pytest.approx(wilson(0, 60)[1])
-    pairs = compare_paired([1, 0, 1, 1] * 15, [1, 0, 1, 1] * 15, np.repeat(np.arange(12), 5).tolist())
-    assert pairs.high == pytest.approx(wilson(0, 12)[1])  # twelve pictures are no more than twelve samples
+    pairs = compare_paired(
+        [1, 0, 1, 1] * 15, [1, 0, 1, 1] * 15, np.repeat(np.arange(12), 5).tolist()
+    )
+    assert pairs.high == pytest.approx(
+        wilson(0, 12)[1]
+    )  # twelve pictures are no more than twelve samples
     all_right = bootstrap_mean([1.0] * 20)
     assert (all_right.low, all_right.high) == pytest.approx(wilson(20, 20))
 
@@ -96,30 +124,42 @@ def chance_to_hold(n: int, up: float, down: float) -> float:
     held = 0.0
     for gained in range(n + 1):
         for lost in range(n + 1 - gained):
-            likely = float(multinomial.pmf([gained, lost, n - gained - lost], n, [up, down, 1 - up - down]))
+            likely = float(
+                multinomial.pmf([gained, lost, n - gained - lost], n, [up, down, 1 - up - down])
+            )
             if likely > 1e-7:
-                found = bootstrap_mean([1.0] * gained + [-1.0] * lost + [0.0] * (n - gained - lost), floor=-1.0)
+                found = bootstrap_mean(
+                    [1.0] * gained + [-1.0] * lost + [0.0] * (n - gained - lost), floor=-1.0
+                )
                 held += likely * (found.low - 1e-9 <= up - down <= found.high + 1e-9)
     return held
 
 
-@pytest.mark.parametrize(("n", "up", "down"), [(12, 0.15, 0.0), (12, 0.2, 0.05), (48, 0.05, 0.0), (48, 0.01, 0.01)])
+@pytest.mark.parametrize(
+    ("n", "up", "down"), [(12, 0.15, 0.0), (12, 0.2, 0.05), (48, 0.05, 0.0), (48, 0.01, 0.01)]
+)
 def test_intervals_of_few_items_that_differ_do_not_collapse(n: int, up: float, down: float) -> None:
-    """Where most draws have hardly a difference; half items alone would hold 0.15 of twelve in 86 %."""
+    """Where most draws have hardly a difference; half items alone would hold 0.15 of twelve in 86
+    %."""
     assert chance_to_hold(n, up, down) > 0.94
 
 
 @pytest.mark.parametrize(
     ("values", "others", "clusters"), [([], [], None), ([1], [1, 0], None), ([1, 0], [1, 1], ["a"])]
 )
-def test_what_is_no_pair_is_refused(values: list[int], others: list[int], clusters: list[str] | None) -> None:
+def test_what_is_no_pair_is_refused(
+    values: list[int], others: list[int], clusters: list[str] | None
+) -> None:
     with pytest.raises(ValueError, match=r"a paired test needs|an interval needs"):
         compare_paired(values, others, clusters)
 
 
 @pytest.mark.parametrize(("differing", "n"), [(0, 100), (3, 12), (20, 60), (10, 124), (300, 1000)])
-def test_the_exact_test_shows_the_detectable_difference_in_80_percent(differing: int, n: int) -> None:
-    """It was computed for a normal test, by which 0 of 100 would show 6 points: the exact one does in 56 %."""
+def test_the_exact_test_shows_the_detectable_difference_in_80_percent(
+    differing: int, n: int
+) -> None:
+    """It was computed for a normal test, by which 0 of 100 would show 6 points: the exact one does
+    in 56 %."""
     found, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
     share, random = max(differing / n, found), np.random.default_rng(0)
     for count in random.binomial(n, share, 2000):
@@ -133,16 +173,21 @@ def test_the_exact_test_shows_the_detectable_difference_in_80_percent(differing:
 def test_the_detectable_difference_solves_connor_s_equation(share: float, n: int) -> None:
     gaps = np.repeat([1.0, 0.0], [round(share * n), n - round(share * n)])
     d, s = minimum_detectable(gaps), sqrt(share)
-    assert (norm.ppf(0.975) * s + norm.ppf(0.8) * sqrt(share - d * d)) ** 2 / d**2 == pytest.approx(n)
+    assert (norm.ppf(0.975) * s + norm.ppf(0.8) * sqrt(share - d * d)) ** 2 / d**2 == pytest.approx(
+        n
+    )
 
 
 def test_without_any_difference_six_units_would_have_to_differ() -> None:
-    assert minimum_detectable([0.0] * 100) == pytest.approx(0.078, abs=0.001)  # six or more of a hundred in 80 %
+    assert minimum_detectable([0.0] * 100) == pytest.approx(
+        0.078, abs=0.001
+    )  # six or more of a hundred in 80 %
     assert minimum_detectable([1.0, 0.0]) == 1.0
 
 
 def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
-    """The share of intervals that hold the true difference; half of the units of a cluster do as its first does."""
+    """The share of intervals that hold the true difference; half of the units of a cluster do as
+    its first does."""
 
     def draw(random: np.random.Generator) -> NDArray[np.float64]:
         kinds, shares = [1.0, -1.0, 0.0], [up, down, 1 - up - down]
@@ -156,8 +201,12 @@ def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> 
     return hits / times
 
 
-@pytest.mark.parametrize(("n", "up", "down", "size"), [(150, 0.1, 0.1, 1), (150, 0.3, 0.1, 1), (400, 0.15, 0.05, 4)])
-def test_intervals_hold_the_truth_as_often_as_they_say(n: int, up: float, down: float, size: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "up", "down", "size"), [(150, 0.1, 0.1, 1), (150, 0.3, 0.1, 1), (400, 0.15, 0.05, 4)]
+)
+def test_intervals_hold_the_truth_as_often_as_they_say(
+    n: int, up: float, down: float, size: int
+) -> None:
     assert 0.93 <= covered(n, up, down, size) <= 0.97
 
 

@@ -1,4 +1,5 @@
-"""Intervals of shares: Wilson's where units stand alone, and what clusters, variants and shared pictures change."""
+"""Intervals of shares: Wilson's where units stand alone, and what clusters, variants and shared
+pictures change."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_inte
 Floats = NDArray[np.float64]
 
 
-@pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (0, 20), (13, 20), (20, 20), (37, 60), (399, 400)])
+@pytest.mark.parametrize(
+    ("right", "n"), [(0, 1), (1, 1), (0, 20), (13, 20), (20, 20), (37, 60), (399, 400)]
+)
 def test_units_that_stand_alone_have_wilson_s_interval(right: int, n: int) -> None:
     values = [1.0] * right + [0.0] * (n - right)
     found = share_interval(values, [f"s{number}" for number in range(n)])
@@ -28,8 +31,12 @@ def test_copies_of_a_unit_bring_no_certainty() -> None:
     assert (found.n, found.clusters) == (200, 20)
 
 
-@pytest.mark.parametrize(("values", "right"), [([1.0] * 60, 12), ([0.0] * 60, 0), ([1.0, 0.0, 1.0, 0.0, 0.5] * 12, 6)])
-def test_where_clusters_are_all_alike_each_counts_as_one_unit(values: list[float], right: int) -> None:
+@pytest.mark.parametrize(
+    ("values", "right"), [([1.0] * 60, 12), ([0.0] * 60, 0), ([1.0, 0.0, 1.0, 0.0, 0.5] * 12, 6)]
+)
+def test_where_clusters_are_all_alike_each_counts_as_one_unit(
+    values: list[float], right: int
+) -> None:
     found = share_interval(values, np.repeat(np.arange(12), 5))
     assert (found.low, found.high) == pytest.approx(wilson(right, 12), abs=1e-9)
 
@@ -54,37 +61,51 @@ def test_neither_the_order_nor_the_names_of_clusters_matter() -> None:
     random = np.random.default_rng(0)
     values, clusters = random.choice([0.1, 0.2, 0.7, 1.0], 90), random.integers(0, 20, 90)
     order = random.permutation(90)
-    assert share_interval(values, clusters) == share_interval(values[order], [f"c{n}" for n in clusters[order]])
+    assert share_interval(values, clusters) == share_interval(
+        values[order], [f"c{n}" for n in clusters[order]]
+    )
 
 
 def test_a_task_asked_ten_times_is_as_wide_as_asked_once() -> None:
-    """Ten variants whose questions are equally hard each time; independent ones would be a third as wide."""
+    """Ten variants whose questions are equally hard each time; independent ones would be a third as
+    wide."""
     values = np.array([1.0] * 30 + [0.0] * 20)
     single = share_interval(values)
     same = mean_of_shares([Stratum(values, np.arange(50), 0.1)] * 10)
-    assert (same.value, same.low, same.high) == pytest.approx((0.6, single.low, single.high), abs=1e-9)
+    assert (same.value, same.low, same.high) == pytest.approx(
+        (0.6, single.low, single.high), abs=1e-9
+    )
     apart = mean_of_shares([Stratum(values, None, 0.1)] * 10)
     assert apart.high - apart.low == pytest.approx((single.high - single.low) / 10**0.5, rel=1e-6)
     assert (same.clusters, apart.clusters) == (50, 500)
 
 
 def test_strata_without_any_spread_go_together_where_they_share_clusters() -> None:
-    """Three variants that are all right: as wide as one; on pictures of their own, as independent ones."""
+    """Three variants that are all right: as wide as one; on pictures of their own, as independent
+    ones."""
     low, _ = wilson(20, 20)
     shared = mean_of_shares([Stratum(np.ones(20), np.arange(20), 1 / 3)] * 3)
     assert (shared.low, shared.high) == pytest.approx((low, 1.0))
     alone = mean_of_shares([Stratum(np.ones(20), None, 1 / 3)] * 3)
     assert alone.low == pytest.approx(1 - (1 - low) / 3**0.5)
-    linked = mean_of_shares([Stratum(np.ones(20), np.arange(20), 0.5), Stratum(np.ones(20), np.arange(19, 39), 0.5)])
+    linked = mean_of_shares(
+        [Stratum(np.ones(20), np.arange(20), 0.5), Stratum(np.ones(20), np.arange(19, 39), 0.5)]
+    )
     assert linked.low == pytest.approx(low)
 
 
 def abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
     """The chance of each picture or question to be answered right."""
-    return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n) if alike else np.full(n, share)
+    return (
+        random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
+        if alike
+        else np.full(n, share)
+    )
 
 
-def held(truth: float, draw: Callable[[np.random.Generator], tuple[float, float]], times: int = 400) -> float:
+def held(
+    truth: float, draw: Callable[[np.random.Generator], tuple[float, float]], times: int = 400
+) -> float:
     ends = [draw(np.random.default_rng(seed)) for seed in range(times)]
     return sum(low <= truth <= high for low, high in ends) / times
 
@@ -96,8 +117,10 @@ def test_intervals_of_clustered_answers_hold_the_truth_as_often_as_they_say(
 ) -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.6, alike), size)
-        found = share_interval(random.binomial(3, right) / 3 if graded else random.random(len(right)) < right,
-                               np.repeat(np.arange(40), size))  # fmt: skip
+        found = share_interval(
+            random.binomial(3, right) / 3 if graded else random.random(len(right)) < right,
+            np.repeat(np.arange(40), size),
+        )
         return found.low, found.high
 
     assert 0.925 <= held(0.6, draw) <= 0.98
@@ -120,7 +143,9 @@ def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_sa
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.5, 0.4), 3)
         names = np.repeat(np.arange(40), 3)
-        found = mean_of_shares([Stratum(np.asarray(random.random(120) < right, float), names, 0.25) for _ in range(4)])
+        found = mean_of_shares(
+            [Stratum(np.asarray(random.random(120) < right, float), names, 0.25) for _ in range(4)]
+        )
         return found.low, found.high
 
     assert 0.925 <= held(0.5, draw) <= 0.98
@@ -128,5 +153,7 @@ def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_sa
 
 @pytest.mark.parametrize("values", [[], [1.2], [0.5, -0.1]])
 def test_what_is_no_share_is_refused(values: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"an interval needs values|a share needs values in 0\.\.1, found"):
+    with pytest.raises(
+        ValueError, match=r"an interval needs values|a share needs values in 0\.\.1, found"
+    ):
         share_interval(values)

@@ -23,7 +23,10 @@ SCHEMA = pa.schema(
 
 
 def picture(value: int) -> dict[str, Any]:
-    return {"bytes": bytes(cv2.imencode(".jpg", np.full((6, 8, 3), value, np.uint8))[1]), "path": "image.jpg"}
+    return {
+        "bytes": bytes(cv2.imencode(".jpg", np.full((6, 8, 3), value, np.uint8))[1]),
+        "path": "image.jpg",
+    }
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
@@ -41,7 +44,9 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
     return found | changes
 
 
-def write(root: Path, rows: list[dict[str, Any]], file: str = "val-00000-of-00001.parquet", **options: Any) -> Blink:
+def write(
+    root: Path, rows: list[dict[str, Any]], file: str = "val-00000-of-00001.parquet", **options: Any
+) -> Blink:
     folder = root / "Jigsaw"
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / file, **options)
@@ -84,21 +89,29 @@ def test_several_files_are_one_split(tmp_path: Path) -> None:
     assert [item.sample.id for item in task] == ["val_Jigsaw_1", "val_Jigsaw_2", "val_Jigsaw_3"]
     assert [item.sample.meta["row"] for item in task] == [0, 1, 2]
     write(tmp_path, [row(2)], "val-00001-of-00002.parquet")
-    with pytest.raises(TaskError, match=r"Jigsaw: 1 fault\n  row 2: the id 'val_Jigsaw_2' is already that of row 1"):
+    with pytest.raises(
+        TaskError, match=r"Jigsaw: 1 fault\n  row 2: the id 'val_Jigsaw_2' is already that of row 1"
+    ):
         len(Blink(tmp_path, "Jigsaw"))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"answer": "(C)"}, r"val_Jigsaw_2 has the answer '(C)'; with its choices it can be (A), (B) or hidden"),
+        (
+            {"answer": "(C)"},
+            r"val_Jigsaw_2 has the answer '(C)'; with its choices it can be (A), (B) or hidden",
+        ),
         ({"answer": "B"}, "has the answer 'B'"),
         ({"answer": None}, "has the answer None"),
         ({"idx": "val_Jigsaw_1"}, "the id 'val_Jigsaw_1' is already that of row 0"),
         ({"choices": None}, "val_Jigsaw_2 needs at least two texts as choices, found None"),
         ({"choices": ["one"]}, "needs at least two texts"),
         ({"choices": ["one", None]}, "needs at least two texts"),
-        ({"question": None, "prompt": ""}, "question, prompt: no text, but every question needs one"),
+        (
+            {"question": None, "prompt": ""},
+            "question, prompt: no text, but every question needs one",
+        ),
     ],
 )
 def test_a_faulty_row_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
@@ -115,7 +128,9 @@ def test_all_faults_come_at_once(tmp_path: Path) -> None:
     assert len(str(caught.value).splitlines()) == 22
 
 
-@pytest.mark.parametrize("image", [None, {"bytes": None, "path": "image.jpg"}, {"bytes": b"", "path": None}])
+@pytest.mark.parametrize(
+    "image", [None, {"bytes": None, "path": "image.jpg"}, {"bytes": b"", "path": None}]
+)
 def test_an_absent_first_image_fails_only_its_own_sample(tmp_path: Path, image: Any) -> None:
     bad, good = write(tmp_path, [row(1, image_1=image), row(2)])
     assert good.sample.images[0].size == (8, 6)
@@ -129,14 +144,18 @@ def test_columns_are_checked(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
     with pytest.raises(TaskError) as caught:
         len(Blink(tmp_path, "Jigsaw"))
-    assert "lacks the columns question, sub_task, choices, answer, prompt, image_2" in str(caught.value)
+    assert "lacks the columns question, sub_task, choices, answer, prompt, image_2" in str(
+        caught.value
+    )
     assert "it has idx, query, image_1" in str(caught.value)
 
 
 def test_the_types_of_columns_are_checked(tmp_path: Path) -> None:
     (tmp_path / "Jigsaw").mkdir()
     columns: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names}
-    pq.write_table(pa.table(columns | {"idx": [1]}), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
+    pq.write_table(
+        pa.table(columns | {"idx": [1]}), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet"
+    )
     with pytest.raises(TaskError) as caught:
         len(Blink(tmp_path, "Jigsaw"))
     assert "row 0: idx: no text, but every question needs one" in str(caught.value)
@@ -216,7 +235,8 @@ def test_the_real_files(shared_data: Path, name: str, n: int, images: int, lette
     assert all(item.sample.id.startswith(f"val_{name}_") for item in items)
     assert all(item.sample.meta["prompt"].count("\n(") == len(letters) for item in items)
     assert all(
-        image.payload.note == "" and image.payload.media_type == "image/jpeg" for image in items[0].sample.images
+        image.payload.note == "" and image.payload.media_type == "image/jpeg"
+        for image in items[0].sample.images
     )
 
 

@@ -32,15 +32,25 @@ def write(root: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def row(image: str = "1_1.png", answer: Any = "B) No", **more: Any) -> dict[str, Any]:
-    return {"question": "Is it so?", "image": image, "answer": answer, "Detailed Visual Clues": "secret", **more}
+    return {
+        "question": "Is it so?",
+        "image": image,
+        "answer": answer,
+        "Detailed Visual Clues": "secret",
+        **more,
+    }
 
 
 # ---- files
 
 
 def test_columns_are_guessed(tmp_path: Path) -> None:
-    rows = [row("1_1.png", "B) No", group_id=1), row("1_1.png", "yes", group_id=1), row("1_2.png", "A", group_id=1),
-            row("1_2.png", False, group_id=1)]  # fmt: skip
+    rows = [
+        row("1_1.png", "B) No", group_id=1),
+        row("1_1.png", "yes", group_id=1),
+        row("1_2.png", "A", group_id=1),
+        row("1_2.png", False, group_id=1),
+    ]
     task = BlinkTwice(write(tmp_path, rows))
     items = list(task)
     assert [i.answer for i in items] == ["B", "A", "A", "B"]
@@ -58,13 +68,16 @@ def test_columns_can_be_said_and_cells_can_be_lists(tmp_path: Path) -> None:
     columns = {"question": "Frage", "answer": "Soll", "image": "Bild"}
     items = list(BlinkTwice(write(tmp_path, rows), columns))
     assert [(i.sample.id, i.sample.question, i.answer) for i in items] == [
-        ("row 0_q1", "Is it?", "B"), ("row 0_q2", "Is it not?", "A")
-    ]  # fmt: skip
+        ("row 0_q1", "Is it?", "B"),
+        ("row 0_q2", "Is it not?", "A"),
+    ]
     assert {i.sample.meta["image"] for i in items} == {"1_1.png"}
 
 
 def embedded(value: int, ending: str = ".png") -> str:
-    return base64.b64encode(cv2.imencode(ending, np.full((4, 6, 3), value, np.uint8))[1].tobytes()).decode()
+    return base64.b64encode(
+        cv2.imencode(ending, np.full((4, 6, 3), value, np.uint8))[1].tobytes()
+    ).decode()
 
 
 def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
@@ -76,7 +89,10 @@ def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
     assert [item.sample.meta["slot"] for item in task] == ["1", "2", "1", "2", "1", "1"]
     made = MadeRun(tmp_path / "run")
     made.task("twice", [item.answer for item in task], meta=[item.sample.meta for item in task])
-    made.answers(made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())}), ["B", "B", "B", "A", "B", "B"])
+    made.answers(
+        made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())}),
+        ["B", "B", "B", "A", "B", "B"],
+    )
     rows = score_table(made.write().path).where(contestant="plain", task="twice").rows
     found = {row.metric: (row.value, row.n) for row in rows}
     assert found["i_acc"] == (0.5, 2)
@@ -86,12 +102,23 @@ def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
     ("rows", "said"),
     [
         ([row(embedded(0)), row(embedded(0))], "images: a hash of their pixels tells them apart"),
-        ([row(embedded(0)), row(embedded(0))], "warning: g_acc cannot be computed, because no column names groups"),
-        ([row(), row(group=1)], "warning: g_acc cannot be computed, because no group has four questions"),
-        ([row(), row("1_2.png")], "warning: i_acc and q_acc_either cannot be computed, because no image has two"),
+        (
+            [row(embedded(0)), row(embedded(0))],
+            "warning: g_acc cannot be computed, because no column names groups",
+        ),
+        (
+            [row(), row(group=1)],
+            "warning: g_acc cannot be computed, because no group has four questions",
+        ),
+        (
+            [row(), row("1_2.png")],
+            "warning: i_acc and q_acc_either cannot be computed, because no image has two",
+        ),
     ],
 )
-def test_metrics_that_cannot_be_computed_are_warned_of(tmp_path: Path, rows: list[Any], said: str) -> None:
+def test_metrics_that_cannot_be_computed_are_warned_of(
+    tmp_path: Path, rows: list[Any], said: str
+) -> None:
     columns = {"group": "group"} if "group" in rows[-1] else {}
     rows = [{"group": "", **row} for row in rows] if columns else rows
     assert said in BlinkTwice(write(tmp_path, rows), columns).facts.note
@@ -100,20 +127,35 @@ def test_metrics_that_cannot_be_computed_are_warned_of(tmp_path: Path, rows: lis
 @pytest.mark.parametrize(
     ("rows", "settings", "words"),
     [
-        ([{"q": "Is it?", "pic": "x"}], {}, "no column was found for question, answer, image; the columns are q, pic"),
+        (
+            [{"q": "Is it?", "pic": "x"}],
+            {},
+            "no column was found for question, answer, image; the columns are q, pic",
+        ),
         ([row()], {"columns": {"question": "ask"}}, "there is no column 'ask'"),
         ([row()], {"columns": {"questoin": "ask"}}, "did you mean 'question'"),
-        ([row(answer="perhaps")], {}, "1 of 1 rows cannot be used\n  row 0: the answer 'perhaps' is neither"),
+        (
+            [row(answer="perhaps")],
+            {},
+            "1 of 1 rows cannot be used\n  row 0: the answer 'perhaps' is neither",
+        ),
         ([row()], {"path": None}, "either `path` or `hub`"),
     ],
 )
-def test_what_cannot_be_used(tmp_path: Path, rows: Any, settings: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_used(
+    tmp_path: Path, rows: Any, settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(TaskError, match=words):
         len(BlinkTwice(**{"path": write(tmp_path, rows), **settings}))
 
 
 def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> None:
-    rows = [*(row(id=n) for n in range(10)), row(id=10, image="gone.png"), row(id=3), row(id=11, answer="hidden")]
+    rows = [
+        *(row(id=n) for n in range(10)),
+        row(id=10, image="gone.png"),
+        row(id=3),
+        row(id=11, answer="hidden"),
+    ]
     task = BlinkTwice(write(tmp_path, rows))
     items = list(task)
     assert len(items) == 12
@@ -131,7 +173,11 @@ def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> N
 
 def meta(images: int) -> list[dict[str, str]]:
     """Two questions per image, two images per group."""
-    return [{"image": f"i{i}", "group": f"g{i // 2}", "slot": str(slot)} for i in range(images) for slot in (1, 2)]
+    return [
+        {"image": f"i{i}", "group": f"g{i // 2}", "slot": str(slot)}
+        for i in range(images)
+        for slot in (1, 2)
+    ]
 
 
 def test_the_accuracies(tmp_path: Path) -> None:
@@ -139,38 +185,86 @@ def test_the_accuracies(tmp_path: Path) -> None:
     made.task("twice", list("BABA") * 2 + ["B", "A"], meta=meta(5))
     point = made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())})
     made.answers(point, ["B", "A", "B", "A", "B", "B", "A", "A", "A", "B"])
-    found = {r.metric: r for r in score_table(made.write().path).where(contestant="plain", task="twice").rows}
-    shares = {name: (found[name].value, found[name].n) for name in
-              ("no_acc", "yes_acc", "q_acc", "q_acc_either", "i_acc", "q_acc_naturalbench", "g_acc")}  # fmt: skip
+    found = {
+        r.metric: r
+        for r in score_table(made.write().path).where(contestant="plain", task="twice").rows
+    }
+    shares = {
+        name: (found[name].value, found[name].n)
+        for name in (
+            "no_acc",
+            "yes_acc",
+            "q_acc",
+            "q_acc_either",
+            "i_acc",
+            "q_acc_naturalbench",
+            "g_acc",
+        )
+    }
     assert shares == {
-        "no_acc": (0.6, 5), "yes_acc": (0.6, 5), "q_acc": (0.6, 10), "q_acc_either": (0.8, 5), "i_acc": (0.4, 5),
-        "q_acc_naturalbench": (0.5, 4), "g_acc": (0.5, 2),
-    }  # fmt: skip
+        "no_acc": (0.6, 5),
+        "yes_acc": (0.6, 5),
+        "q_acc": (0.6, 10),
+        "q_acc_either": (0.8, 5),
+        "i_acc": (0.4, 5),
+        "q_acc_naturalbench": (0.5, 4),
+        "g_acc": (0.5, 2),
+    }
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("AB"), st.booleans()), min_size=8, max_size=8), st.integers(2, 8))
+@given(
+    st.lists(st.tuples(st.sampled_from("AB"), st.booleans()), min_size=8, max_size=8),
+    st.integers(2, 8),
+)
 def test_how_the_accuracies_bound_each_other(drawn: list[tuple[str, bool]], count: int) -> None:
     fields = meta(4)[:count]
-    rows = {f"s{n}": SampleRow("t", "", drawn[n][0], {"id": f"s{n}", "choices": ["Yes", "No"], "meta": fields[n]})
-            for n in range(count)}  # fmt: skip
-    scored = {f"s{n}": {0: ScoredRecord(f"s{n}", 0, "A", Score(Verdict.RIGHT if drawn[n][1] else Verdict.WRONG,
-              float(drawn[n][1])))} for n in range(count)}  # fmt: skip
-    figures = {f.name: f for f in TwiceScorer().metrics(PointScores(PointRow("p", "c", "t", "t"), rows, scored))}
+    rows = {
+        f"s{n}": SampleRow(
+            "t", "", drawn[n][0], {"id": f"s{n}", "choices": ["Yes", "No"], "meta": fields[n]}
+        )
+        for n in range(count)
+    }
+    scored = {
+        f"s{n}": {
+            0: ScoredRecord(
+                f"s{n}",
+                0,
+                "A",
+                Score(Verdict.RIGHT if drawn[n][1] else Verdict.WRONG, float(drawn[n][1])),
+            )
+        }
+        for n in range(count)
+    }
+    figures = {
+        f.name: f
+        for f in TwiceScorer().metrics(PointScores(PointRow("p", "c", "t", "t"), rows, scored))
+    }
     mean = {name: sum(f.units.values()) / len(f.units) for name, f in figures.items()}
     sides = [figures[name] for name in ("no_acc", "yes_acc") if name in figures]
     assert mean["q_acc"] * count == pytest.approx(sum(len(f.units) * mean[f.name] for f in sides))
     if "i_acc" in figures:
         assert mean["i_acc"] <= mean["q_acc_either"]
     if "g_acc" in figures:
-        inside = [figures["i_acc"].units[f"i{2 * int(g[1:]) + k}"] for g in figures["g_acc"].units for k in (0, 1)]
+        inside = [
+            figures["i_acc"].units[f"i{2 * int(g[1:]) + k}"]
+            for g in figures["g_acc"].units
+            for k in (0, 1)
+        ]
         assert mean["g_acc"] <= sum(inside) / len(inside)
         assert mean["g_acc"] <= mean["q_acc_naturalbench"]
 
 
 def test_the_published_q_acc_is_a_mix_of_no_and_yes() -> None:
-    rows = [(0.729, 0.600, 0.667), (0.616, 0.523, 0.571), (0.710, 0.503, 0.608), (0.517, 0.637, 0.575),
-            (0.653, 0.380, 0.520), (0.514, 0.466, 0.491), (0.717, 0.274, 0.502)]  # fmt: skip
+    rows = [
+        (0.729, 0.600, 0.667),
+        (0.616, 0.523, 0.571),
+        (0.710, 0.503, 0.608),
+        (0.517, 0.637, 0.575),
+        (0.653, 0.380, 0.520),
+        (0.514, 0.466, 0.491),
+        (0.717, 0.274, 0.502),
+    ]
     for no, yes, q in rows:
         assert min(no, yes) < q < max(no, yes)
         assert q == pytest.approx((459 * no + 437 * yes) / 896, abs=0.004)
@@ -185,9 +279,13 @@ def test_the_cot_score() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("Clues: 0.5\nTruth: 1", (0.5, 1.0)), ("Detailed visual cues - 1.0\nTrue reality: 0", (1.0, 0.0)),
-        ("Clues: 0.5", None), ("Clues: 2\nTruth: 1", None), ("Clues: 0.5\nClues: 1\nTruth: 1", None), ("", None),
+        ("Clues: 0.5\nTruth: 1", (0.5, 1.0)),
+        ("Detailed visual cues - 1.0\nTrue reality: 0", (1.0, 0.0)),
+        ("Clues: 0.5", None),
+        ("Clues: 2\nTruth: 1", None),
+        ("Clues: 0.5\nClues: 1\nTruth: 1", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_a_judge_s_two_criteria(text: str, found: tuple[float, float] | None) -> None:
     assert judged_cot(text) == found

@@ -1,4 +1,5 @@
-"""Tables of questions: column maps, VLMEvalKit's TSV, circular evaluation, faults, and how little memory it takes."""
+"""Tables of questions: column maps, VLMEvalKit's TSV, circular evaluation, faults, and how little
+memory it takes."""
 
 from __future__ import annotations
 
@@ -61,12 +62,20 @@ def asked(number: int, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("cell", "choices", "first", "found"),
     [
-        ("B", ("x", "y"), None, "B"), ("(b)", ("x", "y"), None, "B"), ("y", ("x", "y"), None, "B"),
-        (1, ("x", "y"), 0, "B"), (1, ("x", "y"), 1, "A"), ("hidden", ("x", "y"), None, None),
-        (None, ("x", "y"), None, None), (float("nan"), (), None, None), (3.0, (), None, "3"), ("", (), None, None),
-        ("hidden", ("hidden", "seen"), None, "A"), ("None", ("1 and 2", "None"), None, "B"),
+        ("B", ("x", "y"), None, "B"),
+        ("(b)", ("x", "y"), None, "B"),
+        ("y", ("x", "y"), None, "B"),
+        (1, ("x", "y"), 0, "B"),
+        (1, ("x", "y"), 1, "A"),
+        ("hidden", ("x", "y"), None, None),
+        (None, ("x", "y"), None, None),
+        (float("nan"), (), None, None),
+        (3.0, (), None, "3"),
+        ("", (), None, None),
+        ("hidden", ("hidden", "seen"), None, "A"),
+        ("None", ("1 and 2", "None"), None, "B"),
     ],
-)  # fmt: skip
+)
 def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str | None) -> None:
     assert answer_key(cell, choices, first) == found
 
@@ -84,18 +93,35 @@ def test_a_key_that_is_a_letter_and_another_choice_s_text() -> None:
 
 def test_lists_in_cells() -> None:
     assert [as_list(cell) for cell in ("['a', 'b']", '["a"]', "[sic]", "a", None, ("a",))] == [
-        ["a", "b"], ["a"], ["[sic]"], ["a"], [], ["a"]
-    ]  # fmt: skip
+        ["a", "b"],
+        ["a"],
+        ["[sic]"],
+        ["a"],
+        [],
+        ["a"],
+    ]
 
 
 # ---- any table
 
 
 def test_json_lines_with_a_map(tmp_path: Path) -> None:
-    rows = [{"uid": n, "ask": "Which?", "pic": "a.jpg", "options": "['cat', 'dog']", "gold": n % 2, "kind": "pet"}
-            for n in range(3)]  # fmt: skip
+    rows = [
+        {
+            "uid": n,
+            "ask": "Which?",
+            "pic": "a.jpg",
+            "options": "['cat', 'dog']",
+            "gold": n % 2,
+            "kind": "pet",
+        }
+        for n in range(3)
+    ]
     task = Columns(
-        jsonl(tmp_path, rows), {"question": "ask", "images": "pic", "answer": "gold"}, ("kind",), answers_from=0
+        jsonl(tmp_path, rows),
+        {"question": "ask", "images": "pic", "answer": "gold"},
+        ("kind",),
+        answers_from=0,
     )
     items = list(task)
     assert [(i.sample.id, i.answer) for i in items] == [("0", "A"), ("1", "B"), ("2", "A")]
@@ -107,14 +133,21 @@ def test_json_lines_with_a_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", [CODE, f"data:image/jpeg;base64,{CODE}", "a.jpg", [CODE, "a.jpg"]])
 def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
     (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
-    assert [image.payload.data for image in item.sample.images] == [jpeg()] * (2 if isinstance(cell, list) else 1)
+    assert [image.payload.data for image in item.sample.images] == [jpeg()] * (
+        2 if isinstance(cell, list) else 1
+    )
 
 
 @pytest.mark.parametrize(
     ("cell", "words"),
-    [("b.jpg", "b.jpg cannot be read"), ("../a.jpg", "leads out of the folder"), ("%%%", "neither a path nor base64"),
-     (None, "no image in the cell"), ("[]", "no image in the cell")],
-)  # fmt: skip
+    [
+        ("b.jpg", "b.jpg cannot be read"),
+        ("../a.jpg", "leads out of the folder"),
+        ("%%%", "neither a path nor base64"),
+        (None, "no image in the cell"),
+        ("[]", "no image in the cell"),
+    ],
+)
 def test_an_image_that_is_none_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
     good, bad = Columns(jsonl(tmp_path, [asked(0), asked(1, image=cell)]))
     assert good.sample.images[0].size == (10, 8)
@@ -128,9 +161,13 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
         out = csv.writer(file)
         out.writerow(["index", "question", "A", "B", "C", "answer", "image", "category"])
         for n in range(8):
-            out.writerow([n, f"line one\nline {n}", "x", "y", "" if n % 2 else "z", "A", CODE, "ab"[n % 2]])
+            out.writerow(
+                [n, f"line one\nline {n}", "x", "y", "" if n % 2 else "z", "A", CODE, "ab"[n % 2]]
+            )
     items = list(Columns(path, where={"category": "b"}))
-    assert [(i.sample.id, i.sample.choices) for i in items] == [(str(n), ("x", "y")) for n in (1, 3, 5, 7)]
+    assert [(i.sample.id, i.sample.choices) for i in items] == [
+        (str(n), ("x", "y")) for n in (1, 3, 5, 7)
+    ]
     assert items[3].sample.question == "line one\nline 7"
     few = list(Columns(path, subset=Subset(n=3)))
     assert len(few) == 3
@@ -141,8 +178,14 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         ({"columns": {"qustion": "x"}}, "did you mean 'question'"),
-        ({"columns": {"question": "ask"}}, r"there is no column 'ask'.*id, question, image, choices, answer"),
-        ({"columns": {"images": None}}, "no column for `images` is known; the table has the columns id, question"),
+        (
+            {"columns": {"question": "ask"}},
+            r"there is no column 'ask'.*id, question, image, choices, answer",
+        ),
+        (
+            {"columns": {"images": None}},
+            "no column for `images` is known; the table has the columns id, question",
+        ),
         ({"meta": ("kind",)}, "there is no column 'kind'"),
         ({"answers_from": 2}, "answers_from is 0, 1 or null"),
         ({"where": {"id": "nobody"}}, "set.jsonl holds no row, or none that the settings keep"),
@@ -157,7 +200,9 @@ def test_wrong_columns_and_settings(tmp_path: Path, settings: dict[str, Any], wo
 def test_a_hub_is_asked_only_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     task = Columns(hub="somebody/something")
-    with pytest.raises(TaskError, match="needs huggingface_hub; install it with: pip install huggingface_hub"):
+    with pytest.raises(
+        TaskError, match="needs huggingface_hub; install it with: pip install huggingface_hub"
+    ):
         len(task)
 
 
@@ -193,9 +238,10 @@ def test_files_that_stop(tmp_path: Path, rows: Sequence[Any], words: str) -> Non
 
 
 def test_hidden_answers_are_no_keys(tmp_path: Path) -> None:
-    assert [i.answer for i in Columns(jsonl(tmp_path, [asked(0, answer="hidden"), asked(1, answer=None)]))] == [
-        None
-    ] * 2
+    assert [
+        i.answer
+        for i in Columns(jsonl(tmp_path, [asked(0, answer="hidden"), asked(1, answer=None)]))
+    ] == [None] * 2
 
 
 # ---- parquet
@@ -207,15 +253,27 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
     """Questions with embedded images; `size` pads each to so many bytes of noise."""
     rng = np.random.default_rng(0)
-    schema = pa.schema([("idx", pa.string()), ("question", pa.string()), ("image", IMAGE),
-                        ("choices", pa.list_(pa.string())), ("answer", pa.string())])  # fmt: skip
+    schema = pa.schema(
+        [
+            ("idx", pa.string()),
+            ("question", pa.string()),
+            ("image", IMAGE),
+            ("choices", pa.list_(pa.string())),
+            ("answer", pa.string()),
+        ]
+    )
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, 1000):
             batch = [
-                {"idx": f"q{n}", "question": "Which?", "image": {"bytes": jpeg(n % 250) + rng.bytes(size), "path": "a"},
-                 "choices": ["x", "y"], "answer": "(A)"}
+                {
+                    "idx": f"q{n}",
+                    "question": "Which?",
+                    "image": {"bytes": jpeg(n % 250) + rng.bytes(size), "path": "a"},
+                    "choices": ["x", "y"],
+                    "answer": "(A)",
+                }
                 for n in range(start, min(rows, start + 1000))
-            ]  # fmt: skip
+            ]
             writer.write_table(pa.Table.from_pylist(batch, schema), **options)
     return path
 
@@ -223,7 +281,10 @@ def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
 def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
     for shard in range(2):
         parquet(tmp_path / f"{shard}.parquet", 30, row_group_size=7)
-    with pytest.raises(TaskError, match="30 of 60 rows cannot be used\n  row 30: the id 'q0' is already that of row 0"):
+    with pytest.raises(
+        TaskError,
+        match="30 of 60 rows cannot be used\n  row 30: the id 'q0' is already that of row 0",
+    ):
         len(Columns(tmp_path))
     assert len(Columns(tmp_path, {"id": None})) == 60
     one = Columns(tmp_path / "0.parquet", subset=Subset(n=5))
@@ -238,7 +299,9 @@ def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
 def test_a_truncated_parquet_says_so(tmp_path: Path) -> None:
     path = parquet(tmp_path / "set.parquet", 30)
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(TaskError, match=r"set\.parquet is no whole parquet file .* it may be cut short"):
+    with pytest.raises(
+        TaskError, match=r"set\.parquet is no whole parquet file .* it may be cut short"
+    ):
         len(Columns(path))
 
 
@@ -258,7 +321,8 @@ from pathlib import Path
 import cv2, numpy, pyarrow.parquet
 from looktwice.eval.tasks import Columns
 # not ru_maxrss: a process starts with that of its parent, and the parent has just made the file
-peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if \
+line.startswith("VmHWM")) / 1024
 before, start = peak(), time.perf_counter()
 items = iter(Columns(Path(sys.argv[1])))
 next(items).sample.images[0].payload
@@ -272,11 +336,19 @@ print(first, peak() - before, count)
 def test_six_thousand_items_stream(tmp_path: Path) -> None:
     path = parquet(tmp_path / "set.parquet", 6000, size=60_000)
     command = [sys.executable, "-c", MEASURE, str(path)]
-    said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
-    first, megabytes = min(float(words[0]) for words in said), max(float(words[1]) for words in said)
+    said = [
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(3)
+    ]
+    first, megabytes = (
+        min(float(words[0]) for words in said),
+        max(float(words[1]) for words in said),
+    )
     assert {words[2] for words in said} == {"6000"}
     assert first < 0.5, f"the first sample came after {first:.2f} s"
-    assert 1 < megabytes < 300, f"{megabytes:.0f} MB above the imports, of a file of {path.stat().st_size >> 20} MB"
+    assert 1 < megabytes < 300, (
+        f"{megabytes:.0f} MB above the imports, of a file of {path.stat().st_size >> 20} MB"
+    )
 
 
 # ---- VLMEvalKit's TSV
@@ -290,16 +362,23 @@ def tsv(root: Path, rows: Sequence[Sequence[Any]], head: Sequence[str] = ()) -> 
 
 
 def test_tsv_items(tmp_path: Path) -> None:
-    rows = [[1, 'Say "hi"\nWhich?', "x", "y", "B", "art", CODE], [2, "Which?", "x", "y", "A", "art", "1"],
-            [3, "Open?", "", "", "seven", "maths", repr([CODE, CODE])]]  # fmt: skip
+    rows = [
+        [1, 'Say "hi"\nWhich?', "x", "y", "B", "art", CODE],
+        [2, "Which?", "x", "y", "A", "art", "1"],
+        [3, "Open?", "", "", "seven", "maths", repr([CODE, CODE])],
+    ]
     items = list(Tsv(tsv(tmp_path, rows)))
     assert [(i.sample.id, i.answer, i.sample.choices) for i in items] == [
-        ("1", "B", ("x", "y")), ("2", "A", ("x", "y")), ("3", "seven", ())
-    ]  # fmt: skip
+        ("1", "B", ("x", "y")),
+        ("2", "A", ("x", "y")),
+        ("3", "seven", ()),
+    ]
     assert items[0].sample.question == 'Say "hi"\nWhich?'
     assert items[0].sample.meta == {"category": "art", "row": 0, "circle": "1"}
     assert [len(i.sample.images) for i in items] == [1, 1, 2]
-    assert items[1].sample.images[0].payload.data == jpeg()  # a short cell names the row whose image it shares
+    assert (
+        items[1].sample.images[0].payload.data == jpeg()
+    )  # a short cell names the row whose image it shares
     assert [i.sample.id for i in Tsv(tmp_path / "set.tsv", where={"category": "maths"})] == ["3"]
 
 
@@ -316,7 +395,11 @@ def test_tsv_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "head", "words"),
     [
-        ([[1, "a"]], ["id", "question"], r"lacks the columns index, image \(or image_path\); it has id, question"),
+        (
+            [[1, "a"]],
+            ["id", "question"],
+            r"lacks the columns index, image \(or image_path\); it has id, question",
+        ),
         ([[1, "Which?", "x"]], [], "line 2: 3 cells under 7 columns; the file may be cut short"),
         ([], ["index", "index"], "a column comes twice"),
     ],
@@ -337,13 +420,19 @@ def test_no_tsv_and_no_such_column(tmp_path: Path) -> None:
 
 
 def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
-    rows = [[r * 1_000_000 + n, "Which?", "x", "y", "AB"[(n + r) % 2], "art", CODE] for r in (0, 1) for n in (1, 2)]
+    rows = [
+        [r * 1_000_000 + n, "Which?", "x", "y", "AB"[(n + r) % 2], "art", CODE]
+        for r in (0, 1)
+        for n in (1, 2)
+    ]
     task = Tsv(tsv(tmp_path, rows), scorer=AllRight())
     items = list(task)
     assert [i.sample.meta["circle"] for i in items] == ["1", "2", "1", "2"]
     made = MadeRun(tmp_path / "run")
     made.task("t", [i.answer for i in items], meta=[i.sample.meta for i in items])
-    made.answers(made.point("plain", "t", facts={"scorer": spec(task.facts.scorer)}), ["B", "A", "A", "A"])
+    made.answers(
+        made.point("plain", "t", facts={"scorer": spec(task.facts.scorer)}), ["B", "A", "A", "A"]
+    )
     found = score_table(made.write().path)
     (circle,) = found.where(metric="circular_accuracy", contestant="plain").rows
     assert (circle.value, circle.n) == (0.5, 2)
@@ -356,7 +445,9 @@ def test_rotations_by_a_sweep(tmp_path: Path) -> None:
     made.task("t", ["A", "B", "A"])
     for by, answers in ((0, ["A", "B", "B"]), (1, ["A", "A", "A"])):
         stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}
-        point = made.point("plain", "t", changes={"stages.turn.by": by}, spec={"stages": {"turn": stage}})
+        point = made.point(
+            "plain", "t", changes={"stages.turn.by": by}, spec={"stages": {"turn": stage}}
+        )
         made.answers(point, answers)
     (row,) = score_table(made.write().path).where(metric="circular_accuracy").rows
     assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
@@ -370,13 +461,22 @@ def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
         right = 0 if name == "Relative_Reflectance" else 1
         point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
         made.answers(point, ["A"] * right + ["B"] * (2 + number % 2 - right))
-    found = {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="BLINK").rows}
-    shares = [(0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(NAMES)]
+    found = {
+        row.metric: row
+        for row in score_table(made.write().path).where(contestant="plain", task="BLINK").rows
+    }
+    shares = [
+        (0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(NAMES)
+    ]
     sure = [share for share in shares if share[0]]
     assert found["blink_macro"].value == pytest.approx(sum(r / n for r, n in shares) / 14)
     assert found["blink_micro"].value == pytest.approx(13 / sum(n for _, n in shares))
-    assert found["blink_macro_without_reflectance"].value == pytest.approx(sum(r / n for r, n in sure) / 13)
-    assert found["blink_micro_without_reflectance"].value == pytest.approx(13 / sum(n for _, n in sure))
+    assert found["blink_macro_without_reflectance"].value == pytest.approx(
+        sum(r / n for r, n in sure) / 13
+    )
+    assert found["blink_micro_without_reflectance"].value == pytest.approx(
+        13 / sum(n for _, n in sure)
+    )
 
 
 def test_facts_without_a_scorer_name_none() -> None:

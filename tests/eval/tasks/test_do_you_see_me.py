@@ -1,4 +1,5 @@
-"""Do You See Me: the official files and keys, their faults, exact match, and accuracy along the control parameters."""
+"""Do You See Me: the official files and keys, their faults, exact match, and accuracy along the
+control parameters."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_the_official_counts_and_majorities(
     items = list(task)
     assert len(items) == len(task) == count
     assert task.facts.left_out == ()
-    ((key, times), *_) = Counter(item.answer for item in items).most_common(1)
+    (key, times), *_ = Counter(item.answer for item in items).most_common(1)
     assert round(100 * times / count, 2) == percent
     assert most is None or key == most
     assert len({item.sample.id for item in items}) == count
@@ -69,35 +70,93 @@ def test_every_subtask_has_its_facts(shared_data: Path) -> None:
         assert (facts.split, facts.label_version[:11]) == (f"all ({kind})", "as in the f")
         assert facts.errata or name == "letter_disambiguation"
         assert facts.scorer["use"] == "eval.tasks.SweepScorer"
-    assert "every key is No" in DoYouSeeMe("form_constancy", shared_data / "dysm", "3D").facts.errata[0]
+    assert (
+        "every key is No"
+        in DoYouSeeMe("form_constancy", shared_data / "dysm", "3D").facts.errata[0]
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "identifier", "answer", "controls"),
     [
-        ("2D", "shape_discrimination", "2D_shape_discrimination_sweep_0_0", "4",
-         {"num_shapes": 3, "max_instances": 3, "min_distance": 10}),
-        ("2D", "joint_shape_color", "2D_joint_shape_color_0_q1", "1", {"num_shapes": 2, "max_instances": 2}),
-        ("2D", "letter_disambiguation", "2D_letter_disambiguation_134", "AAPIZVNAW",
-         {"num_letters": 9, "contrast": 3, "spacing": 0.1}),
-        ("2D", "visual_closure", "2D_visual_closure_0", "2",
-         {"offset": 0.1, "edges_distorted": 1, "edges_removed": 1, "edges_halved": 1, "shape": "capsule"}),
+        (
+            "2D",
+            "shape_discrimination",
+            "2D_shape_discrimination_sweep_0_0",
+            "4",
+            {"num_shapes": 3, "max_instances": 3, "min_distance": 10},
+        ),
+        (
+            "2D",
+            "joint_shape_color",
+            "2D_joint_shape_color_0_q1",
+            "1",
+            {"num_shapes": 2, "max_instances": 2},
+        ),
+        (
+            "2D",
+            "letter_disambiguation",
+            "2D_letter_disambiguation_134",
+            "AAPIZVNAW",
+            {"num_letters": 9, "contrast": 3, "spacing": 0.1},
+        ),
+        (
+            "2D",
+            "visual_closure",
+            "2D_visual_closure_0",
+            "2",
+            {
+                "offset": 0.1,
+                "edges_distorted": 1,
+                "edges_removed": 1,
+                "edges_halved": 1,
+                "shape": "capsule",
+            },
+        ),
         ("2D", "figure_ground", "2D_figure_ground_0", "4", {"num_shapes": 2, "density": 0.1}),
-        ("2D", "form_constancy", "2D_form_constancy_0", "3",
-         {"rotation": 5, "aspect_ratio": 0.8, "size": 0.8, "shape_change": 0}),
-        ("2D", "visual_spatial", "2D_visual_spatial_0_q1", "0",
-         {"rows": 3, "columns": 3, "grids": 1, "coordinates": "from 1"}),
-        ("3D", "letter_disambiguation", "3D_letter_disambiguation_66", "BX",
-         {"dot_type": "cylinder", "dot_size": 0.05, "spacing": 0.4, "num_letters": 2}),
-        ("3D", "form_constancy", "3D_form_constancy_form_constancy_39", "No", {"num_shapes": 2, "rotation": 10}),
-        ("3D", "visual_spatial", "3D_visual_spatial_grid_51", "0",
-         {"max_row": 3, "max_column": 3, "coordinates": "from 0"}),
+        (
+            "2D",
+            "form_constancy",
+            "2D_form_constancy_0",
+            "3",
+            {"rotation": 5, "aspect_ratio": 0.8, "size": 0.8, "shape_change": 0},
+        ),
+        (
+            "2D",
+            "visual_spatial",
+            "2D_visual_spatial_0_q1",
+            "0",
+            {"rows": 3, "columns": 3, "grids": 1, "coordinates": "from 1"},
+        ),
+        (
+            "3D",
+            "letter_disambiguation",
+            "3D_letter_disambiguation_66",
+            "BX",
+            {"dot_type": "cylinder", "dot_size": 0.05, "spacing": 0.4, "num_letters": 2},
+        ),
+        (
+            "3D",
+            "form_constancy",
+            "3D_form_constancy_form_constancy_39",
+            "No",
+            {"num_shapes": 2, "rotation": 10},
+        ),
+        (
+            "3D",
+            "visual_spatial",
+            "3D_visual_spatial_grid_51",
+            "0",
+            {"max_row": 3, "max_column": 3, "coordinates": "from 0"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_real_rows(
     shared_data: Path, kind: Any, name: str, identifier: str, answer: str, controls: dict[str, Any]
 ) -> None:
-    items = {item.sample.id: item for item in DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)}
+    items = {
+        item.sample.id: item for item in DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)
+    }
     item = items[identifier]
     assert item.answer == answer
     assert controls.items() <= item.sample.meta.items()
@@ -111,7 +170,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_the_shape_file_is_rebuilt(shared_data: Path) -> None:
     folder = shared_data / "dysm/2D_DoYouSeeMe/geometric_dataset"
-    dump = [(r["filename"], ast.literal_eval(r["shape_dictionary"])) for r in rows_of(folder / "dataset_dump.csv")]
+    dump = [
+        (r["filename"], ast.literal_eval(r["shape_dictionary"]))
+        for r in rows_of(folder / "dataset_dump.csv")
+    ]
     official = rows_of(folder / "dataset_info.csv")
     ours = shape_rows(dump)
     assert len(ours) == len(official) == 240
@@ -122,25 +184,41 @@ def test_the_shape_file_is_rebuilt(shared_data: Path) -> None:
 
 def test_the_colour_file_is_rebuilt(shared_data: Path) -> None:
     folder = shared_data / "dysm/2D_DoYouSeeMe/color_and_shape_disambiguation"
-    dump = [(r["filename"], ast.literal_eval(r["color_dictionary"])) for r in rows_of(folder / "dataset_dump.csv")]
-    ours = [(f, f"Count the number of {s}'s that are {c}.", str(n)) for f, s, c, n in color_rows(dump)]
-    official = [(r["filename"], r["question"], r["answer"]) for r in rows_of(folder / "dataset_info.csv")]
+    dump = [
+        (r["filename"], ast.literal_eval(r["color_dictionary"]))
+        for r in rows_of(folder / "dataset_dump.csv")
+    ]
+    ours = [
+        (f, f"Count the number of {s}'s that are {c}.", str(n)) for f, s, c, n in color_rows(dump)
+    ]
+    official = [
+        (r["filename"], r["question"], r["answer"]) for r in rows_of(folder / "dataset_info.csv")
+    ]
     assert len(ours) == 408
     assert ours == official
 
 
 def test_spatial_answers_are_recomputed(shared_data: Path) -> None:
     folder = shared_data / "dysm/2D_DoYouSeeMe/visual_spatial"
-    grids = {r["name"]: ast.literal_eval(r["spatial_dict"]) for r in rows_of(folder / "dataset_dump.csv")}
+    grids = {
+        r["name"]: ast.literal_eval(r["spatial_dict"]) for r in rows_of(folder / "dataset_dump.csv")
+    }
     official = rows_of(folder / "dataset_info.csv")
-    wrong = [r for r in official if spatial_answer(r["question"], grids[r["filename"]]) != int(r["answer"])]
+    wrong = [
+        r
+        for r in official
+        if spatial_answer(r["question"], grids[r["filename"]]) != int(r["answer"])
+    ]
     assert (len(official), wrong) == (806, [])
 
 
 def test_another_question_is_no_spatial_one() -> None:
     with pytest.raises(ValueError, match="not a question of this subtask"):
         spatial_answer("How many?", [])
-    said = "In grid 1, starting from the black circle at position (row 1, column 1), how many circles are there down "
+    said = (
+        "In grid 1, starting from the black circle at position (row 1, column 1), how many circles"
+        " are there down "
+    )
     with pytest.raises(ValueError, match="not a black circle"):
         spatial_answer(f"{said}of it in the same column?", [{(0, 0): ("square", "black")}])
 
@@ -148,11 +226,14 @@ def test_another_question_is_no_spatial_one() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "stem", "size"),
     [
-        ("2D", "visual_closure", "50", (1200, 300)), ("2D", "figure_ground", "1", (600, 1000)),
+        ("2D", "visual_closure", "50", (1200, 300)),
+        ("2D", "figure_ground", "1", (600, 1000)),
         ("3D", "visual_spatial", "grid_0", (1920, 1080)),
     ],
-)  # fmt: skip
-def test_real_images(shared_data: Path, kind: Any, name: str, stem: str, size: tuple[int, int]) -> None:
+)
+def test_real_images(
+    shared_data: Path, kind: Any, name: str, stem: str, size: tuple[int, int]
+) -> None:
     task = DoYouSeeMe(name, shared_data / "dysm", kind, missing="leave_out")
     items = {item.sample.meta["image"]: item.sample for item in task}
     assert items[stem].images[0].size == size
@@ -175,7 +256,12 @@ def png(path: Path) -> None:
     path.write_bytes(bytes(cv2.imencode(".png", np.zeros((6, 9, 3), np.uint8))[1]))
 
 
-def lay(root: Path, lines: Sequence[str], folder: str = "2D_DoYouSeeMe/visual_figure_ground", images: int = 3) -> Path:
+def lay(
+    root: Path,
+    lines: Sequence[str],
+    folder: str = "2D_DoYouSeeMe/visual_figure_ground",
+    images: int = 3,
+) -> Path:
     path = root / folder
     path.mkdir(parents=True, exist_ok=True)
     (path / "dataset_info.csv").write_text("\n".join(lines), encoding="utf-8")
@@ -184,7 +270,10 @@ def lay(root: Path, lines: Sequence[str], folder: str = "2D_DoYouSeeMe/visual_fi
     return root
 
 
-GROUND = ["filename,answer,background_density,sweep", *(f'{n}.svg,{1 + n % 4},0.1,"(2, 0.1)"' for n in range(12))]
+GROUND = [
+    "filename,answer,background_density,sweep",
+    *(f'{n}.svg,{1 + n % 4},0.1,"(2, 0.1)"' for n in range(12)),
+]
 
 
 @pytest.mark.parametrize("place", [".", "2D_DoYouSeeMe", "2D_DoYouSeeMe/visual_figure_ground"])
@@ -210,7 +299,10 @@ def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
             held.write(file, file.relative_to(tmp_path / "b"))
     task = DoYouSeeMe("figure_ground", tmp_path / "2D.zip", missing="leave_out")
     assert [item.sample.images[0].size for item in task] == [(9, 6)] * 3
-    assert task.facts.left_out[0] == "9 lines of 2D_DoYouSeeMe/visual_figure_ground/dataset_info.csv left out"
+    assert (
+        task.facts.left_out[0]
+        == "9 lines of 2D_DoYouSeeMe/visual_figure_ground/dataset_info.csv left out"
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,11 +330,17 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
         (GROUND[:1], {}, "holds no line, or none that the settings keep"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
-        (GROUND, {"kind": "3D"}, "no 3D subtask is named 'figure_ground'. There are shape_discrimination"),
+        (
+            GROUND,
+            {"kind": "3D"},
+            "no 3D subtask is named 'figure_ground'. There are shape_discrimination",
+        ),
         (GROUND, {"name": "visual_closure"}, "has no visual_closure/dataset_info.csv"),
     ],
 )
-def test_what_cannot_be_used_at_all(tmp_path: Path, lines: list[str], settings: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_used_at_all(
+    tmp_path: Path, lines: list[str], settings: dict[str, Any], words: str
+) -> None:
     with pytest.raises(TaskError, match=words):
         len(DoYouSeeMe(**{"name": "figure_ground", "path": lay(tmp_path, lines), **settings}))
 
@@ -269,12 +367,23 @@ def test_three_dimensional_coordinates_can_be_explained(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "form", "found"),
     [
-        ("4", "integer", "4"), (" 04 ", "integer", "4"), ("4.0", "integer", "4"), ("four", "integer", None),
-        ("3 or 4", "integer", None), ("Option 3", "option", "3"), ("(2)", "option", "2"), ("option <4>", "option", "4"),
-        ("5", "option", None), ("a b c", "letters", "ABC"), ("B, X", "letters", "BX"), ("A1", "letters", None),
-        ("yes", "yes_no", "Yes"), ("No.", "yes_no", "No"), ("maybe", "yes_no", None),
+        ("4", "integer", "4"),
+        (" 04 ", "integer", "4"),
+        ("4.0", "integer", "4"),
+        ("four", "integer", None),
+        ("3 or 4", "integer", None),
+        ("Option 3", "option", "3"),
+        ("(2)", "option", "2"),
+        ("option <4>", "option", "4"),
+        ("5", "option", None),
+        ("a b c", "letters", "ABC"),
+        ("B, X", "letters", "BX"),
+        ("A1", "letters", None),
+        ("yes", "yes_no", "Yes"),
+        ("No.", "yes_no", "No"),
+        ("maybe", "yes_no", None),
     ],
-)  # fmt: skip
+)
 def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
     assert standard_answer(answer, form) == found
 
@@ -292,7 +401,9 @@ def test_kruskal_is_scipy_s(groups: list[list[int]]) -> None:
         assert (effect, p) == (0.0, 1.0)
 
 
-def scorer(name: str = "shape_discrimination", form: Any = "integer", **more: Any) -> dict[str, Any]:
+def scorer(
+    name: str = "shape_discrimination", form: Any = "integer", **more: Any
+) -> dict[str, Any]:
     found: dict[str, Any] = spec(SweepScorer(name, more.pop("kind", "2D"), form, ("num_shapes",)))
     return found
 
@@ -301,7 +412,11 @@ def test_accuracy_along_a_control_and_its_test(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     meta = [{"num_shapes": 3}] * 6 + [{"num_shapes": 7}] * 6
     made.task("t", ["2"] * 12, choices=0, meta=meta)
-    facts = {"scorer": scorer(), "left_out": ["3 lines of x left out", "line 4: why"], "revision": "sha256 abc"}
+    facts = {
+        "scorer": scorer(),
+        "left_out": ["3 lines of x left out", "line 4: why"],
+        "revision": "sha256 abc",
+    }
     point = made.point("plain", "t", facts=facts, read=VERBATIM)
     made.answers(point, ["2"] * 5 + ["3"] + ["3"] * 5 + ["many"])
     folder = made.write()
@@ -326,13 +441,20 @@ def test_accuracy_along_a_control_and_its_test(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_the_five_subtasks_and_no_mean_of_four(tmp_path: Path) -> None:
-    shares = {"shape_discrimination": 4, "letter_disambiguation": 3, "joint_shape_color": 2, "form_constancy": 1,
-              "visual_spatial": 0}  # fmt: skip
+    shares = {
+        "shape_discrimination": 4,
+        "letter_disambiguation": 3,
+        "joint_shape_color": 2,
+        "form_constancy": 1,
+        "visual_spatial": 0,
+    }
     for names, expected in ((list(shares), 0.5), (list(shares)[:4], None)):
         made = MadeRun(tmp_path / f"run{len(names)}")
         for name in names:
             made.task(name, ["2"] * 4, choices=0)
-            point = made.point("plain", name, facts={"scorer": scorer(name, kind="3D")}, read=VERBATIM)
+            point = made.point(
+                "plain", name, facts={"scorer": scorer(name, kind="3D")}, read=VERBATIM
+            )
             made.answers(point, ["2"] * shares[name] + ["1"] * (4 - shares[name]))
         rows = score_table(made.write().path).where(metric="mean_3d", contestant="plain").rows
         assert [row.value for row in rows] == ([pytest.approx(expected)] if expected else [])
@@ -348,9 +470,16 @@ def joint(root: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def pair(identifier: str, **more: Any) -> dict[str, Any]:
-    return {"id": identifier, "image": "a.png", "perception_question": "How many circles?", "perception_answer": 3,
-            "reasoning_question": "What comes next?", "reasoning_answer": "B",
-            "reasoning_choices": ["circle", "square"], **more}  # fmt: skip
+    return {
+        "id": identifier,
+        "image": "a.png",
+        "perception_question": "How many circles?",
+        "perception_answer": 3,
+        "reasoning_question": "What comes next?",
+        "reasoning_answer": "B",
+        "reasoning_choices": ["circle", "square"],
+        **more,
+    }
 
 
 def test_two_questions_of_one_image(tmp_path: Path) -> None:
@@ -358,8 +487,9 @@ def test_two_questions_of_one_image(tmp_path: Path) -> None:
     items = list(task)
     assert len(task) == 4
     assert [(i.sample.id, i.answer, i.sample.choices) for i in items[:2]] == [
-        ("1/perception", "3", ()), ("1/reasoning", "B", ("circle", "square"))
-    ]  # fmt: skip
+        ("1/perception", "3", ()),
+        ("1/reasoning", "B", ("circle", "square")),
+    ]
     assert items[0].sample.images[0].size == (9, 6)
     assert items[0].sample.meta == {"image": "1", "role": "perception", "row": 0}
     with pytest.raises(TaskError, match="there is no column 'pic'"):
@@ -372,7 +502,10 @@ def test_how_often_perception_is_wrong_when_reasoning_is_right(tmp_path: Path) -
     made.task("t", ["1"] * 8, choices=0, meta=meta)
     point = made.point("plain", "t", facts={"scorer": spec(JointScorer())}, read=VERBATIM)
     made.answers(point, ["1", "1", "0", "1", "0", "1", "1", "0"])
-    found = {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="t").rows}
+    found = {
+        row.metric: row
+        for row in score_table(made.write().path).where(contestant="plain", task="t").rows
+    }
     assert found["perception_accuracy"].value == 0.5
     assert found["reasoning_accuracy"].value == 0.75
     assert found["both"].value == 0.25

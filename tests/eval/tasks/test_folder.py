@@ -19,7 +19,13 @@ from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, check_marks
 
-ROW: dict[str, Any] = {"id": "a", "question": "Which?", "image": "a.png", "choices": ["cat", "dog"], "answer": "B"}
+ROW: dict[str, Any] = {
+    "id": "a",
+    "question": "Which?",
+    "image": "a.png",
+    "choices": ["cat", "dog"],
+    "answer": "B",
+}
 
 
 @pytest.fixture
@@ -79,13 +85,18 @@ def test_a_full_row(folder: Path) -> None:
         ([{"image": "a.png"}, {"image": "sub/b.jpg"}], "B", "B"),
     ],
 )
-def test_the_key_is_a_letter_where_there_are_choices(folder: Path, choices: Any, given: Any, key: str | None) -> None:
+def test_the_key_is_a_letter_where_there_are_choices(
+    folder: Path, choices: Any, given: Any, key: str | None
+) -> None:
     assert only(folder, choices=choices, answer=given).answer == key
 
 
 def test_choices_may_be_pictures(folder: Path) -> None:
     sample = only(folder, choices=[{"image": "a.png"}, {"image": "sub/b.jpg"}]).sample
-    assert [choice.size for choice in sample.choices if isinstance(choice, Picture)] == [(20, 10), (8, 6)]
+    assert [choice.size for choice in sample.choices if isinstance(choice, Picture)] == [
+        (20, 10),
+        (8, 6),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +107,10 @@ def test_choices_may_be_pictures(folder: Path) -> None:
         ({"id": True}, "`id` must be"),
         ({"question": " "}, "`question` must be a text"),
         ({"choises": []}, "unknown key 'choises'; did you mean 'choices'?"),
-        ({"colour_of_the_sky": 1}, "unknown key 'colour_of_the_sky'. Fields of your own go under `meta`"),
+        (
+            {"colour_of_the_sky": 1},
+            "unknown key 'colour_of_the_sky'. Fields of your own go under `meta`",
+        ),
         ({"images": ["a.png"]}, "`image` and `images` are both there"),
         ({"image": 7}, "`image` is a path"),
         ({"image": "../a.png"}, "'../a.png' leads out of the folder"),
@@ -112,14 +126,26 @@ def test_choices_may_be_pictures(folder: Path) -> None:
         ({"answer": "AB"}, "none of the letters"),
         ({"answer": ["B"]}, "`answer` must be a text or a number"),
         ({"answer": ""}, "`answer` must be a text or a number"),
-        ({"choices": ["B", "A"], "answer": "A"}, "is a letter and the text of another choice; write it as (A)"),
+        (
+            {"choices": ["B", "A"], "answer": "A"},
+            "is a letter and the text of another choice; write it as (A)",
+        ),
         ({"marks": [{"label": "A"}]}, "this is no mark"),
         ({"marks": [{"x": None, "y": 1}]}, "a value that is no number"),
         ({"marks": {"x": 1, "y": 1}}, "`marks` must be a list of objects"),
-        ({"marks": [{"x": 1, "y": 1, "image": 1}]}, "is on image 1, but there are 1, counted from 0"),
+        (
+            {"marks": [{"x": 1, "y": 1, "image": 1}]},
+            "is on image 1, but there are 1, counted from 0",
+        ),
         ({"marks": [{"x0": 5, "y0": 5, "x1": 5, "y1": 9}]}, "has no area"),
-        ({"marks": [{"size": [8, 8], "counts": [0, 5]}]}, "found size [8, 8] and 2 counts of 5 pixels"),
-        ({"marks": [{"size": [8, 8], "counts": [-3, 67]}]}, "counts of 0 or more that add up to that many pixels"),
+        (
+            {"marks": [{"size": [8, 8], "counts": [0, 5]}]},
+            "found size [8, 8] and 2 counts of 5 pixels",
+        ),
+        (
+            {"marks": [{"size": [8, 8], "counts": [-3, 67]}]},
+            "counts of 0 or more that add up to that many pixels",
+        ),
         ({"marks": [{"size": 64, "counts": [0, 64]}]}, "a mask has its size as [height, width]"),
         ({"marks": [{"size": [10**6, 10**6], "counts": [0, 10**12]}]}, "at most 268435456"),
         ({"meta": [1]}, "`meta` must be an object"),
@@ -147,7 +173,9 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
 def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         len(write(folder, line))
-    with pytest.raises(TaskError, match="^" + re.escape(str(folder))):  # it said "`__len__` gives no number of samples"
+    with pytest.raises(
+        TaskError, match="^" + re.escape(str(folder))
+    ):  # it said "`__len__` gives no number of samples"
         count_items(Folder(folder))
 
 
@@ -184,11 +212,15 @@ def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str
     text = json.dumps({**ROW, "id": "b", "marks": [mark]}).replace("Infinity", "1e999")
     fine, wrong = write(folder, ROW, text)
     check_marks(fine.sample)
-    with pytest.raises(ValueError, match=f"sample b: .*{re.escape(where)}.* outside its image 0 of 20 x 10 pixels"):
+    with pytest.raises(
+        ValueError, match=f"sample b: .*{re.escape(where)}.* outside its image 0 of 20 x 10 pixels"
+    ):
         check_marks(wrong.sample)
 
 
-@pytest.mark.parametrize("mark", [{"x": 19.5, "y": -0.5}, {"x0": -0.4, "y0": 0, "x1": 20.9, "y1": 10}])
+@pytest.mark.parametrize(
+    "mark", [{"x": 19.5, "y": -0.5}, {"x0": -0.4, "y0": 0, "x1": 20.9, "y1": 10}]
+)
 def test_a_mark_on_the_rim_is_inside(folder: Path, mark: dict[str, Any]) -> None:
     assert len(only(folder, marks=[mark]).sample.marks) == 1
 
@@ -199,7 +231,10 @@ def test_marks_are_in_the_frame_of_the_upright_image(folder: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (20, 10)).save(folder / "turned.jpg", exif=exif)
-    assert only(folder, image="turned.jpg", marks=[{"x": 5, "y": 15}]).sample.images[0].size == (10, 20)
+    assert only(folder, image="turned.jpg", marks=[{"x": 5, "y": 15}]).sample.images[0].size == (
+        10,
+        20,
+    )
     with pytest.raises(ValueError, match="10 x 20"):
         check_marks(only(folder, image="turned.jpg", marks=[{"x": 15, "y": 5}]).sample)
 
@@ -208,13 +243,22 @@ def test_marks_are_in_the_frame_of_the_upright_image(folder: Path) -> None:
 def test_one_bad_image_fails_only_its_own_sample(folder: Path, kind: str) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (90, 120, 3), np.uint8)
     jpeg, png = (bytes(cv2.imencode(ending, noise)[1]) for ending in (".jpg", ".png"))
-    data = {"empty": b"", "text": b"hello", "cut jpeg": jpeg[: len(jpeg) // 2], "cut png": png[: len(png) // 2]}
+    data = {
+        "empty": b"",
+        "text": b"hello",
+        "cut jpeg": jpeg[: len(jpeg) // 2],
+        "cut png": png[: len(png) // 2],
+    }
     head = b"IHDR" + struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
-    data["bomb"] = png[:8] + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + png[33:]
+    data["bomb"] = (
+        png[:8] + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + png[33:]
+    )
     if kind in data:
         (folder / "bad.img").write_bytes(data[kind])
     marks = [{"label": "A", "x": 5, "y": 5}]
-    bad, good = write(folder, {**ROW, "image": "bad.img", "marks": marks}, {**ROW, "id": "b", "marks": marks})
+    bad, good = write(
+        folder, {**ROW, "image": "bad.img", "marks": marks}, {**ROW, "id": "b", "marks": marks}
+    )
     assert good.sample.images[0].pixels.shape == (10, 20, 3)
     with pytest.raises(PictureError, match=r"bad\.img"):
         _ = bad.sample.images[0].pixels
@@ -225,14 +269,18 @@ def test_a_folder_without_any_of_its_images(folder: Path) -> None:
         list(write(folder, {**ROW, "image": "x.png"}, {**ROW, "id": "b", "image": "y.png"}))
 
 
-def test_images_are_not_read_before_they_are_looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_not_read_before_they_are_looked_at(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     items = list(write(folder, ROW, {**ROW, "id": "b", "image": "sub/b.jpg"}))
     assert "not decoded yet" in repr(items[0].sample.images[0])
     cv2.imwrite(str(folder / "a.png"), np.zeros((4, 4, 3), np.uint8))
     assert items[0].sample.images[0].size == (4, 4)
 
 
-def test_images_with_marks_are_looked_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_with_marks_are_looked_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = write(folder, {**ROW, "marks": [{"label": "A", "x": 5, "y": 5}]})
     looked = iter((20, 10))
     monkeypatch.setattr(Picture, "size", property(lambda picture: (next(looked), next(looked))))

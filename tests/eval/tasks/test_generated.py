@@ -1,4 +1,5 @@
-"""Do You See Me, generated: keys told from the pixels again, the authors' shortcuts present only where asked for."""
+"""Do You See Me, generated: keys told from the pixels again, the authors' shortcuts present only
+where asked for."""
 
 from __future__ import annotations
 
@@ -33,7 +34,13 @@ from tests.dysm_keys import spatial_answer
 from tests.paths import DOCS
 
 SEVEN = sorted(SUBTASKS["2D"])
-PANELS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))  # the target's and the four options' frames
+PANELS = (
+    (200, 100),
+    (100, 400),
+    (350, 400),
+    (100, 650),
+    (350, 650),
+)  # the target's and the four options' frames
 FOLDERS = {name: subtask.folders[0] for name, subtask in SUBTASKS["2D"].items()}
 
 
@@ -53,7 +60,8 @@ def gray(item: Item) -> Any:
 
 
 def parts(ink: Any) -> tuple[int, Any, Any]:
-    """How many connected pieces of ink, their labels, and (left, top, width, height, area) of each."""
+    """How many connected pieces of ink, their labels, and (left, top, width, height, area) of
+    each."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     return count - 1, labels, stats[1:]
 
@@ -107,7 +115,13 @@ def test_what_stages_see_holds_no_truth(name: str) -> None:
         sample = item.sample.to_dict()
         assert sample["marks"] == []
         assert controls <= sample["meta"].keys()
-        assert sample["meta"].keys() <= controls | more | {"image", "subtask", "kind", "prompt", "official"}
+        assert sample["meta"].keys() <= controls | more | {
+            "image",
+            "subtask",
+            "kind",
+            "prompt",
+            "official",
+        }
         assert json.loads(json.dumps(item.truth)) == item.truth
         assert task.scene(number).truth == item.truth
         assert task.scene(number).answer == item.answer
@@ -115,7 +129,9 @@ def test_what_stages_see_holds_no_truth(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_marks_are_asked_for_and_lie_in_the_picture(name: str) -> None:
-    plain, marked = (next(iter(GeneratedDoYouSeeMe(name, n=1, marks=marks))) for marks in (False, True))
+    plain, marked = (
+        next(iter(GeneratedDoYouSeeMe(name, n=1, marks=marks))) for marks in (False, True)
+    )
     assert plain.sample.images[0].sha == marked.sample.images[0].sha
     width, height = marked.sample.images[0].size
     shades = gray(marked)
@@ -139,13 +155,19 @@ def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
             GeneratedDoYouSeeMe(name, marks="asked")
         return
     fewer = 0
-    for asked, every in zip(*(GeneratedDoYouSeeMe(name, n=12, marks=each) for each in ("asked", True)), strict=True):
+    for asked, every in zip(
+        *(GeneratedDoYouSeeMe(name, n=12, marks=each) for each in ("asked", True)), strict=True
+    ):
         objects = every.truth.get("objects", [])
         mine = [each for each in objects if each["shape"] in every.sample.question]
         if name == "joint_shape_color":
             mine = [each for each in mine if each["color"] in every.sample.question]
             assert len(mine) == int(every.answer or 0)
-        boxes = [tuple(each["box"]) for each in mine] if objects else [mark.xyxy for mark in every.sample.marks]
+        boxes = (
+            [tuple(each["box"]) for each in mine]
+            if objects
+            else [mark.xyxy for mark in every.sample.marks]
+        )
         assert [mark.xyxy for mark in asked.sample.marks if isinstance(mark, Box)] == boxes
         fewer += len(asked.sample.marks) < len(every.sample.marks)
     assert fewer == (0 if name == "patch_counting" else 12)
@@ -162,7 +184,8 @@ def test_every_combination_of_levels_comes_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", SEVEN)
 def test_levels_and_names_are_those_of_the_official_files(shared_data: Path, name: str) -> None:
-    """`max_instances` and the like by the loader's names, in its order, at the levels that the CSV has."""
+    """`max_instances` and the like by the loader's names, in its order, at the levels that the CSV
+    has."""
     path = shared_data / "dysm" / "2D_DoYouSeeMe" / FOLDERS[name] / "dataset_info.csv"
     with path.open(encoding="utf-8") as file:
         sweeps = [ast.literal_eval(row["sweep"]) for row in csv.DictReader(file)]
@@ -173,9 +196,18 @@ def test_levels_and_names_are_those_of_the_official_files(shared_data: Path, nam
     assert ours == list(SUBTASKS["2D"][name].controls)
 
 
-@pytest.mark.parametrize(("name", "size"), [("shape_discrimination", (400, 400)), ("joint_shape_color", (400, 400)),
-    ("letter_disambiguation", (4240, 400)), ("form_constancy", (600, 1000)), ("figure_ground", (600, 1000)),
-    ("visual_closure", (1200, 300)), ("visual_spatial", (5 * 9 * 55 + 4 * 50 + 40, 9 * 55))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("shape_discrimination", (400, 400)),
+        ("joint_shape_color", (400, 400)),
+        ("letter_disambiguation", (4240, 400)),
+        ("form_constancy", (600, 1000)),
+        ("figure_ground", (600, 1000)),
+        ("visual_closure", (1200, 300)),
+        ("visual_spatial", (5 * 9 * 55 + 4 * 50 + 40, 9 * 55)),
+    ],
+)
 def test_canvases_are_the_authors(name: str, size: tuple[int, int]) -> None:
     most = {control: max(levels) for control, levels in GeneratedDoYouSeeMe(name).levels.items()}
     assert made(name, 1, **most)[0].sample.images[0].size == size
@@ -212,13 +244,22 @@ def test_subset_by_levels_and_by_answer() -> None:
     [
         ({"name": "form_constant"}, "did you mean 'form_constancy'"),
         ({"name": "visual_spatial", "n": 0}, "1 or more; found 0"),
-        ({"name": "visual_spatial", "controls": {"row": 3}}, "no control 'row'; did you mean 'rows'"),
-        ({"name": "visual_spatial", "controls": {"rows": 0}}, r"rows is a whole number in 1\.\.30, found 0"),
+        (
+            {"name": "visual_spatial", "controls": {"row": 3}},
+            "no control 'row'; did you mean 'rows'",
+        ),
+        (
+            {"name": "visual_spatial", "controls": {"rows": 0}},
+            r"rows is a whole number in 1\.\.30, found 0",
+        ),
         ({"name": "visual_spatial", "controls": {"rows": 2.5}}, "found 2.5"),
         ({"name": "visual_spatial", "controls": {"rows": True}}, "found True"),
         ({"name": "visual_spatial", "controls": {"rows": []}}, "rows has no level"),
         ({"name": "visual_spatial", "controls": {"rows": [[3]]}}, r"found \[3\]"),
-        ({"name": "visual_closure", "controls": {"shape": "heart"}}, "shape is one of capsule, star"),
+        (
+            {"name": "visual_closure", "controls": {"shape": "heart"}},
+            "shape is one of capsule, star",
+        ),
         ({"name": "letter_disambiguation", "controls": {"contrast": 4}}, 'a ratio such as "1.5:1"'),
         ({"name": "letter_disambiguation", "controls": {"contrast": "1:1"}}, "found '1:1'"),
         ({"name": "figure_ground", "controls": {"density": float("nan")}}, "found nan"),
@@ -253,13 +294,18 @@ def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]
         ("form_constancy", {"rotation": 15, "size": 1, "aspect_ratio": 1, "shape_change": 0}),
         ("form_constancy", {"rotation": 0, "size": 1, "aspect_ratio": 1, "shape_change": 1}),
         ("figure_ground", {"num_shapes": 1, "density": 1}),
-        ("visual_closure", {"shape": "circle", "offset": 0.3, "edges_distorted": 6, "edges_removed": 9}),
+        (
+            "visual_closure",
+            {"shape": "circle", "offset": 0.3, "edges_distorted": 6, "edges_removed": 9},
+        ),
         ("visual_spatial", {"rows": 1, "columns": 12, "grids": 2}),
     ],
 )
 def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> None:
     items = made(name, 3, **controls)
-    assert all(item.sample.meta[control] == level for item in items for control, level in controls.items())
+    assert all(
+        item.sample.meta[control] == level for item in items for control, level in controls.items()
+    )
 
 
 # ---------------------------------------------------------------- strokes
@@ -308,14 +354,23 @@ def test_the_kinds_of_shapes_are_seen_in_their_corners() -> None:
         for thing in item.truth["objects"]:
             x0, y0, x1, y1 = (round(edge) for edge in thing["box"])
             if thing["shape"] in known and thing["scale"] > 1:
-                assert corners_of(np.pad(filled[y0 - 1 : y1 + 1, x0 - 1 : x1 + 1], 2), 0.035) == known[thing["shape"]]
+                assert (
+                    corners_of(np.pad(filled[y0 - 1 : y1 + 1, x0 - 1 : x1 + 1], 2), 0.035)
+                    == known[thing["shape"]]
+                )
 
 
 def test_colours_and_counts_are_in_the_pixels() -> None:
     palette = {
-        "red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "orange": (255, 165, 0),
-        "purple": (128, 0, 128), "black": (0, 0, 0), "gray": (128, 128, 128), "yellow": (255, 255, 0),
-    }  # fmt: skip
+        "red": (255, 0, 0),
+        "green": (0, 255, 0),
+        "blue": (0, 0, 255),
+        "orange": (255, 165, 0),
+        "purple": (128, 0, 128),
+        "black": (0, 0, 0),
+        "gray": (128, 128, 128),
+        "yellow": (255, 255, 0),
+    }
     for item in made("joint_shape_color", 27):
         pixels = item.sample.images[0].pixels
         shape, color = item.truth["asked"]
@@ -351,7 +406,10 @@ LETTERS = {
 
 def test_letters_are_the_standard_ones() -> None:
     for letter, rows in LETTERS.items():
-        assert " ".join(f"{bits:05b}".replace("0", ".").replace("1", "#") for bits in DOTS[letter]) == rows
+        assert (
+            " ".join(f"{bits:05b}".replace("0", ".").replace("1", "#") for bits in DOTS[letter])
+            == rows
+        )
     assert len(set(DOTS.values())) == 26
 
 
@@ -376,13 +434,18 @@ def test_letters_are_read_from_their_dots(spacing: float) -> None:
         assert read == item.answer
 
 
-def grid_in(ink: Any, number: int, rows: int, columns: int) -> dict[tuple[int, int], tuple[str, str]]:
-    """What the pixels show in a grid: the right side of a square is black high up, that of a circle half-way."""
+def grid_in(
+    ink: Any, number: int, rows: int, columns: int
+) -> dict[tuple[int, int], tuple[str, str]]:
+    """What the pixels show in a grid: the right side of a square is black high up, that of a circle
+    half-way."""
     found = {}
     for row in range(rows):
         for column in range(columns):
             x, y = 20 + number * (columns * 55 + 50) + column * 55, row * 55
-            shape = "square" if ink[y + 12, x + 49] else "circle" if ink[y + 25, x + 49] else "triangle"
+            shape = (
+                "square" if ink[y + 12, x + 49] else "circle" if ink[y + 25, x + 49] else "triangle"
+            )
             found[row, column] = shape, "black" if ink[y + 30, x + 25] else "white"
     return found
 
@@ -392,9 +455,12 @@ def test_spatial_answers_are_counted_in_the_pixels(official: bool) -> None:
     for item in made("visual_spatial", 12, official):
         meta = item.sample.meta
         ink = gray(item) < 100
-        grids = [grid_in(ink, number, meta["rows"], meta["columns"]) for number in range(meta["grids"])]
+        grids = [
+            grid_in(ink, number, meta["rows"], meta["columns"]) for number in range(meta["grids"])
+        ]
         assert [
-            [[list(grid[r, c]) for c in range(meta["columns"])] for r in range(meta["rows"])] for grid in grids
+            [[list(grid[r, c]) for c in range(meta["columns"])] for r in range(meta["rows"])]
+            for grid in grids
         ] == (item.truth["grids"])
         assert str(spatial_answer(item.sample.question, grids)) == item.answer
 
@@ -490,7 +556,9 @@ SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
 
 
 @pytest.mark.parametrize(("name", "guess"), SHORTCUTS, ids=[name for name, _ in SHORTCUTS])
-def test_who_does_not_look_at_the_target_is_right_by_chance_alone(name: str, guess: Callable[[Item], int]) -> None:
+def test_who_does_not_look_at_the_target_is_right_by_chance_alone(
+    name: str, guess: Callable[[Item], int]
+) -> None:
     official = share([guess(item) == int(item.answer or 0) for item in made(name, 16, True)])
     ours = share([guess(item) == int(item.answer or 0) for item in made(name, 36)])
     assert official > 0.6
@@ -502,7 +570,9 @@ def test_only_the_official_options_lose_their_circles() -> None:
     seen: dict[bool, list[bool]] = {}
     for official in (True, False):
         for scene in scenes("form_constancy", 20, official, shape_change=1):
-            round_ones = [any(e["kind"] == "circle" for e in option) for option in scene.truth["options"]]
+            round_ones = [
+                any(e["kind"] == "circle" for e in option) for option in scene.truth["options"]
+            ]
             if round_ones[int(scene.answer) - 1]:
                 seen.setdefault(official, []).append(sum(round_ones) == 1)
     assert all(seen[True])
@@ -534,9 +604,14 @@ def test_options_are_alike_only_where_official(official: bool) -> None:
 def test_a_bend_that_nobody_sees_is_official() -> None:
     alike = {
         official: sum(
-            sum(away < 2 for away in (float(np.abs(f - g).sum()) for f in frames[1:] for g in frames[1:])) > 4
+            sum(
+                away < 2
+                for away in (float(np.abs(f - g).sum()) for f in frames[1:] for g in frames[1:])
+            )
+            > 4
             for frames in map(
-                closure_panels, made("visual_closure", 12, official, shape="rectangle", edges_distorted=1)
+                closure_panels,
+                made("visual_closure", 12, official, shape="rectangle", edges_distorted=1),
             )
         )
         for official in (True, False)
@@ -558,7 +633,8 @@ def test_no_kind_of_shape_is_crowded_out_unless_official() -> None:
     levels = {"num_shapes": 7, "min_distance": (10, -20)}
     lost = {
         official: sum(
-            len(scene.truth["counts"]) < 7 for scene in scenes("shape_discrimination", 18, official, **levels)
+            len(scene.truth["counts"]) < 7
+            for scene in scenes("shape_discrimination", 18, official, **levels)
         )
         for official in (True, False)
     }
@@ -613,7 +689,9 @@ def script() -> Any:
 
 def test_the_page_is_that_of_its_table(script: Any) -> None:
     page = (DOCS / "dysm.md").read_text(encoding="utf-8")
-    assert {f"dysm/{path.name}" for path in (DOCS / "dysm").iterdir()} == set(re.findall(r"\]\(([^)]+)\)", page))
+    assert {f"dysm/{path.name}" for path in (DOCS / "dysm").iterdir()} == set(
+        re.findall(r"\]\(([^)]+)\)", page)
+    )
     for group in script.groups():
         assert f"## {group.heading}" in page
         assert group.says in page, "docs/dysm.md is older than its table; run `python docs/dysm.py`"
@@ -622,13 +700,17 @@ def test_the_page_is_that_of_its_table(script: Any) -> None:
 
 
 def test_an_entry_is_written_with_its_pictures(script: Any, tmp_path: Path) -> None:
-    entry = script.Entry("{use: eval.tasks.GeneratedDoYouSeeMe, name: letter_disambiguation}", (0, 2))
+    entry = script.Entry(
+        "{use: eval.tasks.GeneratedDoYouSeeMe, name: letter_disambiguation}", (0, 2)
+    )
     text = script.written(entry, "letters", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["letters-1.webp", "letters-2.webp"]
     assert entry.task in text and "Respond with the letters only" in text
 
 
-def test_published_samples_stand_beside_ours(script: Any, shared_data: Path, tmp_path: Path) -> None:
+def test_published_samples_stand_beside_ours(
+    script: Any, shared_data: Path, tmp_path: Path
+) -> None:
     count = script.beside(shared_data / "dysm", tmp_path)
     assert count == 21
     page = (tmp_path / "index.html").read_text(encoding="utf-8")

@@ -1,4 +1,5 @@
-"""The papers' main tables run whole from the configurations that ship, with the cells that a count by hand gives."""
+"""The papers' main tables run whole from the configurations that ship, with the cells that a count
+by hand gives."""
 
 from __future__ import annotations
 
@@ -20,15 +21,18 @@ from tests import official_layouts as made
 from tests.paths import CONFIGS
 
 SVG = (
-    '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="4" height="4"/></svg>\nThe answer is 1.'
+    '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="4"'
+    ' height="4"/></svg>\nThe answer is 1.'
 )
 
 
 @dataclass(frozen=True)
 class MainTable:
-    """A configuration, its files and overrides, what the model says, the planned records of each contestant, and cells.
+    """A configuration, its files and overrides, what the model says, the planned records of each
+    contestant, and cells.
 
-    A cell is `contestant | task | metric` of the table in percent, a total's task being the benchmark.
+    A cell is `contestant | task | metric` of the table in percent, a total's task being the
+    benchmark.
     """
 
     config: str
@@ -55,10 +59,16 @@ def redrawn(root: Path) -> list[str]:
 
 
 def vlm2(root: Path) -> list[str]:
-    """With a reply for each question: one pair of three right, one "T." for T, one count unread and one near."""
+    """With a reply for each question: one pair of three right, one "T." for T, one count unread and
+    one near."""
     said = made.vlm2(root)
-    made.json_lines(root / "said.jsonl", [{"idx": name, "reply": text} for name, text in said.items()])
-    return [f"tasks.gc_mat.path={root}", f"models.chat={{use: pipelines.models.Replay, path: {root / 'said.jsonl'}}}"]
+    made.json_lines(
+        root / "said.jsonl", [{"idx": name, "reply": text} for name, text in said.items()]
+    )
+    return [
+        f"tasks.gc_mat.path={root}",
+        f"models.chat={{use: pipelines.models.Replay, path: {root / 'said.jsonl'}}}",
+    ]
 
 
 def prompted(root: Path) -> list[str]:
@@ -67,24 +77,43 @@ def prompted(root: Path) -> list[str]:
     pytest.importorskip("transformers")
     made.vlm2(root, few=True)
     detector = grounding_dino(root / "detector")  # untrained: any box will do
-    objects, faces = (f"contestants.VP-zoom-{name[0]}.stages.{name[2:]}.detector" for name in ("o objects", "p faces"))
-    return [f"tasks.gc_mat.path={root}", f"{objects}.model={detector}", f"{objects}.threshold=0.0",
-            f"{faces}={{use: specialists.detection.FaceCascade}}"]  # fmt: skip
+    objects, faces = (
+        f"contestants.VP-zoom-{name[0]}.stages.{name[2:]}.detector"
+        for name in ("o objects", "p faces")
+    )
+    return [
+        f"tasks.gc_mat.path={root}",
+        f"{objects}.model={detector}",
+        f"{objects}.threshold=0.0",
+        f"{faces}={{use: specialists.detection.FaceCascade}}",
+    ]
 
 
 TABLES = [
     MainTable(  # (A) is the key of one question of one, two or three
-        "blink_bench", blink, "(A)", {"official": 27, "robust": 0},
+        "blink_bench",
+        blink,
+        "(A)",
+        {"official": 27, "robust": 0},
         {
-            **{f"official | {name} | accuracy": 100 / task.rows for name, task in made.BLINK.items()},
+            **{
+                f"official | {name} | accuracy": 100 / task.rows
+                for name, task in made.BLINK.items()
+            },
             "official | BLINK | blink_macro": (5 * 100 + 5 * 50 + 4 * 100 / 3) / 14,
             "official | BLINK | blink_micro": 100 * 14 / 27,
-            "official | BLINK | blink_macro_without_reflectance": (4 * 100 + 5 * 50 + 4 * 100 / 3) / 13,
+            "official | BLINK | blink_macro_without_reflectance": (
+                (4 * 100 + 5 * 50 + 4 * 100 / 3) / 13
+            ),
             "robust | BLINK | blink_macro": (5 * 100 + 5 * 50 + 4 * 100 / 3) / 14,
         },
     ),
-    MainTable(  # 1 is the key of three pictures of 3 + second; of the two questions of a picture of the first
-        "dysm_bench", dysm, "The answer is 1.", {"plain": 5 + 8 + 4 + 6 + 10 + 4 + 7 + 4 + 5 + 4 + 4 + 6},
+    # 1 is the key of three pictures of 3 + second; of the two questions of a picture of the first
+    MainTable(
+        "dysm_bench",
+        dysm,
+        "The answer is 1.",
+        {"plain": 5 + 8 + 4 + 6 + 10 + 4 + 7 + 4 + 5 + 4 + 4 + 6},
         {
             "plain | figure_ground | accuracy": 100 * 3 / 4,
             "plain | visual_spatial | accuracy": 100 * 3 / 10,
@@ -93,7 +122,9 @@ TABLES = [
             "plain | letter_disambiguation | accuracy": 0.0,
             "plain | form_constancy | accuracy": 100 * 3 / 6,
             "plain | visual_closure | accuracy": 100 * 3 / 7,
-            "plain | Do You See Me | mean_2d": 100 * (0.75 + 0.3 + 0.375 + 0.6 + 0.0 + 0.5 + 3 / 7) / 7,
+            "plain | Do You See Me | mean_2d": (
+                100 * (0.75 + 0.3 + 0.375 + 0.6 + 0.0 + 0.5 + 3 / 7) / 7
+            ),
             "plain | joint_shape_color_3d | accuracy": 100 * 3 / 5,
             "plain | letter_disambiguation_3d | accuracy": 0.0,
             "plain | shape_discrimination_3d | accuracy": 100 * 3 / 4,
@@ -102,18 +133,33 @@ TABLES = [
             "plain | Do You See Me | mean_3d": 100 * (0.6 + 0.0 + 0.75 + 0.0 + 0.5) / 5,
         },
     ),
-    MainTable(  # two pictures of each setting, where it has two: right on one question of each of the first setting
-        "dysm_redraw", redrawn, SVG, {"image": 4 + 6 + 3 + 8 + 4 + 3 + 4, "SVG": 4 + 6 + 3 + 8 + 4 + 3 + 4},
+    # two pictures of each setting, where it has two: right on one question of each of the first
+    # setting
+    MainTable(
+        "dysm_redraw",
+        redrawn,
+        SVG,
+        {"image": 4 + 6 + 3 + 8 + 4 + 3 + 4, "SVG": 4 + 6 + 3 + 8 + 4 + 3 + 4},
         {
             f"{arm} | {task} | accuracy": 100 * share
             for arm in ("image", "SVG")
-            for task, share in {"shape": 2 / 4, "color": 2 / 6, "letter": 0, "spatial": 2 / 8, "closure": 2 / 4,
-                                "ground": 2 / 3, "constancy": 2 / 4}.items()
+            for task, share in {
+                "shape": 2 / 4,
+                "color": 2 / 6,
+                "letter": 0,
+                "spatial": 2 / 8,
+                "closure": 2 / 4,
+                "ground": 2 / 3,
+                "constancy": 2 / 4,
+            }.items()
         },
         model="model",
     ),
     MainTable(
-        "vlm2_bench", vlm2, "", {"plain": 6 * 4 + 9 + 24 + 4 + 4 + 2, "robust": 0},
+        "vlm2_bench",
+        vlm2,
+        "",
+        {"plain": 6 * 4 + 9 + 24 + 4 + 4 + 2, "robust": 0},
         {
             "plain | gc_mat | pair_accuracy": 100 / 3,
             "plain | gc_mat | positive_accuracy": 200 / 3,
@@ -135,13 +181,30 @@ TABLES = [
             "chance (level) | VLM2-Bench | overall_8": 33.72,
         },
     ),
-    MainTable(  # "T" is right of one of each two statements and of no pair, and neither a count nor an option
-        "vlm2_prompts", prompted, "Step by step.\nMY_ANSWER: T",
-        {"vanilla": 14, "CoT-normal": 14, "CoT-special": 4, "VP-grid": 4, "VP-zoom-o": 5, "VP-zoom-p": 5},
+    # "T" is right of one of each two statements and of no pair, and neither a count nor an option
+    MainTable(
+        "vlm2_prompts",
+        prompted,
+        "Step by step.\nMY_ANSWER: T",
         {
-            **{f"{arm} | gc_trk | accuracy": 50.0 for arm in ("vanilla", "CoT-normal", "CoT-special", "VP-grid")},
-            **{f"{arm} | oc_cpr | accuracy": 50.0 for arm in ("vanilla", "CoT-normal", "VP-zoom-o")},
-            **{f"{arm} | pc_cpr | accuracy": 50.0 for arm in ("vanilla", "CoT-normal", "VP-zoom-p")},
+            "vanilla": 14,
+            "CoT-normal": 14,
+            "CoT-special": 4,
+            "VP-grid": 4,
+            "VP-zoom-o": 5,
+            "VP-zoom-p": 5,
+        },
+        {
+            **{
+                f"{arm} | gc_trk | accuracy": 50.0
+                for arm in ("vanilla", "CoT-normal", "CoT-special", "VP-grid")
+            },
+            **{
+                f"{arm} | oc_cpr | accuracy": 50.0 for arm in ("vanilla", "CoT-normal", "VP-zoom-o")
+            },
+            **{
+                f"{arm} | pc_cpr | accuracy": 50.0 for arm in ("vanilla", "CoT-normal", "VP-zoom-p")
+            },
             "VP-grid | gc_mat | pair_accuracy": 0.0,
             "VP-grid | gc_mat | positive_accuracy": 100.0,
             "VP-zoom-o | oc_cnt | accuracy": 0.0,
@@ -150,7 +213,10 @@ TABLES = [
         model="model",
     ),
     MainTable(  # Yes is right of all but the first of eight questions
-        "blink_twice", lambda root: [f"task.path={made.twice(root)}"], "Final Answer: Yes", {"plain": 8, "chance": 8},
+        "blink_twice",
+        lambda root: [f"task.path={made.twice(root)}"],
+        "Final Answer: Yes",
+        {"plain": 8, "chance": 8},
         {
             "plain | task | no_acc": 0.0,
             "plain | task | yes_acc": 100.0,
@@ -163,7 +229,10 @@ TABLES = [
         },
     ),
     MainTable(
-        "dysm_joint", lambda root: [f"task.path={made.joint(root)}"], "I see.\nFinal Answer: A", {"plain": 10},
+        "dysm_joint",
+        lambda root: [f"task.path={made.joint(root)}"],
+        "I see.\nFinal Answer: A",
+        {"plain": 10},
         {
             "plain | task | perception_accuracy": 40.0,
             "plain | task | reasoning_accuracy": 60.0,
@@ -171,7 +240,7 @@ TABLES = [
             "plain | task | perception_wrong_when_reasoning_right": 200 / 3,
         },
     ),
-]  # fmt: skip
+]
 """By hand, with `tests.official_layouts` beside one."""
 
 
@@ -179,7 +248,9 @@ TABLES = [
 def test_a_main_table_runs_whole(table: MainTable, tmp_path: Path) -> None:
     words = table.lay(tmp_path / "set")
     if table.said:
-        words.append(f"{table.model}={{use: pipelines.models.Scripted, answer: {json.dumps(table.said)}}}")
+        words.append(
+            f"{table.model}={{use: pipelines.models.Scripted, answer: {json.dumps(table.said)}}}"
+        )
     folder = ran(table.config, words, tmp_path)
     facts = folder.facts
     assert not facts["left_out"] and facts["finished"]
@@ -196,25 +267,50 @@ def test_a_main_table_runs_whole(table: MainTable, tmp_path: Path) -> None:
 STRUCTURE = {
     "vanilla": ("Q gc_mat0?",),
     "CoT-normal": ("Q gc_mat0?", "step by step"),
-    "CoT-special": ("Q gc_mat0?", "four steps", "1. Understand", "form", "2. Perceive", "3. Connect", "4. Conclude"),
-    "VP-grid": (
-        "Q gc_mat0?", "instruction", "6 rows and 6 columns", "(image, row, column)", "four steps", "1. Understand",
-        "2. Perceive", "coordinates", "3. Connect", "the same places", "4. Conclude", "MY_ANSWER:",
+    "CoT-special": (
+        "Q gc_mat0?",
+        "four steps",
+        "1. Understand",
+        "form",
+        "2. Perceive",
+        "3. Connect",
+        "4. Conclude",
     ),
-}  # fmt: skip
-"""What the prompts of VLM2-Bench hold, one after the other, as its Tables 16 and 17 and Fig. 9 print it."""
+    "VP-grid": (
+        "Q gc_mat0?",
+        "instruction",
+        "6 rows and 6 columns",
+        "(image, row, column)",
+        "four steps",
+        "1. Understand",
+        "2. Perceive",
+        "coordinates",
+        "3. Connect",
+        "the same places",
+        "4. Conclude",
+        "MY_ANSWER:",
+    ),
+}
+"""What the prompts of VLM2-Bench hold, one after the other, as its Tables 16 and 17 and Fig. 9
+print it."""
 
 
 def check_prompts(folder: RunFolder) -> None:
     for arm, parts in STRUCTURE.items():
-        points = {name for name, point in folder.points.items() if (point.contestant, point.task) == (arm, "gc_mat")}
+        points = {
+            name
+            for name, point in folder.points.items()
+            if (point.contestant, point.task) == (arm, "gc_mat")
+        }
         record = next(r for r in folder.records().values() if r.point in points)
         text, at = folder.messages(record)[0].text, 0
         for part in parts:
             assert (at := text.find(part, at)) >= 0, (arm, part, text)
     views = {}
     for record in folder.records().values():
-        views[folder.points[record.point].contestant, record.sample] = len(folder.messages(record)[0].views)
+        views[folder.points[record.point].contestant, record.sample] = len(
+            folder.messages(record)[0].views
+        )
     for arm in ("VP-grid", "VP-zoom-o", "VP-zoom-p"):  # each image once, with dots or as its crop
         shown = {sample: count for (name, sample), count in views.items() if name == arm}
         assert shown and all(count == views["vanilla", sample] for sample, count in shown.items())
@@ -229,13 +325,19 @@ def ran(config: str, words: list[str], root: Path) -> RunFolder:
 
 def cells_of(folder: Path, wanted: Mapping[str, float]) -> dict[str, float]:
     rows = [row for row in score_table(folder).rows if not row.slice and row.value is not None]
-    found = {f"{row.contestant} | {row.task} | {row.metric}": 100 * (row.value or 0) for row in rows}
+    found = {
+        f"{row.contestant} | {row.task} | {row.metric}": 100 * (row.value or 0) for row in rows
+    }
     return {name: found[name] for name in wanted if name in found}
 
 
 def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> None:
     """68 arms of a question of depth, with the key A, and of a correspondence with the key C."""
-    words = ["tasks.depth.n=1", "tasks.correspondence.n=1", "model={use: pipelines.models.Scripted, answer: (A)}"]
+    words = [
+        "tasks.depth.n=1",
+        "tasks.correspondence.n=1",
+        "model={use: pipelines.models.Scripted, answer: (A)}",
+    ]
     Study(load_plan(CONFIGS / "marker_fragility.yaml", words), tmp_path)()
     folder = RunFolder(tmp_path / "marker_fragility")
     records = folder.records().values()
@@ -243,13 +345,19 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
     prompts = {folder.messages(record)[0].text for record in records}
     for said in ("circle in blue", "diamond in red", "(B) Point 2"):  # the words go with the style
         assert any(said in text for text in prompts), said
-    arms = [row for row in score_table(folder.path).where(metric="accuracy", slice="").rows if row.point]
+    arms = [
+        row for row in score_table(folder.path).where(metric="accuracy", slice="").rows if row.point
+    ]
     assert len({row.contestant for row in arms}) == 68
-    assert {(row.task_name, row.value, row.n) for row in arms} == {("depth", 1.0, 1), ("correspondence", 0.0, 1)}
+    assert {(row.task_name, row.value, row.n) for row in arms} == {
+        ("depth", 1.0, 1),
+        ("correspondence", 0.0, 1),
+    }
 
 
 def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path) -> None:
-    """Half of val of three tasks; (A) is right of as many as the authors' key, a file of its own, says."""
+    """Half of val of three tasks; (A) is right of as many as the authors' key, a file of its own,
+    says."""
     right = {"Jigsaw": (38, 75), "Relative_Depth": (27, 62), "Spatial_Relation": (39, 72)}
     words = [f"tasks.{name}=null" for name in made.BLINK if name not in right]
     words += [f"tasks.Relative_Depth.path={shared_data / 'blink'}"]
@@ -258,7 +366,11 @@ def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path
     folder = RunFolder(tmp_path / "blink_bench")
     assert not any(record.error for record in folder.records().values())
     key = load_key(shared_data / "blink_replies" / "val_answers.json")
-    assert sum(key[name] == "(A)" for _, name in folder.samples) == sum(count for count, _ in right.values())
+    assert sum(key[name] == "(A)" for _, name in folder.samples) == sum(
+        count for count, _ in right.values()
+    )
     for contestant in ("official", "robust"):
-        rows = score_table(folder.path).where(metric="accuracy", slice="", contestant=contestant).rows
+        rows = (
+            score_table(folder.path).where(metric="accuracy", slice="", contestant=contestant).rows
+        )
         assert {row.task_name: (row.right, row.n) for row in rows if row.task_name} == right

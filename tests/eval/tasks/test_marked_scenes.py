@@ -1,4 +1,5 @@
-"""Made scenes with marked things: their keys against what is drawn, their controls, and how places are scored."""
+"""Made scenes with marked things: their keys against what is drawn, their controls, and how places
+are scored."""
 
 from __future__ import annotations
 
@@ -60,7 +61,10 @@ def answer_from_truth(item: Item) -> str:
         return same if abs(gain) < 0.05 else "A" if gain > 0 else "B"
     if kind == "count":
         asked = question.removeprefix("How many ").removesuffix(" are in the image?").split()
-        words = {word.removesuffix("es") if word == "crosses" else word.removesuffix("s") for word in asked} - {"thing"}
+        words = {
+            word.removesuffix("es") if word == "crosses" else word.removesuffix("s")
+            for word in asked
+        } - {"thing"}
         return str(sum(words <= set(thing["name"].split()) for thing in things))
     if kind == "present":
         names = {thing["name"] for thing in things}
@@ -69,7 +73,10 @@ def answer_from_truth(item: Item) -> str:
     box = next(thing["box"] for thing in things if thing["name"] == name)
     if kind == "where":
         return " ".join(f"{100 * edge / SIDE:.1f}" for edge in box)
-    return f"row {1 + int(3 * (box[1] + box[3]) / 2 // SIDE)}, column {1 + int(3 * (box[0] + box[2]) / 2 // SIDE)}"
+    return (
+        f"row {1 + int(3 * (box[1] + box[3]) / 2 // SIDE)}, column"
+        f" {1 + int(3 * (box[0] + box[2]) / 2 // SIDE)}"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,7 +85,9 @@ def test_every_key_follows_from_what_is_drawn(kind: str) -> None:
     for item in items:
         found, key = answer_from_truth(item), said(item)
         if kind == "where":
-            assert [float(v) for v in key.split()] == pytest.approx([float(v) for v in found.split()], abs=0.11)
+            assert [float(v) for v in key.split()] == pytest.approx(
+                [float(v) for v in found.split()], abs=0.11
+            )
         else:
             assert key == found
 
@@ -90,7 +99,8 @@ def test_one_choice_alone_is_present() -> None:
 
 
 Guesser = Callable[[AskedScene, Mapping[str, Any]], str]
-"""An answer from all that a scene shows and the levels of its controls, but not from what is marked or asked for."""
+"""An answer from all that a scene shows and the levels of its controls, but not from what is marked
+or asked for."""
 
 LOOKS: dict[str, Callable[[Thing, AskedScene, Mapping[str, Any]], float]] = {
     "smallest": lambda thing, scene, levels: -thing.size,
@@ -102,12 +112,21 @@ LOOKS: dict[str, Callable[[Thing, AskedScene, Mapping[str, Any]], float]] = {
     "in the middle": lambda thing, scene, levels: -np.hypot(thing.x - SIDE / 2, thing.y - SIDE / 2),
     "at the rim": lambda thing, scene, levels: np.hypot(thing.x - SIDE / 2, thing.y - SIDE / 2),
     "alone": lambda thing, scene, levels: min(
-        (np.hypot(thing.x - other.x, thing.y - other.y) for other in scene.things if other is not thing), default=0.0
+        (
+            np.hypot(thing.x - other.x, thing.y - other.y)
+            for other in scene.things
+            if other is not thing
+        ),
+        default=0.0,
     ),
     "drawn first": lambda thing, scene, levels: -scene.things.index(thing),
     "drawn last": lambda thing, scene, levels: scene.things.index(thing),
-    "of a frequent color": lambda thing, scene, levels: sum(other.color == thing.color for other in scene.things),
-    "of a rare shape": lambda thing, scene, levels: -sum(other.shape == thing.shape for other in scene.things),
+    "of a frequent color": lambda thing, scene, levels: sum(
+        other.color == thing.color for other in scene.things
+    ),
+    "of a rare shape": lambda thing, scene, levels: (
+        -sum(other.shape == thing.shape for other in scene.things)
+    ),
     "a tile": lambda thing, scene, levels: bool(thing.symbol),
 }
 WORDS: dict[str, Callable[[Thing], str]] = {
@@ -123,7 +142,11 @@ def guess_by(look: str, kind: str) -> Guesser:
     """Answers about the thing that looks so most, of those that a choice fits."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
-        fit = [t for t in scene.things if not scene.question.choices or WORDS[kind](t) in scene.question.choices]
+        fit = [
+            t
+            for t in scene.things
+            if not scene.question.choices or WORDS[kind](t) in scene.question.choices
+        ]
         return WORDS[kind](max(fit, key=lambda thing: LOOKS[look](thing, scene, levels)))
 
     return guess
@@ -140,11 +163,16 @@ def guess_relation(of: Callable[[Thing], float], closest: bool) -> Guesser:
 
 
 def guess_name(sign: int) -> Guesser:
-    """The name both of whose words are there, the more or the less often; which are of one thing is not seen."""
+    """The name both of whose words are there, the more or the less often; which are of one thing is
+    not seen."""
 
     def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
         words = Counter(word for thing in scene.things for word in thing.name.split())
-        names = [choice for choice in scene.question.choices if all(word in words for word in choice.split()[1:])]
+        names = [
+            choice
+            for choice in scene.question.choices
+            if all(word in words for word in choice.split()[1:])
+        ]
         return max(names, key=lambda name: sign * sum(words[word] for word in name.split()[1:]))
 
     return guess
@@ -154,23 +182,32 @@ TAKES: dict[str, Callable[[Collection[int]], int]] = {"most": max, "least": min,
 
 
 def guess_number(of: Callable[[Thing], str], take: Callable[[Collection[int]], int]) -> Guesser:
-    """A number of things that have a word in common: of the most frequent word, of the rarest, or of how many words."""
+    """A number of things that have a word in common: of the most frequent word, of the rarest, or
+    of how many words."""
     return lambda scene, levels: str(take(Counter(map(of, scene.things)).values()))
 
 
 GUESSERS: dict[str, dict[str, Guesser]] = {
     **{kind: {look: guess_by(look, kind) for look in LOOKS} for kind in WORDS},
     "larger": {
-        "closest": guess_relation(lambda t: t.size, True), "farthest": guess_relation(lambda t: t.size, False),
+        "closest": guess_relation(lambda t: t.size, True),
+        "farthest": guess_relation(lambda t: t.size, False),
     },
-    "higher": {"closest": guess_relation(lambda t: t.y, True), "farthest": guess_relation(lambda t: t.y, False)},
+    "higher": {
+        "closest": guess_relation(lambda t: t.y, True),
+        "farthest": guess_relation(lambda t: t.y, False),
+    },
     "present": {"frequent": guess_name(1), "rare": guess_name(-1)},
     "count": {
         f"{name} {word}": guess_number(of, take)
-        for word, of in {"color": WORDS["color"], "shape": WORDS["shape"], "name": lambda t: t.name}.items()
+        for word, of in {
+            "color": WORDS["color"],
+            "shape": WORDS["shape"],
+            "name": lambda t: t.name,
+        }.items()
         for name, take in TAKES.items()
     },
-}  # fmt: skip
+}
 LEVELS: dict[str, list[float]] = {
     "size": [10, 16, 56],
     "things": [2, 3, 6, 10],
@@ -187,7 +224,9 @@ def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
         levels = {"overlap": 0.0, **dict(zip(names, values, strict=True))}
         for number in range(n):
             words = (kind, *map(str, values))
-            deal = partial(lambda number, words, cards: deal_evenly(number, cards, *words), number, words)
+            deal = partial(
+                lambda number, words, cards: deal_evenly(number, cards, *words), number, words
+            )
             params = MarkedSceneParameters(seeded_rng("guessers", *words, number), levels, deal)
             yield KINDS[kind].make(params), levels
 
@@ -215,7 +254,9 @@ def test_as_many_others_are_smaller_as_are_larger(kind: str) -> None:
         assert sizes.max() <= 1.5 * levels["size"] and sizes.min() >= levels["size"] / 1.5
         if levels["things"] >= 6:
             assert sizes.max() > levels["size"] > sizes.min()
-    assert all(abs(np.mean(signs)) <= 3.5 * np.std(signs) / np.sqrt(len(signs)) for signs in gaps.values())
+    assert all(
+        abs(np.mean(signs)) <= 3.5 * np.std(signs) / np.sqrt(len(signs)) for signs in gaps.values()
+    )
 
 
 @pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell"])
@@ -235,7 +276,10 @@ def test_every_number_that_is_asked_for_is_in_every_picture() -> None:
 
 
 def test_the_level_of_the_best_guesser_stands_in_the_table(tmp_path: Path) -> None:
-    tasks = {"few": MarkedScenes("shape", n=4, controls={"things": 2}), "more": MarkedScenes("higher", n=3)}
+    tasks = {
+        "few": MarkedScenes("shape", n=4, controls={"things": 2}),
+        "more": MarkedScenes("higher", n=3),
+    }
     table = evaluate(tasks, {"lot": Chance()}, out=tmp_path / "run")
     levels = [row for row in table.where(contestant="guesser (level)").rows if not row.slice]
     assert {row.task: row.value for row in levels} == pytest.approx(
@@ -259,9 +303,15 @@ def test_right_choices_are_dealt(kind: str) -> None:
 def test_a_thing_is_where_its_mark_says_and_has_its_color() -> None:
     for item in MarkedScenes("color", n=24, ground="plain", controls={"size": 40}):
         x, y = (round(value) for value in item.sample.marks[0].center)
-        seen = np.median(item.sample.images[0].pixels[y - 1 : y + 2, x - 3 : x + 4].reshape(-1, 3), axis=0)
+        seen = np.median(
+            item.sample.images[0].pixels[y - 1 : y + 2, x - 3 : x + 4].reshape(-1, 3), axis=0
+        )
         name = min(COLORS, key=lambda color: float(np.abs(seen - np.array(COLORS[color])).sum()))
-        shape = next(t["name"].split()[1] for t in things_of(item) if abs(sum(t["box"][::2]) / 2 - x - 0.5) < 1)
+        shape = next(
+            t["name"].split()[1]
+            for t in things_of(item)
+            if abs(sum(t["box"][::2]) / 2 - x - 0.5) < 1
+        )
         assert shape == "crescent" or name == said(item)  # the middle of a crescent may be open
 
 
@@ -270,11 +320,16 @@ def test_a_question_depends_on_its_number_and_the_settings_alone() -> None:
     for one, other in zip(few, many, strict=False):
         assert one.sample.images[0].sha == other.sample.images[0].sha
         assert (one.sample.question, one.answer) == (other.sample.question, other.answer)
-    assert next(iter(MarkedScenes("shape", n=1, seed=1))).sample.images[0].sha != next(iter(few)).sample.images[0].sha
+    assert (
+        next(iter(MarkedScenes("shape", n=1, seed=1))).sample.images[0].sha
+        != next(iter(few)).sample.images[0].sha
+    )
 
 
 def test_levels_are_dealt_and_sizes_are_kept() -> None:
-    task = MarkedScenes("shape", n=24, ground="plain", mark="box", controls={"size": [16, 50], "things": 4})
+    task = MarkedScenes(
+        "shape", n=24, ground="plain", mark="box", controls={"size": [16, 50], "things": 4}
+    )
     items = list(task)
     assert Counter(item.sample.meta["size"] for item in items) == {16: 12, 50: 12}
     for item in items:
@@ -285,12 +340,17 @@ def test_levels_are_dealt_and_sizes_are_kept() -> None:
 
 def test_things_cover_each_other_in_pairs_by_the_overlap_that_is_asked_for() -> None:
     def nearest(overlap: float) -> list[list[float]]:
-        """Of each scene, how far things lie from each other, in sums of their sizes, nearest first."""
+        """Of each scene, how far things lie from each other, in sums of their sizes, nearest
+        first."""
         found = []
-        for item in MarkedScenes("count", n=12, ground="plain", controls={"things": 9, "overlap": overlap}):
+        for item in MarkedScenes(
+            "count", n=12, ground="plain", controls={"things": 9, "overlap": overlap}
+        ):
             boxes = [thing["box"] for thing in things_of(item)]
             apart = [
-                np.hypot(one[0] + one[2] - other[0] - other[2], one[1] + one[3] - other[1] - other[3])
+                np.hypot(
+                    one[0] + one[2] - other[0] - other[2], one[1] + one[3] - other[1] - other[3]
+                )
                 / (2 * (one[2] - one[0] + other[2] - other[0]))
                 for one, other in combinations(boxes, 2)
             ]
@@ -323,7 +383,13 @@ def test_the_photographs_of_training_are_others() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "value"),
-    [("(50, 40)", 1.0), ("50 40", 1.0), ("x=1, y=2, so 45.0, 35.5", 1.0), ("44.9, 40", 0.0), ("50, 45.1", 0.0)],
+    [
+        ("(50, 40)", 1.0),
+        ("50 40", 1.0),
+        ("x=1, y=2, so 45.0, 35.5", 1.0),
+        ("44.9, 40", 0.0),
+        ("50, 45.1", 0.0),
+    ],
 )
 def test_a_place_is_right_within_the_box(answer: str, value: float) -> None:
     row = SampleRow("t", "sha", "45.0 35.0 55.0 45.0", {"id": "a", "meta": {}})

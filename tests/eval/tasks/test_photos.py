@@ -1,4 +1,5 @@
-"""The truth of the made questions, checked against the photographs themselves, and that places give nothing away."""
+"""The truth of the made questions, checked against the photographs themselves, and that places give
+nothing away."""
 
 import io
 import math
@@ -11,7 +12,14 @@ import cv2
 import numpy as np
 import pytest
 
-from looktwice.eval.tasks import GeneratedDoYouSeeMe, LettersAndShapes, Photos, Subset, TaskError, photographs
+from looktwice.eval.tasks import (
+    GeneratedDoYouSeeMe,
+    LettersAndShapes,
+    Photos,
+    Subset,
+    TaskError,
+    photographs,
+)
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.eval.tasks.photos.points import APART
 from looktwice.eval.tasks.photos.stereo import RATIO
@@ -47,7 +55,9 @@ def patch(item: Item, point: Point, radius: int = 8) -> Any:
 def likeness(item: Item, letter: str) -> float:
     """Normalised cross-correlation of the surroundings of REF and of a candidate."""
     found = points(item.sample)
-    return float(np.corrcoef(patch(item, found["REF"]).ravel(), patch(item, found[letter]).ravel())[0, 1])
+    return float(
+        np.corrcoef(patch(item, found["REF"]).ravel(), patch(item, found[letter]).ravel())[0, 1]
+    )
 
 
 def shipped(name: str) -> Any:
@@ -106,13 +116,20 @@ def test_the_first_questions_stay_what_they_are() -> None:
     """A change here is a change of behaviour: raise Photos.version with it."""
     items = list(Photos("correspondence", n=6))
     assert "".join(item.answer or "" for item in items) == "CBADAB"
-    assert [item.sample.meta["photo"] for item in items][:4] == ["astronaut", "coffee", "ihc", "chelsea"]
+    assert [item.sample.meta["photo"] for item in items][:4] == [
+        "astronaut",
+        "coffee",
+        "ihc",
+        "chelsea",
+    ]
     assert getattr(Photos, "version", 1) == 1
 
 
 @pytest.mark.parametrize(("kind", "scenes"), [("jigsaw", 12), ("correspondence", 14), ("depth", 1)])
 def test_many_photographs_are_used_or_the_facts_say_one(kind: Any, scenes: int) -> None:
-    items = list(Photos(kind, n=2 * scenes, source="photos" if kind == "correspondence" else "both"))
+    items = list(
+        Photos(kind, n=2 * scenes, source="photos" if kind == "correspondence" else "both")
+    )
     assert len({item.sample.meta["photo"] for item in items}) == scenes
     assert ("one scene" in Photos(kind).facts.note) == (scenes == 1)
 
@@ -130,7 +147,11 @@ def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
     sizes = []
     for quality in (90, 20):
         image = next(iter(Photos("jigsaw", n=1, quality=quality))).sample.images[0]
-        assert (image.payload.media_type, image.payload.note, image.size) == ("image/jpeg", "", lossless.size)
+        assert (image.payload.media_type, image.payload.note, image.size) == (
+            "image/jpeg",
+            "",
+            lossless.size,
+        )
         sizes.append(len(image.payload.data))
     assert sizes[1] < sizes[0] < len(lossless.payload.data)
     assert lossless.payload.media_type == "image/png"
@@ -198,7 +219,9 @@ def test_the_true_piece_pastes_back_into_the_photograph() -> None:
 
 
 def test_light_falls_on_the_pieces_alone() -> None:
-    plain, changed = (next(iter(Photos("jigsaw", n=1, strength=strength))).sample for strength in (0.0, 0.8))
+    plain, changed = (
+        next(iter(Photos("jigsaw", n=1, strength=strength))).sample for strength in (0.0, 0.8)
+    )
     assert plain.images[0].sha == changed.images[0].sha
     assert all(plain.images[place].sha != changed.images[place].sha for place in (1, 2))
     assert changed.meta["noise"] == 16.0
@@ -237,11 +260,13 @@ def test_true_disparity_points_at_the_same_surroundings() -> None:
 
 
 def test_an_independent_matcher_finds_the_true_point() -> None:
-    """SIFT and RANSAC know nothing of how the second view was made; where they succeed they land on the truth."""
+    """SIFT and RANSAC know nothing of how the second view was made; where they succeed they land on
+    the truth."""
     sift, landed = cv2.SIFT.create(), []
     for item in made("correspondence", 0.5, "photos")[:10]:
         (keys0, words0), (keys1, words1) = (
-            sift.detectAndCompute(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), None) for image in item.sample.images
+            sift.detectAndCompute(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), None)
+            for image in item.sample.images
         )
         pairs = cv2.BFMatcher(cv2.NORM_L2, crossCheck=True).match(words0, words1)
         here = np.array([keys0[pair.queryIdx].pt for pair in pairs])
@@ -271,12 +296,20 @@ def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
         u, v, w = matrix @ (x, y, 1)
         if not (15 < u / w < view.size[0] - 15 and 15 < v / w < view.size[1] - 15):
             continue
-        centroid = (float((seen * columns).sum() / seen.sum()), float((seen * rows).sum() / seen.sum()))
+        centroid = (
+            float((seen * columns).sum() / seen.sum()),
+            float((seen * rows).sum() / seen.sum()),
+        )
         assert centroid == pytest.approx((u / w, v / w), abs=0.1)
 
 
 def test_a_second_view_is_turned_as_far_as_asked() -> None:
-    for turn, strength, most in ((40.0, 1.0, 40.0), (40.0, 0.5, 20.0), (90.0, 1.0, 90.0), (0.0, 1.0, 0.0)):
+    for turn, strength, most in (
+        (40.0, 1.0, 40.0),
+        (40.0, 0.5, 20.0),
+        (90.0, 1.0, 90.0),
+        (0.0, 1.0, 0.0),
+    ):
         task = Photos("correspondence", n=6, source="photos", strength=strength, turn=turn)
         assert {abs(item.sample.meta["turn"]) for item in task} == {most}
     with pytest.raises(TaskError, match="turn is in degrees, 0 to 90; found 100"):
@@ -284,7 +317,9 @@ def test_a_second_view_is_turned_as_far_as_asked() -> None:
 
 
 def test_strength_changes_the_second_view_and_not_the_question() -> None:
-    series = [list(Photos("correspondence", n=10, strength=strength)) for strength in (0.0, 0.4, 1.0)]
+    series = [
+        list(Photos("correspondence", n=10, strength=strength)) for strength in (0.0, 0.4, 1.0)
+    ]
     for versions in zip(*series, strict=True):
         assert len({item.answer for item in versions}) == 1
         assert len({item.sample.images[0].sha for item in versions}) == 1
@@ -296,7 +331,8 @@ def test_strength_changes_the_second_view_and_not_the_question() -> None:
 @pytest.mark.parametrize("source", ["photos", "stereo"])
 @pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
 def test_places_alone_do_not_tell_the_answer(strength: float, source: Any) -> None:
-    """A guess by the distance to where REF was is right for exactly one question in four, at either end."""
+    """A guess by the distance to where REF was is right for exactly one question in four, at either
+    end."""
     items = made("correspondence", strength, source)
     assert guessed(items, from_reference) == 0.25
     assert guessed(items, lambda item, point: -from_reference(item, point)) == 0.25
@@ -306,14 +342,19 @@ def test_places_alone_do_not_tell_the_answer(strength: float, source: Any) -> No
 
 
 def test_nearer_is_the_larger_true_disparity() -> None:
-    with np.load(io.BytesIO(files("skimage").joinpath("data", "motorcycle_disp.npz").read_bytes())) as data:
+    with np.load(
+        io.BytesIO(files("skimage").joinpath("data", "motorcycle_disp.npz").read_bytes())
+    ) as data:
         disparity = data["arr_0"]
     left_view, right_view = shipped("motorcycle_left.png"), shipped("motorcycle_right.png")
     for item in made("depth"):
         left, top = item.sample.meta["window"]
         for image, view in zip(item.sample.images, (left_view, right_view), strict=True):
             assert np.array_equal(image.pixels, view[top : top + 400, left : left + 560])
-        value = {label: disparity[top + int(p.y), left + int(p.x)] for label, p in points(item.sample).items()}
+        value = {
+            label: disparity[top + int(p.y), left + int(p.x)]
+            for label, p in points(item.sample).items()
+        }
         near, far = value[item.answer or ""], min(value.values())
         assert near == max(value.values())
         assert near / far == pytest.approx(item.sample.meta["ratio"], abs=1e-3)
@@ -348,7 +389,9 @@ def test_one_question_is_made_without_the_others(task: MadeTask) -> None:
     assert find_item(task, "another") is None
 
 
-def test_to_look_for_many_questions_does_not_go_through_all_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_look_for_many_questions_does_not_go_through_all_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     task, named, name = LettersAndShapes(n=9), Counter[int](), LettersAndShapes._id
 
     def count(self: LettersAndShapes, number: int) -> str:

@@ -1,4 +1,5 @@
-"""Published figures, recomputed from the files that are here by the configurations that ship, and the test vectors."""
+"""Published figures, recomputed from the files that are here by the configurations that ship, and
+the test vectors."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 
-VAL = {  # macro and micro of the official labels on val, key of 2024; and without Relative_Reflectance where published
+# macro and micro of the official labels on val, key of 2024; and without Relative_Reflectance where
+# published
+VAL = {
     "GPT4V": (51.14, 50.45),
     "GeminiProVision": (45.16, 45.03),
     "OPUS": (44.05, 43.40),
@@ -52,7 +55,8 @@ CONCATENATED = {"GPT4V": (38.63, 38.27), "GeminiProVision": (36.31, 35.92)}
 
 
 def scored(planned: Plan, out: Path) -> RunScores:
-    """What a run of recorded replies comes to, without the runner: the same judge on the same replies."""
+    """What a run of recorded replies comes to, without the runner: the same judge on the same
+    replies."""
     folder, keys = RunFolder(out), {}
     points = []
     for point in planned.points:
@@ -68,7 +72,15 @@ def row(point: Arm, item: Any) -> SampleRow:
 
 def _scored(folder: RunFolder, point: Arm, samples: Mapping[str, SampleRow]) -> PointScores:
     facts = asdict(point.task.facts)
-    held = PointRow(point.id, point.contestant, point.task_name, point.task_id, point.changes, point.baseline, facts)
+    held = PointRow(
+        point.id,
+        point.contestant,
+        point.task_name,
+        point.task_id,
+        point.changes,
+        point.baseline,
+        facts,
+    )
     scorer = build_scorer(facts)
     judge, found = RecordScorer(folder, point.read, scorer), dict[str, dict[int, ScoredRecord]]()
     if isinstance(point.model, Replay):
@@ -89,7 +101,9 @@ def percent(found: Table, metric: str, contestant: str, **fields: Any) -> float:
 
 @pytest.fixture(scope="module")
 def blink_val(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> RunScores:
-    planned = load_plan(CONFIGS / "blink_val.yaml", [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"])
+    planned = load_plan(
+        CONFIGS / "blink_val.yaml", [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"]
+    )
     assert not planned.left_out
     return scored(planned, tmp_path_factory.mktemp("blink_val"))
 
@@ -108,18 +122,28 @@ def test_the_val_column_of_blink(val_table: Table, model: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "share"), [("GeminiProVision", 45.65), ("OPUS", 45.37)])
-def test_the_total_that_does_not_depend_on_the_labels_version(val_table: Table, model: str, share: float) -> None:
+def test_the_total_that_does_not_depend_on_the_labels_version(
+    val_table: Table, model: str, share: float
+) -> None:
     assert percent(val_table, "blink_macro_without_reflectance", model) == share
 
 
 def test_every_subtask_of_the_val_column(val_table: Table, shared_data: Path) -> None:
     """Against a count of equal strings, file by file."""
     keys = load_key(shared_data / "blink_replies/val_answers.json")
-    for model, file in (("GPT4V", "GPT4V"), ("LLaVA-7B", "llava_v1.5_7b"), ("MiniGPT-4", "MiniGPT-4-v2")):
+    for model, file in (
+        ("GPT4V", "GPT4V"),
+        ("LLaVA-7B", "llava_v1.5_7b"),
+        ("MiniGPT-4", "MiniGPT-4-v2"),
+    ):
         right: dict[str, int] = defaultdict(int)
         for held in load_replies(shared_data / f"blink_replies/{file}.jsonl.gz"):
             right[held.subtask] += held.label == keys.get(held.idx, "none")
-        found = {r.task: r.right for r in val_table.where(metric="accuracy", contestant=model).rows if r.task_name}
+        found = {
+            r.task: r.right
+            for r in val_table.where(metric="accuracy", contestant=model).rows
+            if r.task_name
+        }
         assert found == right
         assert len(found) == 14
 
@@ -127,7 +151,9 @@ def test_every_subtask_of_the_val_column(val_table: Table, shared_data: Path) ->
 def test_the_overlap_of_errors(blink_val: RunScores) -> None:
     """App. C.2 on val: 1,210 mistakes of LLaVA-1.5-7B, 1,096 of 13B, 898 in common."""
     found = {one.name: one for one in contestants(blink_val)}
-    assert {name: found["LLaVA-7B"].common_errors(found[name])[0] for name in OF_LLAVA_7B} == OF_LLAVA_7B
+    assert {
+        name: found["LLaVA-7B"].common_errors(found[name])[0] for name in OF_LLAVA_7B
+    } == OF_LLAVA_7B
     assert found["LLaVA-7B"].common_errors(found["LLaVA-13B"]) == (898, 1210, 1096)
     shown = pair_table([blink_val])
     assert len(shown.rows) == 8 * 7 / 2
@@ -138,13 +164,21 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
 
 
 def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
-    planned = load_plan(CONFIGS / "blink_concatenation_recorded.yaml", [f"tasks.Jigsaw.path={shared_data}"])
+    planned = load_plan(
+        CONFIGS / "blink_concatenation_recorded.yaml", [f"tasks.Jigsaw.path={shared_data}"]
+    )
     found = make_table([scored(planned, tmp_path)])
     for model, totals in CONCATENATED.items():
         one = f"concatenated {model}"
-        assert (percent(found, "accuracy", one, task="macro"), percent(found, "accuracy", one, task="micro")) == totals
+        assert (
+            percent(found, "accuracy", one, task="macro"),
+            percent(found, "accuracy", one, task="micro"),
+        ) == totals
     for task in {r.task for r in found.rows if r.task_name}:
-        fell = [percent(found, "accuracy", f"{how} GPT4V", task=task) for how in ("separate", "concatenated")]
+        fell = [
+            percent(found, "accuracy", f"{how} GPT4V", task=task)
+            for how in ("separate", "concatenated")
+        ]
         assert fell[0] > fell[1], "GPT-4V falls on every task"
     (whole,) = found.where(metric="accuracy", contestant="concatenated GPT4V", task="micro").rows
     assert (whole.baseline, whole.n, (whole.p or 0) < 1e-4) == ("separate GPT4V", 1108, True)
@@ -154,7 +188,13 @@ def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_commands_give_the_same(shared_data: Path, tmp_path: Path) -> None:
     data = shared_data / "blink_replies"
-    words = ["run", str(CONFIGS / "blink_val.yaml"), f"tasks.Art_Style.path={data}", "--out", str(tmp_path)]
+    words = [
+        "run",
+        str(CONFIGS / "blink_val.yaml"),
+        f"tasks.Art_Style.path={data}",
+        "--out",
+        str(tmp_path),
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "15208 new, 0 were there, 0 failed" in result.output
@@ -164,9 +204,15 @@ def test_the_commands_give_the_same(shared_data: Path, tmp_path: Path) -> None:
 
 
 def test_recorded_questions_and_their_faults(tmp_path: Path) -> None:
-    (tmp_path / "val_answers.json").write_text(json.dumps({"val_Jigsaw_1": "(B)", "val_Counting_1": "(D)"}))
+    (tmp_path / "val_answers.json").write_text(
+        json.dumps({"val_Jigsaw_1": "(B)", "val_Counting_1": "(D)"})
+    )
     (item,) = RecordedQuestions(tmp_path, "Counting")
-    assert (item.answer, item.sample.letters, item.sample.meta["subtask"]) == ("D", tuple("ABCD"), "Counting")
+    assert (item.answer, item.sample.letters, item.sample.meta["subtask"]) == (
+        "D",
+        tuple("ABCD"),
+        "Counting",
+    )
     assert "2025-09-03" not in str(RecordedQuestions(tmp_path, "Jigsaw").facts)
     for name, key, said in (
         ("jigsaw", "val_answers.json", "did you mean 'Jigsaw'"),
@@ -179,39 +225,66 @@ def test_recorded_questions_and_their_faults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("label", "answer"),
-    [("(B)", "B"), ("(Z)", None), ("(B) the third image", "(B) the third image"), ("(C)", "(C)"), ("", "")],
+    [
+        ("(B)", "B"),
+        ("(Z)", None),
+        ("(B) the third image", "(B) the third image"),
+        ("(C)", "(C)"),
+        ("", ""),
+    ],
 )
-def test_an_official_label_counts_as_the_official_code_counts_it(label: str, answer: str | None) -> None:
+def test_an_official_label_counts_as_the_official_code_counts_it(
+    label: str, answer: str | None
+) -> None:
     sample = Sample("s", "q", choices=("", ""))
     state = OfficialLabel()(State(sample, messages=(Message("assistant", (label,)),)), NoModel())
     assert state.answer == answer
 
 
 @pytest.mark.parametrize("reply", ["E", "(C)", None])
-def test_a_letter_beyond_the_choices_and_no_reply_at_all_are_not_right(tmp_path: Path, reply: str | None) -> None:
-    """The official rule takes E and (C) as they are on two choices, and then they are wrong; None is an exception."""
+def test_a_letter_beyond_the_choices_and_no_reply_at_all_are_not_right(
+    tmp_path: Path, reply: str | None
+) -> None:
+    """The official rule takes E and (C) as they are on two choices, and then they are wrong; None
+    is an exception."""
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"idx": "val_Jigsaw_1", "reply": reply, "answer": "(A)"}) + "\n")
     line = next(replies_lines([file], "blink_official"))
-    assert line.startswith(f"m: n=1, accuracy=0.00%, coverage={'0.00' if reply is None else '100.00'}%")
+    assert line.startswith(
+        f"m: n=1, accuracy=0.00%, coverage={'0.00' if reply is None else '100.00'}%"
+    )
 
 
 # ---- Do You See Me
 
 MAJORITY = {
-    "figure_ground": 36.67, "visual_spatial": 40.69, "joint_shape_color": 87.75, "shape_discrimination": 17.92,
-    "letter_disambiguation": 2.96, "form_constancy": 29.63, "visual_closure": 29.76, "shape_discrimination_3d": 65.83,
-    "letter_disambiguation_3d": 6.25, "joint_shape_color_3d": 90.83, "form_constancy_3d": 100.0,
+    "figure_ground": 36.67,
+    "visual_spatial": 40.69,
+    "joint_shape_color": 87.75,
+    "shape_discrimination": 17.92,
+    "letter_disambiguation": 2.96,
+    "form_constancy": 29.63,
+    "visual_closure": 29.76,
+    "shape_discrimination_3d": 65.83,
+    "letter_disambiguation_3d": 6.25,
+    "joint_shape_color_3d": 90.83,
+    "form_constancy_3d": 100.0,
     "visual_spatial_3d": 56.25,
-}  # fmt: skip
+}
 CHANCE = {
-    "figure_ground": 25.0, "form_constancy": 25.0, "visual_closure": 25.0, "form_constancy_3d": 50.0,
-    "letter_disambiguation": 1.28, "letter_disambiguation_3d": 2.0,
-}  # fmt: skip
+    "figure_ground": 25.0,
+    "form_constancy": 25.0,
+    "visual_closure": 25.0,
+    "form_constancy_3d": 50.0,
+    "letter_disambiguation": 1.28,
+    "letter_disambiguation_3d": 2.0,
+}
 
 
 def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> None:
-    planned = load_plan(CONFIGS / "dysm_baselines.yaml", [f"tasks.figure_ground.path={shared_data / 'dysm'}"])
+    planned = load_plan(
+        CONFIGS / "dysm_baselines.yaml", [f"tasks.figure_ground.path={shared_data / 'dysm'}"]
+    )
     found = make_table([scored(planned, tmp_path)])
     for who, levels in (("majority (key)", MAJORITY), ("chance (level)", CHANCE)):
         rows = found.where(metric="accuracy", contestant=who, slice="").rows
@@ -226,11 +299,16 @@ def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("subtask", "reply", "answer"),
     [
-        ("GC-Mat", "T", "T"), ("GC-Trk", "T.", None), ("OC-Cpr", "Answer: T.", "T"), ("PC-Cpr", "T or F", None),
-        ("OC-Cnt", "There are 2 bags", "2"), ("PC-Cnt", "2 (two)", None), ("OC-Grp", "(D)", "(D"),
+        ("GC-Mat", "T", "T"),
+        ("GC-Trk", "T.", None),
+        ("OC-Cpr", "Answer: T.", "T"),
+        ("PC-Cpr", "T or F", None),
+        ("OC-Cnt", "There are 2 bags", "2"),
+        ("PC-Cnt", "2 (two)", None),
+        ("OC-Grp", "(D)", "(D"),
         ("PC-VID", "Score: 1", "Score: 1"),
     ],
-)  # fmt: skip
+)
 def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | None) -> None:
     sample = Sample("s", "q", meta={"subtask": subtask})
     state = State(sample, messages=(Message("assistant", (reply,)),))
@@ -243,7 +321,10 @@ def counted(tmp_path: Path, items: Sequence[tuple[str, int, str]]) -> dict[str, 
     """The metrics of counts (key, images, reply)."""
     made = MadeRun(tmp_path / "run")
     made.task(
-        "cnt", [k for k, _, _ in items], choices=0, meta=[{"image_len": L, "subtask": "OC-Cnt"} for _, L, _ in items]
+        "cnt",
+        [k for k, _, _ in items],
+        choices=0,
+        meta=[{"image_len": L, "subtask": "OC-Cnt"} for _, L, _ in items],
     )
     read = {"use": "eval.readers.Vlm2Official"}
     point = made.point("plain", "cnt", facts={"scorer": spec(CountScorer("OC-Cnt"))}, read=read)
@@ -251,13 +332,20 @@ def counted(tmp_path: Path, items: Sequence[tuple[str, int, str]]) -> dict[str, 
         made.reply(point, f"s{number}", reply)
     from looktwice.eval.display.table import score_table
 
-    return {r.metric: r for r in score_table(made.write().path).where(contestant="plain", slice="", task="cnt").rows}
+    return {
+        r.metric: r
+        for r in score_table(made.write().path).where(contestant="plain", slice="", task="cnt").rows
+    }
 
 
 def test_one_exact_one_near_and_one_unparsable_count(tmp_path: Path) -> None:
     found = counted(tmp_path, [("2", 3, "2"), ("1", 4, "2"), ("2", 4, "no idea")])
     shares = {name: round(100 * (found[name].value or 0), 2) for name in found}
-    assert (shares["numeric_official"], shares["numeric_vlmevalkit"], shares["accuracy"]) == (55.20, 36.80, 33.33)
+    assert (shares["numeric_official"], shares["numeric_vlmevalkit"], shares["accuracy"]) == (
+        55.20,
+        36.80,
+        33.33,
+    )
 
 
 def test_a_count_out_of_range_is_left_out_officially(tmp_path: Path) -> None:
@@ -266,9 +354,17 @@ def test_a_count_out_of_range_is_left_out_officially(tmp_path: Path) -> None:
     assert found["numeric_vlmevalkit"].n == 4
 
 
-VLM2_BENCH, BLINK_BENCH = (load(CONFIGS / f"{name}.yaml")["published"] for name in ("vlm2_bench", "blink_bench"))
-UNITS = {"gc_mat.pair_accuracy": 259, "gc_trk.pair_accuracy": 219, "oc_cpr.pair_accuracy": 360, "oc_grp": 200,
-         "pc_cpr.pair_accuracy": 200, "pc_grp": 100}  # fmt: skip
+VLM2_BENCH, BLINK_BENCH = (
+    load(CONFIGS / f"{name}.yaml")["published"] for name in ("vlm2_bench", "blink_bench")
+)
+UNITS = {
+    "gc_mat.pair_accuracy": 259,
+    "gc_trk.pair_accuracy": 219,
+    "oc_cpr.pair_accuracy": 360,
+    "oc_grp": 200,
+    "pc_cpr.pair_accuracy": 200,
+    "pc_grp": 100,
+}
 """Pairs and questions; counts and videos are graded."""
 PRINTED = {"GPT-4o": 59.56, "Qwen2.5-VL-7B": 55.86, "people": 94.44}
 """Averages of the camera-ready."""
@@ -276,24 +372,37 @@ PRINTED = {"GPT-4o": 59.56, "Qwen2.5-VL-7B": 55.86, "people": 94.44}
 
 @pytest.mark.parametrize("who", [name for name in VLM2_BENCH if name != "chance"])
 def test_the_published_table_of_vlm2(who: str) -> None:
-    """Scores are shares of 259, 219, 360, 200, 200 and 100; averages are over eight, at first over nine."""
+    """Scores are shares of 259, 219, 360, 200, 200 and 100; averages are over eight, at first over
+    nine."""
     row = VLM2_BENCH[who]["accuracy"]
     scores = [value for name, value in row.items() if not name.startswith("overall")]
     for name, units in UNITS.items() if not who.startswith("people") else ():
         assert min(abs(row[name] - 100 * k / units) for k in range(units + 1)) < 0.0051, name
     if "overall_9" in row:
-        assert fmean(scores) == pytest.approx(row["overall_9"], abs=0.0151 if who == "InternVL2.5-8B" else 0.0106)
+        assert fmean(scores) == pytest.approx(
+            row["overall_9"], abs=0.0151 if who == "InternVL2.5-8B" else 0.0106
+        )
     if "overall_8" in row:
         assert fmean(scores[:8]) == pytest.approx(row["overall_8"], abs=0.006)
         assert row["overall_8"] == PRINTED.get(who, row["overall_8"])
 
 
 def test_the_published_rows_of_blink(val_table: Table) -> None:
-    """Each task is a share of its questions and the total their mean; eight models once more from their replies."""
-    of = {"GPT-4V": "GPT4V", "Gemini Pro": "GeminiProVision", "Claude 3 OPUS": "OPUS", "LLaVA-v1.5-13B": "LLaVA-13B",
-          "CogVLM": "CogVLM", "Qwen-VL-Max": "QwenVLMax", "LLaVA-v1.5-7B": "LLaVA-7B",
-          "MiniGPT-4-v2": "MiniGPT-4"}  # fmt: skip
-    models = {name: dict(row["accuracy"]) for name, row in BLINK_BENCH.items() if not row.get("people")}
+    """Each task is a share of its questions and the total their mean; eight models once more from
+    their replies."""
+    of = {
+        "GPT-4V": "GPT4V",
+        "Gemini Pro": "GeminiProVision",
+        "Claude 3 OPUS": "OPUS",
+        "LLaVA-v1.5-13B": "LLaVA-13B",
+        "CogVLM": "CogVLM",
+        "Qwen-VL-Max": "QwenVLMax",
+        "LLaVA-v1.5-7B": "LLaVA-7B",
+        "MiniGPT-4-v2": "MiniGPT-4",
+    }
+    models = {
+        name: dict(row["accuracy"]) for name, row in BLINK_BENCH.items() if not row.get("people")
+    }
     assert len(models) == 17 + 2 and of.keys() < models.keys()
     for name, row in models.items():
         total = row.pop("blink_macro")

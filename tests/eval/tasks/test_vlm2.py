@@ -1,4 +1,5 @@
-"""VLM2-Bench: the official readings and formulas, its files and their faults, and its metrics in the table."""
+"""VLM2-Bench: the official readings and formulas, its files and their faults, and its metrics in
+the table."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.judgements import Judgement, append, words_of
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
-from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
+from looktwice.eval.tasks import (
+    CountScorer,
+    GroupScorer,
+    PairScorer,
+    TaskError,
+    VideoScorer,
+    Vlm2Bench,
+)
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.vlm2.metrics import chance_numeric, numeric_score
 from looktwice.eval.tasks.vlm2.rows import from_lines
@@ -27,23 +35,41 @@ from tests.made_run import MadeRun
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 SEQUENCES = {"OC": {2: (40, [1, 2]), 3: (40, [1, 2, 3]), 4: (40, [1, 2, 3, 4])}}
-GROUPING = "Rule. Which images show the same bag? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
+GROUPING = (
+    "Rule. Which images show the same bag? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
+)
 
 
 @pytest.mark.parametrize(
     ("images", "truth", "found", "percent"),
     [
-        (2, 1, 2, 0), (2, 2, 1, 0), (3, 2, 1, 0), (3, 1, 2, 0), (4, 1, 2, 10.404), (4, 1, 3, 3.974), (4, 1, 4, 0),
-        (4, 2, 1, 6.697), (4, 2, 3, 6.697), (4, 2, 4, 0), (4, 3, 2, 6.697), (4, 3, 4, 6.697), (4, 3, 1, 0),
-        (4, 4, 3, 10.404), (4, 4, 2, 3.974), (4, 4, 1, 0), (4, 3, 3, 100), (1, 1, 1, 100),
+        (2, 1, 2, 0),
+        (2, 2, 1, 0),
+        (3, 2, 1, 0),
+        (3, 1, 2, 0),
+        (4, 1, 2, 10.404),
+        (4, 1, 3, 3.974),
+        (4, 1, 4, 0),
+        (4, 2, 1, 6.697),
+        (4, 2, 3, 6.697),
+        (4, 2, 4, 0),
+        (4, 3, 2, 6.697),
+        (4, 3, 4, 6.697),
+        (4, 3, 1, 0),
+        (4, 4, 3, 10.404),
+        (4, 4, 2, 3.974),
+        (4, 4, 1, 0),
+        (4, 3, 3, 100),
+        (1, 1, 1, 100),
     ],
-)  # fmt: skip
+)
 def test_what_a_wrong_count_is_worth(images: int, truth: int, found: int, percent: float) -> None:
     assert 100 * numeric_score(found, truth, images) == pytest.approx(percent, abs=5e-4)
 
 
 def test_chance_levels_are_the_papers() -> None:
-    """Sequences as the paper builds them: AA, AB, AAA, AAB, ABC, AAAA, AAAB, AABC, ABCD, 40 each; PC 30, 25, 65."""
+    """Sequences as the paper builds them: AA, AB, AAA, AAB, ABC, AAAA, AAAB, AABC, ABCD, 40 each;
+    PC 30, 25, 65."""
     oc = [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3), (1, 4), (2, 4), (3, 4), (4, 4)]
     level = 100 * sum(chance_numeric(truth, images) for truth, images in oc) / len(oc)
     assert level == pytest.approx(34.876, abs=1e-3)
@@ -56,10 +82,14 @@ def test_chance_levels_are_the_papers() -> None:
 
 @pytest.mark.parametrize(
     ("scores", "overall_9", "overall_8"),
-    [((37.45, 39.27, 74.17, 80.62, 57.50, 50.00, 90.50, 47.00, 66.75), 60.36, 59.56),
-     ((35.91, 43.38, 71.39, 41.72, 47.50, 80.00, 57.98, 69.00, 46.50), None, 55.86)],
-)  # fmt: skip
-def test_the_papers_two_averages(scores: Sequence[float], overall_9: float | None, overall_8: float) -> None:
+    [
+        ((37.45, 39.27, 74.17, 80.62, 57.50, 50.00, 90.50, 47.00, 66.75), 60.36, 59.56),
+        ((35.91, 43.38, 71.39, 41.72, 47.50, 80.00, 57.98, 69.00, 46.50), None, 55.86),
+    ],
+)
+def test_the_papers_two_averages(
+    scores: Sequence[float], overall_9: float | None, overall_8: float
+) -> None:
     assert sum(scores[:8]) / 8 == pytest.approx(overall_8, abs=0.006)
     if overall_9 is not None:
         assert sum(scores) / 9 == pytest.approx(overall_9, abs=0.006)
@@ -67,9 +97,15 @@ def test_the_papers_two_averages(scores: Sequence[float], overall_9: float | Non
 
 @pytest.mark.parametrize(
     ("published", "units"),
-    [((37.45, 35.91, 30.50, 16.60), 259), ((39.27, 43.38, 30.59, 13.70), 219), ((74.17, 71.39, 43.33, 47.22), 360)],
-)  # fmt: skip
-def test_published_pair_scores_are_shares_of_the_pair_ids(published: Sequence[float], units: int) -> None:
+    [
+        ((37.45, 35.91, 30.50, 16.60), 259),
+        ((39.27, 43.38, 30.59, 13.70), 219),
+        ((74.17, 71.39, 43.33, 47.22), 360),
+    ],
+)
+def test_published_pair_scores_are_shares_of_the_pair_ids(
+    published: Sequence[float], units: int
+) -> None:
     for score in published:
         assert min(abs(score - 100 * k / units) for k in range(units + 1)) < 0.0051
 
@@ -77,7 +113,9 @@ def test_published_pair_scores_are_shares_of_the_pair_ids(published: Sequence[fl
 # ---- metrics in the table
 
 
-def made_task(made: MadeRun, name: str, scorer: Any, keys: Sequence[str], meta: Sequence[Mapping[str, Any]]) -> str:
+def made_task(
+    made: MadeRun, name: str, scorer: Any, keys: Sequence[str], meta: Sequence[Mapping[str, Any]]
+) -> str:
     made.task(name, list(keys), choices=0, meta=list(meta))
     return made.point("plain", name, facts={"scorer": spec(scorer)}, read=VERBATIM, baseline=True)
 
@@ -94,7 +132,9 @@ def made(tmp_path: Path) -> MadeRun:
 
 def test_gc_pairs_with_a_shared_id_and_one_that_is_incomplete(made: MadeRun) -> None:
     pairs = ["a", "a", "b", "b", "c", "c", "c", "c", "d"]
-    point = made_task(made, "gc", PairScorer("GC-Mat"), "TFTFTFTFT", [{"pair": name} for name in pairs])
+    point = made_task(
+        made, "gc", PairScorer("GC-Mat"), "TFTFTFTFT", [{"pair": name} for name in pairs]
+    )
     made.answers(point, ["T", "F", "T", "T", "T", "T", "F", "F", "T"])
     found = score_table(made.write().path)
     official = value(found, "pair_accuracy")
@@ -107,7 +147,9 @@ def test_gc_pairs_with_a_shared_id_and_one_that_is_incomplete(made: MadeRun) -> 
 
 
 def test_cpr_counts_complete_pairs_and_vlmevalkit_all(made: MadeRun) -> None:
-    point = made_task(made, "cpr", PairScorer("OC-Cpr"), "TFTFT", [{"pair": name} for name in "aabbc"])
+    point = made_task(
+        made, "cpr", PairScorer("OC-Cpr"), "TFTFT", [{"pair": name} for name in "aabbc"]
+    )
     made.answers(point, ["T", "F", "F", "F", "T"])
     found = score_table(made.write().path)
     assert (value(found, "pair_accuracy").value, value(found, "pair_accuracy").n) == (0.5, 2)
@@ -128,11 +170,16 @@ def test_pairs_are_tested_as_pairs_and_failures_fall_out(made: MadeRun) -> None:
 
 def test_a_pair_must_be_right_in_one_draw(made: MadeRun) -> None:
     made.task("cpr", ["T", "F"], choices=0, meta=[{"pair": "a"}, {"pair": "a"}])
-    point = made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}, read=VERBATIM, draws=2)
+    point = made.point(
+        "plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}, read=VERBATIM, draws=2
+    )
     made.answers(point, ["T", "T"], draw=0)
     made.answers(point, ["F", "F"], draw=1)
     found = score_table(made.write().path)
-    assert (value(found, "pair_accuracy").value, value(found, "positive_accuracy").value) == (0.0, 0.5)
+    assert (value(found, "pair_accuracy").value, value(found, "positive_accuracy").value) == (
+        0.0,
+        0.5,
+    )
 
 
 def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
@@ -148,7 +195,12 @@ def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
     accuracy = value(found, "accuracy", task="cnt")
     assert (accuracy.value, accuracy.right, accuracy.wrong, accuracy.unreadable) == (0.25, 1, 2, 1)
     (chance,) = found.where(metric="numeric_official", contestant="chance (level)").rows
-    expected = [chance_numeric(2, 2), chance_numeric(1, 4), chance_numeric(3, 4), chance_numeric(4, 4)]
+    expected = [
+        chance_numeric(2, 2),
+        chance_numeric(1, 4),
+        chance_numeric(3, 4),
+        chance_numeric(4, 4),
+    ]
     assert chance.value == pytest.approx(sum(expected) / 4)
 
 
@@ -168,7 +220,10 @@ def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRu
     words = {record.sample: words_of(record) for record in made.records}
     append(
         run.path,
-        *(Judgement("vid", point, f"s{n}", 0, "j", "i", words[f"s{n}"], answer=g) for n, g in grades.items()),
+        *(
+            Judgement("vid", point, f"s{n}", 0, "j", "i", words[f"s{n}"], answer=g)
+            for n, g in grades.items()
+        ),
     )
     found = score_table(run.path)
     assert (value(found, "vid_ab").value, value(found, "vid_aba").value) == (0.75, 0.625)
@@ -187,7 +242,9 @@ def test_numbers_of_a_model_s_own_are_no_score_of_its_video(made: MadeRun, words
     accuracy = value(found, "accuracy", task="vid")
     assert (accuracy.value, accuracy.right, accuracy.wrong, accuracy.unreadable) == (None, 0, 0, 2)
     assert not found.where(metric="vid_ab").rows
-    assert {scored.reason for run in found.scores for point in run.points for scored in point.all} == {"unjudged"}
+    assert {
+        scored.reason for run in found.scores for point in run.points for scored in point.all
+    } == {"unjudged"}
     printed = " ".join(repr(found).split())
     assert "vid: 2 replies without a score until a judge gives one" in printed
     assert "not judged" in printed
@@ -198,7 +255,9 @@ def test_the_overall_scores_need_every_subtask(made: MadeRun) -> None:
     for name, answers in (("GC-Mat", "TF"), ("GC-Trk", "TT"), ("OC-Cpr", "TF"), ("PC-Cpr", "TF")):
         made.answers(made_task(made, name, PairScorer(name), "TF", pairs), list(answers))
     for name in ("OC-Cnt", "PC-Cnt"):
-        made.answers(made_task(made, name, CountScorer(name), ["1", "2"], [{"image_len": 2}] * 2), ["1", "1"])
+        made.answers(
+            made_task(made, name, CountScorer(name), ["1", "2"], [{"image_len": 2}] * 2), ["1", "1"]
+        )
     for name in ("OC-Grp", "PC-Grp"):
         made.answers(made_task(made, name, GroupScorer(name), ["A", "D"], [{}, {}]), ["A", "D"])
     found = score_table(made.write().path)
@@ -221,7 +280,10 @@ def lay(root: Path, file: str, rows: Sequence[Any], media: str, names: Sequence[
     """Write one subtask in the official layout."""
     path = root / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), encoding="utf-8")
+    path.write_text(
+        "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows),
+        encoding="utf-8",
+    )
     for name in names:
         (root / media / name).parent.mkdir(parents=True, exist_ok=True)
         (root / media / name).write_bytes(jpeg())
@@ -229,8 +291,15 @@ def lay(root: Path, file: str, rows: Sequence[Any], media: str, names: Sequence[
 
 
 def gc(q_id: str, key: str, **more: Any) -> dict[str, Any]:
-    return {"q_id": q_id, "task": "mat", "question": f"Is it right? {key}", "gt_answer": key,
-            "edited_prompt": "secret", "images": ["1.jpg", "2.jpg"], **more}  # fmt: skip
+    return {
+        "q_id": q_id,
+        "task": "mat",
+        "question": f"Is it right? {key}",
+        "gt_answer": key,
+        "edited_prompt": "secret",
+        "images": ["1.jpg", "2.jpg"],
+        **more,
+    }
 
 
 GC_FILE, GC_MEDIA = "jsonl/gc/vanilla/gc_mat.jsonl", "data/gc/processed"
@@ -238,12 +307,21 @@ OC_MEDIA = "data/oc/original_obj"
 
 
 def test_gc_items(tmp_path: Path) -> None:
-    lay(tmp_path, GC_FILE, [gc("7", "T"), gc("7", "F"), gc("8", "T"), gc("8", "F")], GC_MEDIA, ["1.jpg", "2.jpg"])
+    lay(
+        tmp_path,
+        GC_FILE,
+        [gc("7", "T"), gc("7", "F"), gc("8", "T"), gc("8", "F")],
+        GC_MEDIA,
+        ["1.jpg", "2.jpg"],
+    )
     task = Vlm2Bench("GC-Mat", tmp_path)
     items = list(task)
     assert [(i.sample.id, i.answer, i.sample.meta["pair"]) for i in items] == [
-        ("7_p", "T", "7"), ("7_n", "F", "7"), ("8_p", "T", "8"), ("8_n", "F", "8")
-    ]  # fmt: skip
+        ("7_p", "T", "7"),
+        ("7_n", "F", "7"),
+        ("8_p", "T", "8"),
+        ("8_n", "F", "8"),
+    ]
     sample = items[0].sample
     assert sample.meta["prompt"] == "\nIs it right? T"
     assert [image.size for image in sample.images] == [(10, 8), (10, 8)]
@@ -258,8 +336,10 @@ def test_shared_and_single_pair_ids_are_told(tmp_path: Path) -> None:
     lay(tmp_path, GC_FILE, rows, GC_MEDIA, ["1.jpg", "2.jpg"])
     task = Vlm2Bench("GC-Mat", tmp_path)
     assert [item.sample.id for item in task] == ["7_p", "7_n", "7_p2", "9_p"]
-    assert task.facts.note == (
-        "2 pair ids; 1 shared by more than two questions, such as 7; 1 with one question only, such as 9"
+    assert (
+        task.facts.note
+        == "2 pair ids; 1 shared by more than two questions, such as 7; 1 with one question only,"
+        " such as 9"
     )
 
 
@@ -270,7 +350,12 @@ def test_oc_items(tmp_path: Path, name: str) -> None:
         "OC-Grp": {"gt_answer": "D) 1 and 2", "question": GROUPING},
         "OC-Cpr": {"gt_answer": "T", "question": "The same?"},
     }
-    row = {"q_id": "17_p", "type": "bag", "images": ["bag/1.jpg", "data/oc/original_obj/bag/2.jpg"], **more[name]}
+    row = {
+        "q_id": "17_p",
+        "type": "bag",
+        "images": ["bag/1.jpg", "data/oc/original_obj/bag/2.jpg"],
+        **more[name],
+    }
     lay(
         tmp_path,
         f"jsonl/oc/vanilla/{name.lower().replace('-', '_')}.jsonl",
@@ -284,7 +369,10 @@ def test_oc_items(tmp_path: Path, name: str) -> None:
     if name == "OC-Cnt":
         assert (item.answer, item.sample.meta["image_len"], item.sample.choices) == ("2", 3, ())
     elif name == "OC-Grp":
-        assert (item.answer, item.sample.choices) == ("D", ("1 and 3", "None", "2 and 3", "1 and 2"))
+        assert (item.answer, item.sample.choices) == (
+            "D",
+            ("1 and 3", "None", "2 and 3", "1 and 2"),
+        )
         assert item.sample.question == "Rule. Which images show the same bag?"
         assert item.sample.meta["prompt"] == f"\n{GROUPING}"
     else:
@@ -320,7 +408,13 @@ def test_a_file_of_other_rows_stops(tmp_path: Path) -> None:
 
 
 def test_a_missing_image_fails_its_own_sample(tmp_path: Path) -> None:
-    lay(tmp_path, GC_FILE, [gc("7", "T"), gc("7", "F", images=["no.jpg"])], GC_MEDIA, ["1.jpg", "2.jpg"])
+    lay(
+        tmp_path,
+        GC_FILE,
+        [gc("7", "T"), gc("7", "F", images=["no.jpg"])],
+        GC_MEDIA,
+        ["1.jpg", "2.jpg"],
+    )
     first, second = Vlm2Bench("GC-Mat", tmp_path)
     assert first.sample.images[0].size == (10, 8)
     with pytest.raises(PictureError, match=r"no\.jpg cannot be read"):
@@ -328,7 +422,13 @@ def test_a_missing_image_fails_its_own_sample(tmp_path: Path) -> None:
 
 
 def test_a_path_may_not_leave_the_folder(tmp_path: Path) -> None:
-    lay(tmp_path / "set", GC_FILE, [gc("7", "T", images=["../../../../../secret.jpg"])], GC_MEDIA, [])
+    lay(
+        tmp_path / "set",
+        GC_FILE,
+        [gc("7", "T", images=["../../../../../secret.jpg"])],
+        GC_MEDIA,
+        [],
+    )
     (tmp_path / "secret.jpg").write_bytes(jpeg())
     (item,) = Vlm2Bench("GC-Mat", tmp_path / "set")
     with pytest.raises(PictureError, match="leads out of the folder"):
@@ -338,7 +438,9 @@ def test_a_path_may_not_leave_the_folder(tmp_path: Path) -> None:
 def zipped(root: Path, extra: str = "", prefix: str = "") -> Path:
     out = root / "set.zip"
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as held:
-        held.writestr(f"{prefix}{GC_FILE}", "\n".join(json.dumps(row) for row in (gc("7", "T"), gc("7", "F"))))
+        held.writestr(
+            f"{prefix}{GC_FILE}", "\n".join(json.dumps(row) for row in (gc("7", "T"), gc("7", "F")))
+        )
         for name in ("1.jpg", "2.jpg"):
             held.writestr(f"{prefix}{GC_MEDIA}/{name}", jpeg())
         if extra:
@@ -354,7 +456,9 @@ def test_the_zip_is_read_in_place(tmp_path: Path, prefix: str) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["set.zip"]
 
 
-@pytest.mark.parametrize("name", ["../evil.jpg", "/etc/evil", "a/../../evil", "..\\evil.jpg", "C:/evil"])
+@pytest.mark.parametrize(
+    "name", ["../evil.jpg", "/etc/evil", "a/../../evil", "..\\evil.jpg", "C:/evil"]
+)
 def test_a_zip_that_climbs_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(TaskError, match="1 entries lead out of the folder"):
         len(Vlm2Bench("GC-Mat", zipped(tmp_path, name)))
@@ -410,21 +514,46 @@ def test_vlmevalkit_s_table(tmp_path: Path) -> None:
         csv.writer(file, delimiter="\t").writerows(rows)
     items = list(Vlm2Bench("GC-Mat", tmp_path / "img.tsv"))
     assert [(i.sample.meta["pair"], i.answer, len(i.sample.images)) for i in items] == [
-        ("gc-mat_7", "T", 2), ("gc-mat_7", "F", 2)
-    ]  # fmt: skip
+        ("gc-mat_7", "T", 2),
+        ("gc-mat_7", "F", 2),
+    ]
     assert items[1].sample.images[1].payload.data == jpeg()
     (count,) = Vlm2Bench("OC-Cnt", tmp_path / "img.tsv")
-    assert (count.answer, count.sample.meta["image_len"], count.sample.meta["type"]) == ("2", 3, "bag")
+    assert (count.answer, count.sample.meta["image_len"], count.sample.meta["type"]) == (
+        "2",
+        3,
+        "bag",
+    )
     with pytest.raises(TaskError, match="has no category pc-cnt; it has gc-mat, oc-cnt"):
         len(Vlm2Bench("PC-Cnt", tmp_path / "img.tsv"))
 
 
 OBJECT_QUESTIONS = [
-    ("OC-Cpr", "Judge this: 'The bags in these images are the same bag.' Respond with 'T' or 'F'.", "bag"),
-    ("OC-Cpr", "Judge this: 'The toys in these images are not the same toy.' Respond with 'T' or 'F'.", "toy"),
-    ("OC-Cnt", "The Question is: How many different water bottles are there in the input images?", "water bottle"),
-    ("OC-Cnt", "The Question is: How many different glasss are there in the input images?", "glass"),
-    ("OC-Grp", "Which images show the same Pet in the input images? Choices: A) 1 and 2; B) None", "pet"),
+    (
+        "OC-Cpr",
+        "Judge this: 'The bags in these images are the same bag.' Respond with 'T' or 'F'.",
+        "bag",
+    ),
+    (
+        "OC-Cpr",
+        "Judge this: 'The toys in these images are not the same toy.' Respond with 'T' or 'F'.",
+        "toy",
+    ),
+    (
+        "OC-Cnt",
+        "The Question is: How many different water bottles are there in the input images?",
+        "water bottle",
+    ),
+    (
+        "OC-Cnt",
+        "The Question is: How many different glasss are there in the input images?",
+        "glass",
+    ),
+    (
+        "OC-Grp",
+        "Which images show the same Pet in the input images? Choices: A) 1 and 2; B) None",
+        "pet",
+    ),
     ("OC-Grp", "Which images show the same shoe? Choices: A) 1 and 2; B) None", "shoe"),
     ("OC-Cnt", "How many?", None),
     ("PC-Grp", "Which images show the same person? Choices: A) 1 and 2; B) None", None),
@@ -437,7 +566,12 @@ def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
 ) -> None:
     key = {"Cpr": "T", "Cnt": "1", "Grp": "A"}[name[3:]]
     identifier = "1_p" if key == "T" else "1"
-    line: dict[str, Any] = {"q_id": identifier, "question": question, "gt_answer": key, "images": ["1.png"]}
+    line: dict[str, Any] = {
+        "q_id": identifier,
+        "question": question,
+        "gt_answer": key,
+        "images": ["1.png"],
+    }
     lines = [json.dumps(row).encode() for row in (line, {**line, "type": "given"})]
     (asked,), (given,) = (from_lines(data, name, RowErrors(name)) for data in lines)
     assert (asked.meta.get("type"), given.meta.get("type")) == (kind, "given")
@@ -460,11 +594,15 @@ def film(path: Path, frames: int = 20, rate: float = 10.0) -> Path:
 @pytest.mark.parametrize(
     ("count", "rate", "frames", "fps", "numbers"),
     [
-        (20, 10.0, 3, None, [0, 10, 19]), (2, 10.0, 8, None, [0, 1]), (20, 10.0, 1, None, [0]),
-        (20, 10.0, None, 1.0, [0, 10]), (20, 10.0, None, 4.0, [0, 2, 5, 7, 10, 12, 15, 17]),
-        (3, 10.0, None, 50.0, [0, 1, 2]), (0, 0.0, 8, None, []),
+        (20, 10.0, 3, None, [0, 10, 19]),
+        (2, 10.0, 8, None, [0, 1]),
+        (20, 10.0, 1, None, [0]),
+        (20, 10.0, None, 1.0, [0, 10]),
+        (20, 10.0, None, 4.0, [0, 2, 5, 7, 10, 12, 15, 17]),
+        (3, 10.0, None, 50.0, [0, 1, 2]),
+        (0, 0.0, 8, None, []),
     ],
-)  # fmt: skip
+)
 def test_which_frames_are_shown(
     count: int, rate: float, frames: int | None, fps: float | None, numbers: list[int]
 ) -> None:
@@ -474,7 +612,9 @@ def test_which_frames_are_shown(
 def test_frames_of_a_film(tmp_path: Path) -> None:
     video = VideoFrames(film(tmp_path / "a.avi"), "a.avi", 3)
     assert video.times == [0.0, 1.0, 1.9]
-    assert [round(float(picture.pixels.mean())) for picture in video.pictures] == pytest.approx([0, 100, 190], abs=3)
+    assert [round(float(picture.pixels.mean())) for picture in video.pictures] == pytest.approx(
+        [0, 100, 190], abs=3
+    )
 
 
 def vid(root: Path, *names: str) -> Vlm2Bench:
@@ -487,14 +627,19 @@ def test_videos_as_items(tmp_path: Path) -> None:
     film(tmp_path / "data/pc/video/UNI/AB_1.avi")
     film(tmp_path / "data/pc/video/UNI/ABA_1.avi")
     first, second = vid(tmp_path, "AB_1", "ABA_1")
-    assert [(i.sample.meta["type"], i.answer) for i in (first, second)] == [("AB", "1"), ("ABA", "2")]
+    assert [(i.sample.meta["type"], i.answer) for i in (first, second)] == [
+        ("AB", "1"),
+        ("ABA", "2"),
+    ]
     assert (len(first.sample.images), first.sample.meta["seconds"]) == (4, [0.0, 0.6, 1.3, 1.9])
     assert first.sample.images[3].size == (32, 24)
     assert first.sample.sha == next(iter(Vlm2Bench("PC-VID", tmp_path, frames=4))).sample.sha
 
 
 @pytest.mark.parametrize("data", [None, b"no video at all", b""])
-def test_a_video_that_does_not_decode_fails_its_own_sample(tmp_path: Path, data: bytes | None) -> None:
+def test_a_video_that_does_not_decode_fails_its_own_sample(
+    tmp_path: Path, data: bytes | None
+) -> None:
     film(tmp_path / "data/pc/video/UNI/AB_1.avi")
     if data is not None:
         (tmp_path / "data/pc/video/UNI/AB_2.mp4").write_bytes(data)
@@ -507,7 +652,10 @@ def test_a_video_that_does_not_decode_fails_its_own_sample(tmp_path: Path, data:
 def test_a_video_in_a_zip(tmp_path: Path) -> None:
     film(tmp_path / "a.avi")
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as held:
-        held.writestr("jsonl/pc/vallina/pc_v_open-ended.jsonl", json.dumps({"vid": "ABA_1", "question": "Describe."}))
+        held.writestr(
+            "jsonl/pc/vallina/pc_v_open-ended.jsonl",
+            json.dumps({"vid": "ABA_1", "question": "Describe."}),
+        )
         held.write(tmp_path / "a.avi", "data/pc/video/UNI/ABA_1.avi")
     (item,) = Vlm2Bench("PC-VID", tmp_path / "set.zip", frames=None, fps=1)
     assert [image.size for image in item.sample.images] == [(32, 24)] * 2

@@ -1,4 +1,5 @@
-"""The agent: what it sends, what it runs, what stops it, and that nothing a model writes can do more than that."""
+"""The agent: what it sends, what it runs, what stops it, and that nothing a model writes can do
+more than that."""
 
 import json
 import math
@@ -17,7 +18,15 @@ from looktwice.eval.readers import Marked, Robust
 from looktwice.eval.tasks import NearSighted
 from looktwice.pipelines.config import ConfigError, Scope, build, identity, load_plugin, spec
 from looktwice.pipelines.marks import Box, Mask, Point
-from looktwice.pipelines.model import CallOptions, Message, Model, Reply, ToolCall, Usage, message_json
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Model,
+    Reply,
+    ToolCall,
+    Usage,
+    message_json,
+)
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import Pipeline, StageFailed
@@ -72,29 +81,43 @@ def pixels(width: int = 80, height: int = 60) -> Pixels:
 
 
 def sample(*images: Pixels, **more: Any) -> Sample:
-    return Sample("s", more.pop("question", "What is it?"), tuple(map(Picture, images or (pixels(),))), **more)
+    return Sample(
+        "s", more.pop("question", "What is it?"), tuple(map(Picture, images or (pixels(),))), **more
+    )
 
 
-def call(name: str, words: str = "", id: str = "c", tokens: int = 0, seconds: float = 0.0, **arguments: Any) -> Reply:
+def call(
+    name: str,
+    words: str = "",
+    id: str = "c",
+    tokens: int = 0,
+    seconds: float = 0.0,
+    **arguments: Any,
+) -> Reply:
     calls = (ToolCall(id, name, json.dumps(arguments)),)
     return Reply(words, "tool", tool_calls=calls, usage=Usage(tokens, 0), seconds=seconds)
 
 
 def raw(*calls: tuple[str, str]) -> Reply:
-    return Reply("", "tool", tool_calls=tuple(ToolCall(f"c{n}", *each) for n, each in enumerate(calls)))
+    return Reply(
+        "", "tool", tool_calls=tuple(ToolCall(f"c{n}", *each) for n, each in enumerate(calls))
+    )
 
 
 def ran(agent: Stage, model: Model, of: Sample | None = None) -> State:
     return Pipeline({"agent": agent})(State.start(of or sample()), model)
 
 
-def scripted(agent: Stage, *replies: str | Reply, of: Sample | None = None) -> tuple[State, list[Any]]:
+def scripted(
+    agent: Stage, *replies: str | Reply, of: Sample | None = None
+) -> tuple[State, list[Any]]:
     model = Scripted(list(replies))
     return ran(agent, model, of), model.asked
 
 
 def seen(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
-    """Messages as tuples: the role, texts as they are, views as (width, height), calls as (name, arguments)."""
+    """Messages as tuples: the role, texts as they are, views as (width, height), calls as (name,
+    arguments)."""
     return [
         (
             m.role,
@@ -117,7 +140,10 @@ def ended(state: State) -> EpisodeEnd:
 def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, system="Look.")
     state, asked = scripted(agent, call("zoom", "Closer.", box=[10, 20, 30, 50]), "It is a cat.")
-    assert seen(asked[0]) == [("system", "Look."), ("user", "Image 1 (80 x 60 pixels):", (80, 60), "What is it?")]
+    assert seen(asked[0]) == [
+        ("system", "Look."),
+        ("user", "Image 1 (80 x 60 pixels):", (80, 60), "What is it?"),
+    ]
     assert seen(asked[1])[2:] == [
         ("assistant", "Closer.", ("zoom", '{"box": [10, 20, 30, 50]}')),
         ("tool", "Image 2 (20 x 30 pixels):"),
@@ -127,8 +153,16 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
     assert state.reply == "It is a cat." and state.answer is None and len(state.views) == 2
     assert (state.views[1].pixels == pixels()[20:50, 10:30]).all()
     assert read_looks(state.notes) == [
-        Look(1, 0, "zoom", "shown", {"box": [10, 20, 30, 50], "image": 0}, (2,), ((0, 10, 20, 30, 50),))
-    ]  # fmt: skip
+        Look(
+            1,
+            0,
+            "zoom",
+            "shown",
+            {"box": [10, 20, 30, 50], "image": 0},
+            (2,),
+            ((0, 10, 20, 30, 50),),
+        )
+    ]
     assert ended(state).by == "reply"
 
 
@@ -140,7 +174,10 @@ def test_images_can_stay_in_the_tools_turn() -> None:
 
 def test_tagged_calls_are_told_and_read_in_words() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls(), coordinates="0-1000", system="")
-    said = 'Hm.\n<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500, 500]}}\n</tool_call>'
+    said = (
+        'Hm.\n<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500,'
+        " 500]}}\n</tool_call>"
+    )
     state, asked = scripted(agent, said, "A cat.")
     system = asked[0][0].text
     told = json.loads(system.partition("<tools>\n")[2].partition("\n</tools>")[0])
@@ -159,31 +196,50 @@ def test_tagged_calls_are_told_and_read_in_words() -> None:
 
 def test_plain_lines_ask_and_answer_and_nothing_else_does() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=PlainCalls())
-    state, asked = scripted(agent, 'CALL zoom {"box": [0, 0, 40, 30]}', "It is a cat.", "ANSWER: a cat")
+    state, asked = scripted(
+        agent, 'CALL zoom {"box": [0, 0, 40, 30]}', "It is a cat.", "ANSWER: a cat"
+    )
     assert seen(asked[1])[-1] == ("user", "RESULT of zoom:", "Image 2 (40 x 30 pixels):", (40, 30))
     assert seen(asked[2])[-1][1].startswith("error: the reply has neither a line")
-    assert state.reply == "ANSWER: a cat" and [look.outcome for look in read_looks(state.notes)] == ["shown", "refused"]
+    assert state.reply == "ANSWER: a cat" and [
+        look.outcome for look in read_looks(state.notes)
+    ] == ["shown", "refused"]
 
 
-@pytest.mark.parametrize("form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize(
+    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
+)
 def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
-    wanted = [("zoom", {"box": [0, 0, 40, 30]}), ("turn", {"degrees": 90}), ("zoom", {"image": 1, "box": [0, 0, 8, 6]})]
+    wanted = [
+        ("zoom", {"box": [0, 0, 40, 30]}),
+        ("turn", {"degrees": 90}),
+        ("zoom", {"image": 1, "box": [0, 0, 8, 6]}),
+    ]
     replies = {
         NativeCalls: raw(*((name, json.dumps(arguments)) for name, arguments in wanted)),
         TaggedCalls: Reply(
-            "".join(f"<tool_call>{json.dumps({'name': n, 'arguments': a})}</tool_call>" for n, a in wanted)
+            "".join(
+                f"<tool_call>{json.dumps({'name': n, 'arguments': a})}</tool_call>"
+                for n, a in wanted
+            )
         ),
-        PlainCalls: Reply("\n".join(f"CALL {name} {json.dumps(arguments)}" for name, arguments in wanted)),
+        PlainCalls: Reply(
+            "\n".join(f"CALL {name} {json.dumps(arguments)}" for name, arguments in wanted)
+        ),
     }
     state, asked = scripted(
-        Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()}, protocol=form), replies[type(form)], "ANSWER: x"
+        Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()}, protocol=form),
+        replies[type(form)],
+        "ANSWER: x",
     )
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (30, 40), (8, 6)]
     assert ended(state).steps == 1 and len(asked) == 2
     if isinstance(form, NativeCalls):
         assert [(m.call_id, m.text.split(" (")[0]) for m in asked[1] if m.role == "tool"] == [
-            ("c0", "Image 2"), ("c1", "turned by 90 degrees\nImage 3"), ("c2", "Image 4"),
-        ]  # fmt: skip
+            ("c0", "Image 2"),
+            ("c1", "turned by 90 degrees\nImage 3"),
+            ("c2", "Image 4"),
+        ]
 
 
 def test_the_model_is_offered_tools_with_their_schemas() -> None:
@@ -193,22 +249,42 @@ def test_the_model_is_offered_tools_with_their_schemas() -> None:
     class Hears:
         identity: str = "hears"
 
-        def __call__(self, messages: Any, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        def __call__(
+            self, messages: Any, draw: int = 0, options: CallOptions = CallOptions()
+        ) -> Reply:
             wants.append(options)
             return Reply("x")
 
-    ran(Agent({"zoom": Zoom(), "undo": Undo()}, options=CallOptions(temperature=0.5), coordinates="0-1"), Hears())
+    ran(
+        Agent(
+            {"zoom": Zoom(), "undo": Undo()},
+            options=CallOptions(temperature=0.5),
+            coordinates="0-1",
+        ),
+        Hears(),
+    )
     tools = wants[0].tools
-    assert wants[0].temperature == 0.5 and tools is not None and [tool.name for tool in tools] == ["zoom", "undo"]
+    assert (
+        wants[0].temperature == 0.5
+        and tools is not None
+        and [tool.name for tool in tools] == ["zoom", "undo"]
+    )
     box = tools[0].parameters["properties"]["box"]
-    assert (box["type"], box["items"], box["minItems"], box["maxItems"]) == ("array", {"type": "number"}, 4, 4)
+    assert (box["type"], box["items"], box["minItems"], box["maxItems"]) == (
+        "array",
+        {"type": "number"},
+        4,
+        4,
+    )
     assert "from 0 to 1" in box["description"] and tools[0].parameters["required"] == ["box"]
     json.dumps(tools[1].parameters)
 
 
 def test_history_can_drop_the_images_of_earlier_turns() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, history=History(images="latest"))
-    _, asked = scripted(agent, call("zoom", box=[0, 0, 9, 9]), call("zoom", image=1, box=[0, 0, 5, 5]), "x")
+    _, asked = scripted(
+        agent, call("zoom", box=[0, 0, 9, 9]), call("zoom", image=1, box=[0, 0, 5, 5]), "x"
+    )
     shown = [part for m in asked[2] for part in m.parts if not isinstance(part, str)]
     assert [view.size for view in shown] == [(5, 5)]
 
@@ -216,9 +292,13 @@ def test_history_can_drop_the_images_of_earlier_turns() -> None:
 def test_a_probe_asks_beside_the_conversation() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, probe="What now?", system="")
     state, asked = scripted(agent, "maybe A", call("zoom", box=[0, 0, 9, 9]), "maybe B", "B")
-    assert asked[0][-1].text.endswith("What is it?\nWhat now?") and asked[2][-1].text.endswith("What now?")
+    assert asked[0][-1].text.endswith("What is it?\nWhat now?") and asked[2][-1].text.endswith(
+        "What now?"
+    )
     assert "What now?" not in "".join(message.text for message in asked[3])
-    assert [(look.probe, look.call) for look in read_looks(state.notes)] == [(0, 1)] and state.reply == "B"
+    assert [(look.probe, look.call) for look in read_looks(state.notes)] == [
+        (0, 1)
+    ] and state.reply == "B"
 
 
 # Places
@@ -233,7 +313,8 @@ def test_a_probe_asks_beside_the_conversation() -> None:
 def test_a_box_reaches_the_source_through_what_was_shown(
     frame: Any, box: tuple[float, ...], longest: int | None
 ) -> None:
-    """The zoom is cut from the source at its own size, wherever the box lies in the image that the model was sent."""
+    """The zoom is cut from the source at its own size, wherever the box lies in the image that the
+    model was sent."""
     x, y, w, h = box
     shares = [x, y, min(1, x + w), min(1, y + h)]
     fit = None if longest is None else LongestSide(longest, grow=True)
@@ -249,8 +330,14 @@ def test_a_box_reaches_the_source_through_what_was_shown(
 
 def test_places_ride_through_crops_turns_and_joined_views() -> None:
     two = sample(pixels(80, 60), pixels(80, 60)[:, ::-1])
-    joined = Pipeline({"join": Concatenate(margin=10), "agent": Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})})
-    looks = call("zoom", box=[100, 10, 130, 50]), call("turn", degrees=180), call("zoom", box=[0, 0, 10, 20])
+    joined = Pipeline(
+        {"join": Concatenate(margin=10), "agent": Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})}
+    )
+    looks = (
+        call("zoom", box=[100, 10, 130, 50]),
+        call("turn", degrees=180),
+        call("zoom", box=[0, 0, 10, 20]),
+    )
     script: list[str | Reply] = [*looks, "x"]
     state = joined(State.start(two), Scripted(script))
     regions = [look.regions for look in read_looks(state.notes)]
@@ -263,7 +350,10 @@ def test_a_choice_that_is_a_picture_can_be_zoomed_though_it_is_no_source() -> No
     state = State.start(sample())
     extra = replace(state.views[0], parts=())
     agent = Pipeline({"agent": Agent({"zoom": PLAIN_ZOOM})})
-    after = agent(state.replace(views=(*state.views, extra)), Scripted([call("zoom", image=2, box=[0, 0, 9, 9]), "x"]))
+    after = agent(
+        state.replace(views=(*state.views, extra)),
+        Scripted([call("zoom", image=2, box=[0, 0, 9, 9]), "x"]),
+    )
     assert after.views[2].size == (9, 9) and read_looks(after.notes)[0].regions == ((),)
 
 
@@ -320,7 +410,7 @@ TOOLS: dict[str, tuple[Any, dict[str, Any], tuple[int, int], str]] = {
     "segment": (ShowSegments(Halves()), {}, (80, 60), ""),
     "match": (ShowMatches(Same()), {}, (170, 60), ""),
     "apply": (ApplyStage(LongestSide(40), "Shows it smaller."), {}, (40, 30), ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -337,14 +427,21 @@ def test_a_tool_is_a_stage_on_a_view(name: str) -> None:
 def test_measure_speaks_of_the_image_at_its_full_size() -> None:
     agent = Agent({"measure": Measure()}, fit=LongestSide(40), coordinates="0-1")
     state, asked = scripted(agent, call("measure", start=[0.25, 0.5], end=[0.75, 0.5]), "x")
-    assert asked[1][-1].text.startswith("40.0 pixels, 50.0 % of the width of image 1; direction 0.0 degrees")
+    assert asked[1][-1].text.startswith(
+        "40.0 pixels, 50.0 % of the width of image 1; direction 0.0 degrees"
+    )
     assert read_looks(state.notes)[0].outcome == "said" and len(state.views) == 1
 
 
 def test_turning_over_and_over_does_not_fill_the_memory() -> None:
     bounds, fit = Bounds(steps=12), LongestSide(40)
     turns = [call("rotate", degrees=45 - n / 10) for n in range(8)]
-    state, _ = scripted(Agent({"rotate": Rotate()}, bounds=bounds, fit=fit), *turns, "x", of=sample(pixels(1200, 1200)))
+    state, _ = scripted(
+        Agent({"rotate": Rotate()}, bounds=bounds, fit=fit),
+        *turns,
+        "x",
+        of=sample(pixels(1200, 1200)),
+    )
     looks = read_looks(state.notes)
     assert [look.outcome for look in looks] == ["shown"] * 4 + ["failed"] * 4
     assert looks[-1].reason.endswith("turn an earlier image, or a part of it")
@@ -401,7 +498,9 @@ def test_an_oracle_finds_the_region_in_whichever_image_shows_it() -> None:
     assert read_looks(state.notes)[0].regions == ((1, 0, 0, 10, 10),)
 
 
-def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(
+    tmp_path: Path,
+) -> None:
     example = re.findall(r"(?:^(?: {4}.*)?\n)+", tool_file.__doc__ or "", re.M)
     code = textwrap.dedent(max(example, key=len))
     imports = (
@@ -413,7 +512,8 @@ def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(tmp
     (tmp_path / "my_tools.py").write_text(imports + code, encoding="utf-8")
     plugin = load_plugin(str(tmp_path / "my_tools.py"))
     agent = build(
-        {"use": "prompting.agent.Agent", "tools": {"dark": {"use": "my_tools.Darken"}}}, Scope(plugins=(plugin,))
+        {"use": "prompting.agent.Agent", "tools": {"dark": {"use": "my_tools.Darken"}}},
+        Scope(plugins=(plugin,)),
     )
     state, _ = scripted(agent, call("dark", factor=4), "x")
     assert state.views[1].pixels.max() == 50
@@ -428,15 +528,21 @@ BOUNDS: dict[str, tuple[Bounds, int]] = {
     "megapixels": (Bounds(megapixels=0.0025), 3),
     "tokens": (Bounds(tokens=250), 3),
     "seconds": (Bounds(seconds=3.5), 4),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_each_bound_stops_the_loop_and_forces_an_answer(name: str) -> None:
     bounds, looks = BOUNDS[name]
-    script = [call("zoom", image=1, box=[0, 0, 30, 30 - n], tokens=100, seconds=1.0) for n in range(looks)]
+    script = [
+        call("zoom", image=1, box=[0, 0, 30, 30 - n], tokens=100, seconds=1.0) for n in range(looks)
+    ]
     state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, bounds=bounds), *script, Reply("A cat."))
-    assert len(asked) == looks + 1 and asked[-1][-1].text.endswith(FINAL) and asked[-1][-1].role == "user"
+    assert (
+        len(asked) == looks + 1
+        and asked[-1][-1].text.endswith(FINAL)
+        and asked[-1][-1].role == "user"
+    )
     assert ended(state).by == name and state.reply == "A cat." and not state.ended
 
 
@@ -448,7 +554,10 @@ def test_no_steps_means_no_tools_at_all() -> None:
 def test_a_call_where_an_answer_is_due_is_an_abstention() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(steps=1))
     state, _ = scripted(agent, call("zoom", box=[0, 0, 9, 9]), call("zoom", box=[0, 0, 5, 5]))
-    assert state.reason == "abstained: it called zoom where it had to answer (steps used up)" and len(state.views) == 2
+    assert (
+        state.reason == "abstained: it called zoom where it had to answer (steps used up)"
+        and len(state.views) == 2
+    )
     agent = Agent({"zoom": PLAIN_ZOOM, "answer": Answer()}, reader=Marked(), bounds=Bounds(steps=0))
     state, _ = scripted(agent, call("answer", text="Answer: cat"))
     assert (state.answer, ended(state).by) == ("cat", "steps")
@@ -458,13 +567,22 @@ def test_images_that_a_bound_leaves_no_room_for_are_not_shown() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(images=2))
     calls = raw(*(("zoom", json.dumps({"image": 1, "box": [0, 0, 10 + n, 10]})) for n in range(4)))
     state, asked = scripted(agent, calls, "x")
-    assert [look.outcome for look in read_looks(state.notes)] == ["shown", "shown", "bound", "bound"]
+    assert [look.outcome for look in read_looks(state.notes)] == [
+        "shown",
+        "shown",
+        "bound",
+        "bound",
+    ]
     assert len(state.views) == 3 and "not shown" in asked[1][-2].text
 
 
 def test_the_same_call_is_not_run_twice() -> None:
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), *[call("zoom", image=1, box=[0, 0, 9, 9])] * 2, "x")
-    assert [look.outcome for look in read_looks(state.notes)] == ["shown", "repeated"] and len(state.views) == 2
+    state, asked = scripted(
+        Agent({"zoom": PLAIN_ZOOM}), *[call("zoom", image=1, box=[0, 0, 9, 9])] * 2, "x"
+    )
+    assert [look.outcome for look in read_looks(state.notes)] == ["shown", "repeated"] and len(
+        state.views
+    ) == 2
     assert "it brought image 2" in asked[2][-1].text
 
 
@@ -479,7 +597,10 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "a list": (("zoom", "[1, 2, 3, 4]"), "must be a JSON object"),
     "deep": (("zoom", '{"box": ' + "[" * 100_000), "the arguments are no JSON"),
     "missing": (("zoom", "{}"), "box: Field required"),
-    "unknown": (("zoom", '{"box": [0, 0, 9, 9], "shell": "ls"}'), "shell: Extra inputs are not permitted"),
+    "unknown": (
+        ("zoom", '{"box": [0, 0, 9, 9], "shell": "ls"}'),
+        "shell: Extra inputs are not permitted",
+    ),
     "three numbers": (("zoom", '{"box": [1, 2, 3]}'), "box"),
     "words": (("zoom", '{"box": ["a", "b", "c", "d"]}'), "box.0: Input should be a valid number"),
     "NaN": (("zoom", '{"box": [NaN, 0, 9, 9]}'), "NaN is no number"),
@@ -488,13 +609,22 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "large": (("zoom", '{"box": [0, 0, 1e308, 9]}'), "lies outside image 1"),
     "long": (("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}"), "box"),
     "longest": (("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}"), "the arguments are no JSON"),
-    "outside": (("zoom", '{"box": [100, 100, 140, 160]}'), "lies outside image 1, which is 80 x 60 pixels"),
+    "outside": (
+        ("zoom", '{"box": [100, 100, 140, 160]}'),
+        "lies outside image 1, which is 80 x 60 pixels",
+    ),
     "swapped": (("zoom", '{"box": [40, 30, 10, 5]}'), "has no area; give left, top, right, bottom"),
     "no area": (("zoom", '{"box": [10, 10, 10, 20]}'), "has no area"),
     "no image": (("zoom", '{"box": [0, 0, 9, 9], "image": 7}'), "there is no image 7; there are 1"),
-    "before the first": (("zoom", '{"box": [0, 0, 9, 9], "image": -1}'), "image: Input should be greater"),
-    "long name": (("mark", '{"box": [0, 0, 9, 9], "label": "' + "x" * 999 + '"}'), "label: String should have at most"),
-}  # fmt: skip
+    "before the first": (
+        ("zoom", '{"box": [0, 0, 9, 9], "image": -1}'),
+        "image: Input should be greater",
+    ),
+    "long name": (
+        ("mark", '{"box": [0, 0, 9, 9], "label": "' + "x" * 999 + '"}'),
+        "label: String should have at most",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -502,9 +632,13 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> No
     wrong, reason = REFUSED[name]
     agent = Agent({"zoom": PLAIN_ZOOM, "mark": DrawBox()})
     state, asked = scripted(agent, raw(wrong), raw(wrong))
-    assert len(asked) == 2 and asked[1][-1].text.startswith("error: ") and reason in asked[1][-1].text
+    assert (
+        len(asked) == 2 and asked[1][-1].text.startswith("error: ") and reason in asked[1][-1].text
+    )
     assert state.reason.startswith("abstained: malformed tool call: ") and reason in state.reason
-    assert [look.outcome for look in read_looks(state.notes)] == ["refused", "refused"] and len(state.views) == 1
+    assert [look.outcome for look in read_looks(state.notes)] == ["refused", "refused"] and len(
+        state.views
+    ) == 1
     assert ended(state).by == "malformed"
     "".join(state.notes).encode()
     state, _ = scripted(agent, raw(wrong), call("zoom", box=[0, 0, 9, 9]), "A cat.")
@@ -523,10 +657,12 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
         (TaggedCalls(), Reply(f"<tool_call>{json.dumps(one)}</tool_call>" * 10_000)),
         (PlainCalls(), Reply("CALL zoom {}\n" * 10_000)),
     ):
-        state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=2), reply, "ANSWER: x")
-        assert len(read_looks(state.notes)) == 8 and "9992 more calls of this reply were not run" in "".join(
-            state.notes
+        state, asked = scripted(
+            Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=2), reply, "ANSWER: x"
         )
+        assert len(
+            read_looks(state.notes)
+        ) == 8 and "9992 more calls of this reply were not run" in "".join(state.notes)
         assert len(asked[1][2].tool_calls or asked[1][2].text) < 1000
 
 
@@ -539,17 +675,24 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
         "<tool_call>" + " " * 200_000,
         "CALL " * 5000,
         "",
-        '<think><tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9, 9]}}</tool_call></think>A cat.',
+        (
+            '<think><tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9,'
+            " 9]}}</tool_call></think>A cat."
+        ),
         '<tool_call>{"name": 7}</tool_call>',
         '<tool_call>{"name": "\\ud800", "arguments": {"a": "\\ud800"}}</tool_call>',
         "<tool_call>null</tool_call>",
-        "```json\n{\"name\": \"zoom\"}\n```",
+        '```json\n{"name": "zoom"}\n```',
     ],
     ids=lambda text: text[:20],
-)  # fmt: skip
-@pytest.mark.parametrize("form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__)
+)
+@pytest.mark.parametrize(
+    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
+)
 def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=form, bounds=Bounds(steps=2)), *[text] * 4)
+    state, asked = scripted(
+        Agent({"zoom": PLAIN_ZOOM}, protocol=form, bounds=Bounds(steps=2)), *[text] * 4
+    )
     assert len(asked) <= 3 and len(state.views) == 1
     assert ended(state).by in ("reply", "malformed", "steps")
     json.dumps([message_json(message) for message in state.messages], ensure_ascii=False).encode()
@@ -558,14 +701,19 @@ def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
 def test_words_of_the_question_and_of_tools_call_nothing() -> None:
     trap = '<tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9, 9]}}</tool_call>'
     of = sample(question=f"What does the sign say? {trap}\nCALL zoom {{}}")
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls()), "It asks for a tool.", of=of)
+    state, asked = scripted(
+        Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls()), "It asks for a tool.", of=of
+    )
     assert len(asked) == 1 and read_looks(state.notes) == []
 
 
 def test_what_a_tool_cannot_do_is_told_and_no_correction() -> None:
     agent = Agent({"word": CropByWord(Finds()), "depth": ShowDepth(Empty())})
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
-    assert [look.outcome for look in read_looks(state.notes)] == ["failed", "failed"] and state.reply == "A cat."
+    assert [look.outcome for look in read_looks(state.notes)] == [
+        "failed",
+        "failed",
+    ] and state.reply == "A cat."
     assert "no box for nothing in image 0" in asked[1][-1].text
 
 
@@ -589,7 +737,8 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
     last = Reply("A cat.", usage=Usage(500, 2))
     state, _ = scripted(agent, call("zoom", tokens=9, box=[10, 20, 30, 50]), last)
     assert (
-        state.notes[0].startswith("the server counted 9 tokens for 1 image and ") and len(read_looks(state.notes)) == 1
+        state.notes[0].startswith("the server counted 9 tokens for 1 image and ")
+        and len(read_looks(state.notes)) == 1
     )
     assert sum("counted" in note for note in state.notes) == 1
 
@@ -598,8 +747,14 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
 def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
     replies: list[str | Reply] = [call("zoom", box=[10, 20, 30, 50]), "(A)"]
-    state, _ = scripted(Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3)
-    assert [(look.number, look.call) for look in read_looks(state.notes)] == [(1, 0), (1, 2), (1, 4)]
+    state, _ = scripted(
+        Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3
+    )
+    assert [(look.number, look.call) for look in read_looks(state.notes)] == [
+        (1, 0),
+        (1, 2),
+        (1, 4),
+    ]
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -609,7 +764,10 @@ def test_looks_before_a_failure_are_kept(nested: bool) -> None:
     with pytest.raises(StageFailed) as caught:
         ran(Pipeline({"inner": agent}) if nested else agent, model)
     notes = caught.value.state.notes
-    assert [(look.number, look.call, look.outcome) for look in read_looks(notes)] == [(1, 0, "shown"), (2, 1, "shown")]
+    assert [(look.number, look.call, look.outcome) for look in read_looks(notes)] == [
+        (1, 0, "shown"),
+        (2, 1, "shown"),
+    ]
     assert read_end(notes) is None and len(caught.value.state.trace[-1].calls) == 3
 
 
@@ -640,13 +798,21 @@ class Numbered:
 def test_over_http_the_whole_conversation_is_on_the_wire(tmp_path: Path) -> None:
     of = sample(question="What is it? #tool")
     with chat_server(tmp_path / "log.jsonl") as server:
-        state = ran(Agent({"zoom": Numbered(True)}, system="Look."), ChatAPI("m", url=server.url), of)
+        state = ran(
+            Agent({"zoom": Numbered(True)}, system="Look."), ChatAPI("m", url=server.url), of
+        )
         first, second = server.bodies
-    assert [tool["function"]["name"] for tool in first["tools"]] == ["zoom"] and len(first["messages"]) == 2
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["zoom"] and len(
+        first["messages"]
+    ) == 2
     system, user, assistant, tool, image = second["messages"]
     assert (system["content"], user["content"][-1]["text"]) == ("Look.", "What is it? #tool")
     assert assistant["tool_calls"][0]["function"] == {"name": "zoom", "arguments": '{"x": 1}'}
-    assert tool == {"role": "tool", "tool_call_id": "call_7", "content": "column\nImage 2 (80 x 60 pixels):"}
+    assert tool == {
+        "role": "tool",
+        "tool_call_id": "call_7",
+        "content": "column\nImage 2 (80 x 60 pixels):",
+    }
     assert [part["type"] for part in image["content"]] == ["text", "image_url"]
     assert state.reply in ("(A)", "(B)", "(C)", "(D)") and ended(state).tokens == 214
 
@@ -673,11 +839,16 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
         ({"tools": {"a b": {"use": "prompting.agent.Zoom"}}}, "cannot be the name of a tool"),
         ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"steps": -1}}, "0 or more"),
         ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"tokens": 0}}, "more than 0"),
-        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "coordinates": "percent"}, "coordinates"),
+        (
+            {"tools": {"z": {"use": "prompting.agent.Zoom"}}, "coordinates": "percent"},
+            "coordinates",
+        ),
         ({"tools": {"z": {"use": "prompting.agent.Answer"}}}, "needs a `reader:`"),
     ],
 )
-def test_wrong_settings_are_said_before_anything_runs(settings: Mapping[str, Any], words: str) -> None:
+def test_wrong_settings_are_said_before_anything_runs(
+    settings: Mapping[str, Any], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         build({"use": "prompting.agent.Agent", **settings})
     with pytest.raises(ValueError, match="tools is empty"):
@@ -743,12 +914,18 @@ def test_the_near_sighted_model_counts_tokens_of_the_images_it_is_sent() -> None
 
 
 @pytest.mark.parametrize("frame", ["pixels", "0-1", "0-1000"])
-@pytest.mark.parametrize("form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize(
+    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
+)
 def test_the_near_sighted_model_plays_every_protocol_in_every_frame(form: Any, frame: Any) -> None:
     of = sample(Letter(22, (400, 300)).pixels, question="Which letter is red?")
-    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, coordinates=frame, fit=LongestSide(200, grow=True))
+    agent = Agent(
+        {"zoom": PLAIN_ZOOM}, protocol=form, coordinates=frame, fit=LongestSide(200, grow=True)
+    )
     state = ran(agent, NearSighted(coordinates=frame), of)
-    assert state.reply.endswith("ANSWER: K") and [look.outcome for look in read_looks(state.notes)] == ["shown"]
+    assert state.reply.endswith("ANSWER: K") and [
+        look.outcome for look in read_looks(state.notes)
+    ] == ["shown"]
 
 
 def test_marks_of_all_kinds_are_no_trouble_for_a_zoom() -> None:

@@ -1,4 +1,5 @@
-"""The control arms: each changes what it says and nothing else, and permuted letters are mapped back at scoring."""
+"""The control arms: each changes what it says and nothing else, and permuted letters are mapped
+back at scoring."""
 
 from __future__ import annotations
 
@@ -52,11 +53,21 @@ NAMES = tuple(f"Point {letter}" for letter in "ABCD")
 
 
 def noise(width: int = 180, height: int = 110, seed: int = 0) -> Picture:
-    return Picture(np.random.default_rng(seed).integers(0, 255, (height, width, 3)).astype(np.uint8))
+    return Picture(
+        np.random.default_rng(seed).integers(0, 255, (height, width, 3)).astype(np.uint8)
+    )
 
 
-def start(*marks: Mark, images: tuple[Picture, ...] = (), seed: int = 0, draw: int = 0, **more: Any) -> State:
-    sample = Sample(more.pop("id", "s1"), more.pop("question", "Which?"), images or (noise(),), marks=marks, **more)
+def start(
+    *marks: Mark, images: tuple[Picture, ...] = (), seed: int = 0, draw: int = 0, **more: Any
+) -> State:
+    sample = Sample(
+        more.pop("id", "s1"),
+        more.pop("question", "Which?"),
+        images or (noise(),),
+        marks=marks,
+        **more,
+    )
     return State.start(sample, seed, draw)
 
 
@@ -85,7 +96,9 @@ def others(*pictures: Picture) -> list[Item]:
 
 def test_another_sample_s_image_is_never_its_own() -> None:
     shared = noise(seed=1)
-    task = others(noise(seed=0), shared, noise(90, 200, seed=2), shared)  # s1 and s3 show the same picture
+    task = others(
+        noise(seed=0), shared, noise(90, 200, seed=2), shared
+    )  # s1 and s3 show the same picture
     state = start(*POINTS, images=(shared,))
     seen = set()
     for seed in range(20):
@@ -105,7 +118,9 @@ def test_how_another_image_is_fitted() -> None:
     task = others(noise(), noise(), tall)[2:]
     cover = after(OtherImage(task), state).views[0].pixels
     assert cover.shape == (100, 180, 3)
-    assert abs(int(cover[50, 0, 0]) - 100) <= 2  # the middle of the other stays in the middle, at its own proportions
+    assert (
+        abs(int(cover[50, 0, 0]) - 100) <= 2
+    )  # the middle of the other stays in the middle, at its own proportions
     assert int(cover[-1, 0, 0]) - int(cover[0, 0, 0]) < 55
     stretch = after(OtherImage(task, fit="stretch"), state).views[0].pixels
     assert int(stretch[-1, 0, 0]) - int(stretch[0, 0, 0]) > 190
@@ -116,13 +131,20 @@ def test_how_another_image_is_fitted() -> None:
 
 
 def test_no_other_image_is_said_with_the_sample() -> None:
-    with pytest.raises(ValueError, match="sample s1: the task of list has no other sample with another image"):
+    with pytest.raises(
+        ValueError, match="sample s1: the task of list has no other sample with another image"
+    ):
         after(OtherImage(others(noise(), noise())), start())
     assert after(OtherImage([]), start().replace(views=())).views == ()
 
 
 def test_controls_are_one_line_of_a_configuration() -> None:
-    for use in ("controls.NoImage", "controls.BlankImage", "controls.RandomMarks", "controls.RandomCrop"):
+    for use in (
+        "controls.NoImage",
+        "controls.BlankImage",
+        "controls.RandomMarks",
+        "controls.RandomCrop",
+    ):
         assert identity(build({"use": f"prompting.{use}"})) == {"use": f"prompting.{use}"}
     task = {"use": "eval.tasks.Photos", "kind": "depth", "n": 4}
     other = build({"use": "prompting.controls.OtherImage", "task": task})
@@ -155,7 +177,9 @@ def test_random_marks_keep_label_kind_and_shape_and_lie_elsewhere(seed: int) -> 
         away = [np.hypot(*np.subtract(mark.center, other.center)) for other in state.sample.marks]
         assert min(away) >= 11 - 1e-9
     centers = np.array([m.center for m in moved])
-    gaps = np.hypot(*(centers[:, None] - centers[None]).transpose(2, 0, 1)) + 999 * np.eye(len(moved))
+    gaps = np.hypot(*(centers[:, None] - centers[None]).transpose(2, 0, 1)) + 999 * np.eye(
+        len(moved)
+    )
     assert gaps.min() >= 11 - 1e-9
 
 
@@ -194,7 +218,10 @@ TIGHT = Crop(padding=0.25, min_px=1)
         (OracleCrop("E", crop=TIGHT), {}),
         (OracleCrop(crop=TIGHT), {"region": "E"}),
         (OracleCrop(crop=TIGHT), {"region": [80, 40, 120, 60]}),
-        (OracleCrop(hint="where", crop=TIGHT), {"where": {"label": "x", "x0": 80, "y0": 40, "x1": 120, "y1": 60}}),
+        (
+            OracleCrop(hint="where", crop=TIGHT),
+            {"where": {"label": "x", "x0": 80, "y0": 40, "x1": 120, "y1": 60}},
+        ),
     ],
 )
 def test_the_oracle_cuts_around_the_hint(stage: OracleCrop, meta: dict[str, Any]) -> None:
@@ -252,7 +279,10 @@ def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None
 @pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
 def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) -> None:
     """Pooled to 5 x 3 cells; also for a region that lies across the view's edge."""
-    state, oracle = start(mark), OracleCrop("E", crop=Crop(padding=0, min_px=1, aspect=1.0), elsewhere=True, tries=1)
+    state, oracle = (
+        start(mark),
+        OracleCrop("E", crop=Crop(padding=0, min_px=1, aspect=1.0), elsewhere=True, tries=1),
+    )
     true = after(replace(oracle, elsewhere=False), state).views[0]
     (width, height), (across, down) = true.size, np.subtract(state.views[0].size, true.size) + 1
     drawn = np.zeros((across, down))
@@ -260,8 +290,12 @@ def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) ->
         (view,) = after(replace(oracle, seed=seed), state).views
         assert view.size == (width, height)
         drawn[corner(view)] += 1
-    cells = [block.sum() for row in np.array_split(drawn, 5) for block in np.array_split(row, 3, axis=1)]
-    sizes = [block.size for row in np.array_split(drawn, 5) for block in np.array_split(row, 3, axis=1)]
+    cells = [
+        block.sum() for row in np.array_split(drawn, 5) for block in np.array_split(row, 3, axis=1)
+    ]
+    sizes = [
+        block.size for row in np.array_split(drawn, 5) for block in np.array_split(row, 3, axis=1)
+    ]
     assert chisquare(cells, np.array(sizes) * 1200 / drawn.size).pvalue > 0.001
 
 
@@ -274,9 +308,14 @@ def test_the_certificate_s_random_arm_draws_uniformly() -> None:
         zoom = Zoom(**settings, crop=Crop(padding=0, min_px=1), seed=seed)
         (view,) = zoom(state, BoxArguments(image=1, box=(90, 50, 150, 90))).views
         drawn.append(corner(view))
-    for lefts, count in zip(np.transpose(drawn), (121, 71), strict=True):  # 180 - 60 + 1 and 110 - 40 + 1 places
+    for lefts, count in zip(
+        np.transpose(drawn), (121, 71), strict=True
+    ):  # 180 - 60 + 1 and 110 - 40 + 1 places
         assert lefts.min() == 0 and lefts.max() == count - 1
-        assert chisquare(np.bincount(lefts * 10 // count, minlength=10), expected(count, 10)).pvalue > 0.001
+        assert (
+            chisquare(np.bincount(lefts * 10 // count, minlength=10), expected(count, 10)).pvalue
+            > 0.001
+        )
 
 
 def corner(view: View) -> tuple[int, int]:
@@ -296,7 +335,10 @@ def test_a_random_crop_of_a_share() -> None:
     assert after(RandomCrop(share=1), state).views[0].size == (180, 110)
     assert after(RandomCrop(), start(images=(noise(1, 1),))).views[0].size == (1, 1)
     whole = start(Box("E", 0, 0, 180, 110))
-    assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)  # there is no other place
+    assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (
+        180,
+        110,
+    )  # there is no other place
 
 
 @pytest.mark.parametrize(
@@ -332,7 +374,8 @@ def seen_by(words: Callable[[str], str]) -> Scripted:
 
 
 def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str | None]:
-    """Through a run folder and its scoring: the verdict and the answer in the letters of the key."""
+    """Through a run folder and its scoring: the verdict and the answer in the letters of the
+    key."""
     from looktwice.eval.records.records import SampleRow
     from looktwice.eval.scoring.score import score_run
 
@@ -356,14 +399,17 @@ PERMUTATIONS = [
 @pytest.mark.parametrize("stage", PERMUTATIONS)
 @pytest.mark.parametrize("by_letter", [True, False])
 def test_permuted_choices_are_mapped_back(stage: Stage, by_letter: bool, tmp_path: Path) -> None:
-    """A model that knows the right text is right whatever letter it has, and whether it says letter or text."""
+    """A model that knows the right text is right whatever letter it has, and whether it says letter
+    or text."""
 
     def words(prompt: str) -> str:
         line = next(line for line in prompt.splitlines() if line.endswith("a fig"))
         return line[1] if by_letter else "I see a fig"
 
     before = start(choices=("a dog", "a cat", "a fig", "an owl"))
-    end = Pipeline({"permute": stage, "say": MultipleChoice(), "ask": Ask()})(before, seen_by(words))
+    end = Pipeline({"permute": stage, "say": MultipleChoice(), "ask": Ask()})(
+        before, seen_by(words)
+    )
     assert end.sample.choices != before.sample.choices
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
     assert Robust()(end, NoModel()).answer != "C"  # mid-way a reader speaks of the letters as asked
@@ -373,14 +419,17 @@ def test_a_letter_reader_that_always_says_a_is_spread_over_the_choices(tmp_path:
     before = start(choices=("a dog", "a cat", "a fig", "an owl"))
     answers = []
     for by in range(4):
-        end = Pipeline({"p": PermuteChoices("rotated", by), "s": MultipleChoice(), "a": Ask()})(before, Scripted("(A)"))
+        end = Pipeline({"p": PermuteChoices("rotated", by), "s": MultipleChoice(), "a": Ask()})(
+            before, Scripted("(A)")
+        )
         answers.append(verdict(tmp_path / str(by), before, end, "C")[1])
     assert sorted(filter(None, answers)) == ["A", "B", "C", "D"]
 
 
 @pytest.mark.parametrize("order", ["rotated", "reversed", "shuffled"])
 def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
-    """A model that looks at the place (120, 20), which the key calls C, is right under every labelling."""
+    """A model that looks at the place (120, 20), which the key calls C, is right under every
+    labelling."""
 
     def words(prompt: str) -> str:
         line = next(line for line in prompt.splitlines() if "x=120, y=20" in line)
@@ -388,7 +437,9 @@ def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
 
     before = start(*POINTS, Point("REF", 10, 100), choices=(*NAMES[:3], "none of them"))
     stage = PermuteLabels(order)  # type: ignore[arg-type]
-    end = Pipeline({"p": stage, "m": MarksAsText(), "s": MultipleChoice(), "a": Ask()})(before, seen_by(words))
+    end = Pipeline({"p": stage, "m": MarksAsText(), "s": MultipleChoice(), "a": Ask()})(
+        before, seen_by(words)
+    )
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
     assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are no choices' names
     assert end.letters["D"] == "D"
@@ -415,7 +466,9 @@ def test_permutations_on_top_of_each_other(tmp_path: Path) -> None:
         "say": MultipleChoice(),
         "ask": Ask(),
     }
-    model = seen_by(lambda prompt: next(line for line in prompt.splitlines() if line.endswith("a cat"))[1])
+    model = seen_by(
+        lambda prompt: next(line for line in prompt.splitlines() if line.endswith("a cat"))[1]
+    )
     end = Pipeline(stages)(before, model)
     assert end.sample.choices != before.sample.choices
     assert verdict(tmp_path, before, end, "B") == ("right", "B")
@@ -426,11 +479,20 @@ def test_permutations_on_top_of_each_other(tmp_path: Path) -> None:
     [
         (start(choices=("yes", "no")), r"the choices name 0 of the marks \(none\)"),
         (start(*POINTS, choices=("yes", "no")), "the choices name 0 of the marks A, B, C, D"),
-        (start(*POINTS, choices=("A is closer than B", "equal")), "does not name one label of its own"),
+        (
+            start(*POINTS, choices=("A is closer than B", "equal")),
+            "does not name one label of its own",
+        ),
         (start(*POINTS, choices=("A is near", "A is far")), "does not name one label of its own"),
-        (start(*POINTS, choices=NAMES, question="Is it B or C?"), "the question names B, C but not the other labels"),
+        (
+            start(*POINTS, choices=NAMES, question="Is it B or C?"),
+            "the question names B, C but not the other labels",
+        ),
         (start(*POINTS), "sample s1 has 0 choices"),
-        (start(*POINTS, choices=NAMES).replace(answer="A"), "before the model is asked or a specialist answers"),
+        (
+            start(*POINTS, choices=NAMES).replace(answer="A"),
+            "before the model is asked or a specialist answers",
+        ),
     ],
 )
 def test_labels_that_cannot_be_permuted_soundly(state: State, message: str) -> None:
@@ -439,7 +501,11 @@ def test_labels_that_cannot_be_permuted_soundly(state: State, message: str) -> N
 
 
 def test_the_article_is_no_label() -> None:
-    state = start(*POINTS[:2], choices=("A is closer", "B is closer"), question="A photo has two points. Which?")
+    state = start(
+        *POINTS[:2],
+        choices=("A is closer", "B is closer"),
+        question="A photo has two points. Which?",
+    )
     assert [m.label for m in after(PermuteLabels("rotated"), state).sample.marks] == ["B", "A"]
 
 
@@ -452,12 +518,19 @@ def test_choices_that_come_too_late_or_from_the_benchmark() -> None:
         after(PermuteChoices(), start(choices=("a dog",)))
     with pytest.raises(ValueError, match="the choices name the letters A, B, C, D themselves"):
         after(PermuteChoices(), start(*POINTS, choices=NAMES))
-    assert after(PermuteChoices("reversed"), start(choices=("A dog", "A cat"))).sample.choices == ("A cat", "A dog")
+    assert after(PermuteChoices("reversed"), start(choices=("A dog", "A cat"))).sample.choices == (
+        "A cat",
+        "A dog",
+    )
 
 
 def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
     pictures: tuple[Picture, ...] = (noise(20, 20, 5), noise(20, 20, 6))
     before = start(choices=pictures)
-    end = Pipeline({"p": PermuteChoices("reversed"), "s": MultipleChoice(), "a": Ask()})(before, Scripted("B"))
-    assert record(before, end, tmp_path).choices == tuple({"picture": p.sha} for p in pictures[::-1])
+    end = Pipeline({"p": PermuteChoices("reversed"), "s": MultipleChoice(), "a": Ask()})(
+        before, Scripted("B")
+    )
+    assert record(before, end, tmp_path).choices == tuple(
+        {"picture": p.sha} for p in pictures[::-1]
+    )
     assert verdict(tmp_path, before, end, "A") == ("right", "A")

@@ -1,4 +1,5 @@
-"""Grids and axes: dots, lines and ticks where geometry puts them, and names that lead back to the source."""
+"""Grids and axes: dots, lines and ticks where geometry puts them, and names that lead back to the
+source."""
 
 from typing import Any
 
@@ -39,7 +40,8 @@ def changed(pixels: Pixels, grey: int = 90) -> np.ndarray:
 
 
 def test_the_dots_stand_where_scaffolds_code_puts_them() -> None:
-    """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on a dark ground."""
+    """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on a dark
+    ground."""
     pixels = drawn(DotGrid(labels=False), plain(481, 360))
     seen = changed(pixels)
     for row in range(1, 7):
@@ -67,7 +69,9 @@ def test_a_label_begins_three_pixels_right_of_its_dot_in_its_colour() -> None:
         x, y = DotGrid().dot((480, 360), 2, column)
         ink = render_text(text, 12) / 255
         seen = pixels[y : y + ink.shape[0], x + 3 : x + 3 + ink.shape[1]]
-        assert seen == pytest.approx(np.repeat((ground + ink * (color - ground))[..., None], 3, axis=2), abs=0.51)
+        assert seen == pytest.approx(
+            np.repeat((ground + ink * (color - ground))[..., None], 3, axis=2), abs=0.51
+        )
         assert (pixels[y : y + 20, x + 3 + ink.shape[1] : x + 50] == ground).all()
 
 
@@ -81,7 +85,9 @@ def test_labels_name_the_image_only_where_there_are_several() -> None:
     assert (drawn(DotGrid(coordinates="image-row-column")) == two[0].pixels).all()
 
 
-@pytest.mark.parametrize("stage", [DotGrid(layout="original_plus_overlay"), RuledGrid(layout="original_plus_overlay")])
+@pytest.mark.parametrize(
+    "stage", [DotGrid(layout="original_plus_overlay"), RuledGrid(layout="original_plus_overlay")]
+)
 def test_the_original_is_shown_untouched_before_the_overlay(stage: DotGrid | RuledGrid) -> None:
     state = start(plain(), plain(grey=30))
     after = stage(state, NoModel()).views
@@ -96,7 +102,9 @@ def test_dots_named_in_a_reply_are_points_of_the_source() -> None:
     left = resize(crop(view, 100, 50, 300, 250), 600, 600)
     grid = DotGrid(rows=5, columns=4)
     views = (grid.draw(left, 1), grid.draw(flip(view), 2))
-    found = grid.places(views, "The cup is at (1, 2, 3), near (2,2,3); (3,1,1), (1,6,1) and (9) are nothing.")
+    found = grid.places(
+        views, "The cup is at (1, 2, 3), near (2,2,3); (3,1,1), (1,6,1) and (9) are nothing."
+    )
     assert [point.label for point in found] == ["(1,2,3)", "(2,2,3)"]
     assert found[0].center == pytest.approx((100 + 360 / 3 - 1 / 3, 50 + 200 / 3 - 1 / 3), abs=0.51)
     assert found[1].center == (399 - 240, 100)
@@ -112,7 +120,11 @@ def test_active_perception_looks_two_cells_around_a_dot() -> None:
 @pytest.mark.parametrize(
     ("stage", "size", "message"),
     [
-        (DotGrid(), (1, 1), "sample s1, view 1: 6 rows and 6 columns of dots are too fine for a view of 1 x 1"),
+        (
+            DotGrid(),
+            (1, 1),
+            "sample s1, view 1: 6 rows and 6 columns of dots are too fine for a view of 1 x 1",
+        ),
         (DotGrid(rows=200), (480, 360), "200 rows and 6 columns of dots are too fine"),
         (DotGrid(columns=16), (480, 360), r"labels of .* have no room .*crowded: draw"),
         (RuledGrid(), (1, 1), "cells would be 0.2 x 0.2 pixels"),
@@ -120,7 +132,9 @@ def test_active_perception_looks_two_cells_around_a_dot() -> None:
         (Axes(place="inside"), (20, 20), "no room for axes inside; set place: margin"),
     ],
 )
-def test_a_grid_finer_than_the_image_says_so(stage: Stage, size: tuple[int, int], message: str) -> None:
+def test_a_grid_finer_than_the_image_says_so(
+    stage: Stage, size: tuple[int, int], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         drawn(stage, plain(*size))
 
@@ -134,7 +148,10 @@ NAME = render_text("A1", 8).shape
     [
         (RuledGrid(rows=1, columns=10, names="none"), (30, 40)),  # cells of thickness + 2
         (RuledGrid(rows=10, columns=1, names="none", thickness=2), (90, 40)),
-        (RuledGrid(rows=1, columns=1, font_size=8), (NAME[1] + 6, 99)),  # thickness, halo and a pixel on both sides
+        (
+            RuledGrid(rows=1, columns=1, font_size=8),
+            (NAME[1] + 6, 99),
+        ),  # thickness, halo and a pixel on both sides
         (RuledGrid(rows=1, columns=1, font_size=8, thickness=2, halo=0), (99, NAME[0] + 6)),
         (DotGrid(rows=1, columns=9, radius=1, labels=False), (40, 90)),  # dots 2 * radius + 2 apart
         (DotGrid(rows=9, columns=1, radius=1, labels=False), (90, 40)),
@@ -206,7 +223,9 @@ def test_half_a_line_is_seen_through_and_stands_out_from_what_is_under_it() -> N
         ("none", "B2", []),
     ],
 )
-def test_cells_named_in_a_reply_are_boxes_of_the_source(names: Any, reply: str, found: list[str]) -> None:
+def test_cells_named_in_a_reply_are_boxes_of_the_source(
+    names: Any, reply: str, found: list[str]
+) -> None:
     grid = RuledGrid(rows=3, columns=4, names=names)
     views = grid(start(plain(400, 300)), NoModel()).views
     boxes = grid.places(views, reply)
@@ -226,8 +245,19 @@ def test_a_cell_over_the_rim_of_its_part_is_cut_there() -> None:
 
 
 def test_spreadsheet_letters_and_coordinates_in_text() -> None:
-    assert [column_letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
-    assert read_coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)") == ((1, 2), (3, 4, 5))
+    assert [column_letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == [
+        "A",
+        "Z",
+        "AA",
+        "AZ",
+        "BA",
+        "ZZ",
+        "AAA",
+    ]
+    assert read_coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)") == (
+        (1, 2),
+        (3, 4, 5),
+    )
 
 
 @pytest.mark.parametrize("place", ["margin", "inside"])
@@ -288,7 +318,9 @@ def test_words_follow_the_grid_and_the_number_of_images() -> None:
     assert [line[:2] for line in lines if line[0].isdigit()] == ["1.", "2.", "3.", "4."]
     assert "images" in lines[-3]
     assert "MY_ANSWER:" in lines[-1]
-    alone = GridWords(DotGrid(), guide="guidelines")(DotGrid()(start(), NoModel()), NoModel()).prompt
+    alone = GridWords(DotGrid(), guide="guidelines")(
+        DotGrid()(start(), NoModel()), NoModel()
+    ).prompt
     assert "(row, column)" in alone
     assert "[[ANSWER]]" in alone
     assert "{" not in alone + prompt
@@ -303,7 +335,10 @@ def test_words_without_a_guide_are_the_description_alone(grid: DotGrid | RuledGr
 
 
 def test_a_configuration_gives_the_words_their_grid_or_none() -> None:
-    node = {"use": "prompting.grids.GridWords", "grid": {"use": "prompting.grids.DotGrid", "rows": 4}}
+    node = {
+        "use": "prompting.grids.GridWords",
+        "grid": {"use": "prompting.grids.DotGrid", "rows": 4},
+    }
     assert build(node).grid == DotGrid(rows=4)
     assert build({**node, "grid": None}).grid is None
     with pytest.raises(ConfigError, match=r"node.grid: expected a node with `use:` .*found 5"):
@@ -324,7 +359,9 @@ def test_a_configuration_gives_the_words_their_grid_or_none() -> None:
         (Axes, {"lines": -0.1}, "lines is a share"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(cls: Any, wrong: dict[str, Any], message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_refused(
+    cls: Any, wrong: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**wrong)
 
@@ -350,11 +387,15 @@ def test_a_dot_and_its_point_of_the_source_are_one_place(
     view = start(plain(*size)).views[0]
     x, y = corner[0] * (1 - share) * size[0], corner[1] * (1 - share) * size[1]
     view = crop(view, x, y, x + share * size[0], y + share * size[1])
-    view = resize(view, max(40, round(view.size[0] * stretch[0])), max(40, round(view.size[1] * stretch[1])))
+    view = resize(
+        view, max(40, round(view.size[0] * stretch[0])), max(40, round(view.size[1] * stretch[1]))
+    )
     view = flip(view) if mirrored else view
     grid = DotGrid(rows=3, columns=4, labels=False, color="red", radius=1)
     row, column = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
-    after = grid(State.start(Sample("s", "?", (plain(*size),))).replace(views=(view,)), NoModel()).views
+    after = grid(
+        State.start(Sample("s", "?", (plain(*size),))).replace(views=(view,)), NoModel()
+    ).views
     (point,) = grid.places(after, f"({row},{column})")
     seen = after[0].to_view(point)[0].center
     assert tuple(after[0].pixels[round(seen[1]), round(seen[0])]) == RED

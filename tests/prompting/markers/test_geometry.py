@@ -1,4 +1,5 @@
-"""Marker geometry to the pixel: where labels begin beside a shape, and the least size of scaled shapes."""
+"""Marker geometry to the pixel: where labels begin beside a shape, and the least size of scaled
+shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.masks import raster
-from looktwice.prompting.markers import Arrows, Circles, Contours, Crosshairs, Dots, Label, Spotlight, Tint
+from looktwice.prompting.markers import (
+    Arrows,
+    Circles,
+    Contours,
+    Crosshairs,
+    Dots,
+    Label,
+    Spotlight,
+    Tint,
+)
 from looktwice.prompting.markers.base import Marking
 
 GREY = (90, 90, 90)
@@ -20,7 +30,11 @@ NONE = Label(placement="none")
 
 def drawn(stage: Marking, *marks: Point | Box | Mask) -> Pixels:
     picture = Picture(np.full((100, 120, 3), GREY, np.uint8))
-    return stage(State.start(Sample("s", "Which?", (picture,), marks=marks)), NoModel()).views[0].pixels
+    return (
+        stage(State.start(Sample("s", "Which?", (picture,), marks=marks)), NoModel())
+        .views[0]
+        .pixels
+    )
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
@@ -31,7 +45,8 @@ def plate(pixels: Pixels) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("half", [0, 0.5])
 def test_labels_begin_after_the_gap(half: float) -> None:
-    """A ring of radius 10 and stroke 2 with a gap of 3 keeps 14 pixels from the point's middle free."""
+    """A ring of radius 10 and stroke 2 with a gap of 3 keeps 14 pixels from the point's middle
+    free."""
     x, y, edges = 60 + half, 50 + half, {}
     for side in ("left", "right", "above", "below"):
         label = Label(placement=side, plate="blue", font_size=9)
@@ -54,14 +69,17 @@ def test_labels_begin_after_a_region() -> None:
 
 @pytest.mark.parametrize("right_edge", [50, 51])
 @pytest.mark.parametrize("stage", [Tint, Spotlight])
-def test_a_label_above_a_region_is_centred_on_it(stage: type[Tint | Spotlight], right_edge: int) -> None:
+def test_a_label_above_a_region_is_centred_on_it(
+    stage: type[Tint | Spotlight], right_edge: int
+) -> None:
     label = Label(placement="above", plate="blue", font_size=9)
     left, _, right, _ = plate(drawn(stage(label=label), Box("A", 30, 60, right_edge, 80)))
     assert left == np.floor((30 + right_edge) / 2 + 0.5 - (right - left) / 2)
 
 
 def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
-    """At a hundredth of their size: a dot of one pixel, a ring around its pixel, bars that begin a pixel away."""
+    """At a hundredth of their size: a dot of one pixel, a ring around its pixel, bars that begin a
+    pixel away."""
     dot = drawn(Dots(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50)) != GREY
     assert np.argwhere(dot.any(-1)).tolist() == [[50, 60]]
     ring = drawn(Circles(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50))
@@ -73,7 +91,8 @@ def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
 
 
 def test_a_spotlight_begins_to_fade_at_the_edge() -> None:
-    """The outermost pixel of a box keeps its own value, and the next ones darken over `feather` pixels."""
+    """The outermost pixel of a box keeps its own value, and the next ones darken over `feather`
+    pixels."""
     row = drawn(Spotlight(dim=1, feather=4), Box("A", 40, 40, 60, 60))[50, :, 0]
     assert row[40] == row[59] == 90
     assert row[60:65].tolist() == [68, 45, 22, 0, 0]
@@ -91,7 +110,9 @@ def test_light_around_a_point_is_centred_on_its_pixel() -> None:
     ("x", "y", "right", "down"),
     [(60, 50, True, False), (110, 50, False, False), (60, 10, True, True), (110, 10, False, True)],
 )
-def test_an_arrow_without_room_turns_by_the_fewest_quarters(x: int, y: int, right: bool, down: bool) -> None:
+def test_an_arrow_without_room_turns_by_the_fewest_quarters(
+    x: int, y: int, right: bool, down: bool
+) -> None:
     """From above right if it can, else from above left, from below right, from below left."""
     rows, columns = np.nonzero((drawn(Arrows(label=NONE), Point("A", x, y)) != GREY).any(-1))
     assert (columns.mean() > x, rows.mean() > y) == (right, down)
@@ -99,12 +120,18 @@ def test_an_arrow_without_room_turns_by_the_fewest_quarters(x: int, y: int, righ
 
 @pytest.mark.parametrize(
     ("angle", "x", "y", "outwards"),
-    [(180, 39.5, 50, (-1, 0)), (0, 79.5, 50, (1, 0)), (90, 60, 39.5, (0, -1)), (270, 60, 59.5, (0, 1))],
+    [
+        (180, 39.5, 50, (-1, 0)),
+        (0, 79.5, 50, (1, 0)),
+        (90, 60, 39.5, (0, -1)),
+        (270, 60, 59.5, (0, 1)),
+    ],
 )
 def test_an_arrow_turns_only_where_its_tail_would_leave(
     angle: float, x: float, y: float, outwards: tuple[int, int]
 ) -> None:
-    """Tip and tail are 4 and 40 pixels off the point: at 39.5 from the first pixel's centre it ends on the edge."""
+    """Tip and tail are 4 and 40 pixels off the point: at 39.5 from the first pixel's centre it ends
+    on the edge."""
     across, down = outwards
     for further, stays in ((0.0, True), (0.25, False)):
         point = Point("A", x + further * across, y + further * down)

@@ -1,4 +1,5 @@
-"""Labels: what they say, that they can be read, that they keep out of the way, and the colours they take."""
+"""Labels: what they say, that they can be read, that they keep out of the way, and the colours they
+take."""
 
 import io
 import math
@@ -11,7 +12,13 @@ import pytest
 from PIL import Image, ImageFont
 from skimage import data
 
-from looktwice.prompting.drawing.colors import BLACK_WHITE, contrasting_color, distinct_color, readable_color, rgb
+from looktwice.prompting.drawing.colors import (
+    BLACK_WHITE,
+    contrasting_color,
+    distinct_color,
+    readable_color,
+    rgb,
+)
 from looktwice.prompting.drawing.placement import Anchor, place_labels
 from looktwice.prompting.drawing.text import draw_text, plate, render_text
 from looktwice.prompting.markers import Label
@@ -22,14 +29,18 @@ ASTRONAUT, COFFEE = data.astronaut(), data.coffee()  # type: ignore[no-untyped-c
 PHOTOS = {"light": (ASTRONAUT, 400, 60), "dark": (ASTRONAUT, 330, 440), "busy": (COFFEE, 300, 150)}
 
 
-def anchor(text: str, x: float, y: float, reach: float = 11.5, size: tuple[int, int] = (200, 150)) -> Anchor:
+def anchor(
+    text: str, x: float, y: float, reach: float = 11.5, size: tuple[int, int] = (200, 150)
+) -> Anchor:
     box = x + 0.5 - reach, y + 0.5 - reach, x + 0.5 + reach, y + 0.5 + reach
     return Anchor(text, x, y, box, (0, 0, *size), RED)
 
 
 def found(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int]:
     """How well, and where, a rendered letter is found: correlation, left, top."""
-    template = cv2.copyMakeBorder(np.asarray(render_text(letter, size)), 2, 2, 2, 2, cv2.BORDER_CONSTANT, value=0)
+    template = cv2.copyMakeBorder(
+        np.asarray(render_text(letter, size)), 2, 2, 2, 2, cv2.BORDER_CONSTANT, value=0
+    )
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     match = cv2.matchTemplate(grey, template, cv2.TM_CCOEFF_NORMED)
     _, best, _, (left, top) = cv2.minMaxLoc(match)
@@ -42,14 +53,20 @@ def test_a_label_is_found_by_its_letter_even_after_jpeg(photo: str, letter: str)
     image, x, y = PHOTOS[photo]
     pixels = image.copy()
     height, width = pixels.shape[:2]
-    ((left, top, right, bottom),) = draw_labels(pixels, [anchor(letter, x, y, size=(width, height))], Label())
+    ((left, top, right, bottom),) = draw_labels(
+        pixels, [anchor(letter, x, y, size=(width, height))], Label()
+    )
     packed = io.BytesIO()
     Image.fromarray(pixels).save(packed, "JPEG", quality=75)
     for seen in (pixels, np.array(Image.open(packed))):
         score, at_left, at_top = found(seen, letter, 15)
         assert score > 0.9
         assert (left, top) == (at_left, at_top)
-    others = [found(pixels[top:bottom, left:right].copy(), other, 15)[0] for other in "ABCD" if other not in letter]
+    others = [
+        found(pixels[top:bottom, left:right].copy(), other, 15)[0]
+        for other in "ABCD"
+        if other not in letter
+    ]
     assert letter not in "AB" or max(others) < 0.9
 
 
@@ -59,7 +76,9 @@ def test_letters_without_a_plate_stand_out(photo: str) -> None:
     pixels = image.copy()
     height, width = pixels.shape[:2]
     label = Label(plate="none", color="contrast", font_size=20, halo=2)
-    ((left, top, right, bottom),) = draw_labels(pixels, [anchor("B", x, y, size=(width, height))], label)
+    ((left, top, right, bottom),) = draw_labels(
+        pixels, [anchor("B", x, y, size=(width, height))], label
+    )
     patch = pixels[top:bottom, left:right].reshape(-1, 3)
     assert (patch == 0).all(-1).any()
     assert (patch == 255).all(-1).any()
@@ -84,7 +103,9 @@ def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
         left, top, right, bottom = area
         middle = (left + right - 1) / 2 - x, (top + bottom - 1) / 2 - y
         assert np.sign(np.rint(middle)).tolist() == [sign * side[0], sign * side[1]]
-        assert max(abs(middle[0]) - 15 / 2, abs(middle[1]) - 17 / 2) == pytest.approx(11.5 + 3, abs=1)
+        assert max(abs(middle[0]) - 15 / 2, abs(middle[1]) - 17 / 2) == pytest.approx(
+            11.5 + 3, abs=1
+        )
 
 
 def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
@@ -104,10 +125,17 @@ def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
 
 def test_a_label_without_room_is_refused_with_its_size() -> None:
     pixels = np.zeros((30, 40, 3), np.uint8)
-    with pytest.raises(ValueError, match=r"'much too long' of \d+ x \d+ pixels has no room in the view of 40 x 30"):
+    with pytest.raises(
+        ValueError, match=r"'much too long' of \d+ x \d+ pixels has no room in the view of 40 x 30"
+    ):
         draw_labels(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label())
     assert not pixels.any()
-    assert draw_labels(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label(placement="none")) == []
+    assert (
+        draw_labels(
+            pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label(placement="none")
+        )
+        == []
+    )
     assert draw_labels(pixels, [anchor("", 20, 15, size=(40, 30))], Label()) == []
 
 
@@ -152,10 +180,15 @@ def test_what_a_label_says() -> None:
         ({"font_size": 0}, r"label\.font_size is an em"),
         ({"padding": -1}, r"label\.padding is 0 or more"),
         ({"alpha": 2}, r"label\.alpha lies in 0\.\.1"),
-        ({"font": "blink", "font_size": 20}, r'label\.font "blink" has letters of font_size 15 alone'),
+        (
+            {"font": "blink", "font_size": 20},
+            r'label\.font "blink" has letters of font_size 15 alone',
+        ),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, object], message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_refused(
+    settings: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Label(**settings)  # type: ignore[arg-type]
 
@@ -163,7 +196,9 @@ def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, object], m
 def test_a_letter_that_the_font_lacks_is_named() -> None:
     with pytest.raises(ValueError, match="no sign for '\u7532' in the label 'A\u7532'; give label"):
         render_text("A\u7532", 15)
-    with pytest.raises(ValueError, match="no sign for 'Q' in the label 'Q'; there are A B C D E F R"):
+    with pytest.raises(
+        ValueError, match="no sign for 'Q' in the label 'Q'; there are A B C D E F R"
+    ):
         render_text("Q", 15, "blink")
 
 
@@ -208,17 +243,28 @@ def test_ink_and_distinct_colours() -> None:
     assert readable_color((0, 0, 160)) == (255, 255, 255)
     assert len({distinct_color(n) for n in range(12)}) == 12
     assert distinct_color(12) == distinct_color(0)
-    assert all(math.dist(distinct_color(a), distinct_color(b)) > 60 for a in range(12) for b in range(a))
+    assert all(
+        math.dist(distinct_color(a), distinct_color(b)) > 60 for a in range(12) for b in range(a)
+    )
 
 
 def test_thousands_of_labels_take_seconds_or_a_sentence() -> None:
-    """The nearest free place of each was looked for once for every mark: 10,000 marks took hours."""
+    """The nearest free place of each was looked for once for every mark: 10,000 marks took
+    hours."""
     rng = np.random.default_rng(0)
     places = rng.uniform((0, 0), (1399, 999), (1000, 2))
-    anchors = [anchor(str(n), float(x), float(y), 6.5, size=(1400, 1000)) for n, (x, y) in enumerate(places)]
+    anchors = [
+        anchor(str(n), float(x), float(y), 6.5, size=(1400, 1000))
+        for n, (x, y) in enumerate(places)
+    ]
     start = time.process_time()
     areas = draw_labels(np.zeros((1000, 1400, 3), np.uint8), anchors, Label())
     assert len(areas) == 1000 and time.process_time() - start < 15
-    crowd = [anchor(str(n), float(x) / 4, float(y) / 4, 6.5, size=(350, 250)) for n, (x, y) in enumerate(places)]
-    with pytest.raises(ValueError, match=r"1,000 labels are larger together than the view of 350 x 250 pixels; set"):
+    crowd = [
+        anchor(str(n), float(x) / 4, float(y) / 4, 6.5, size=(350, 250))
+        for n, (x, y) in enumerate(places)
+    ]
+    with pytest.raises(
+        ValueError, match=r"1,000 labels are larger together than the view of 350 x 250 pixels; set"
+    ):
         draw_labels(np.zeros((250, 350, 3), np.uint8), crowd, Label())

@@ -1,4 +1,5 @@
-"""`label: null` draws no label, in YAML and in Python, for every marker; `check` tells of labels that mislead."""
+"""`label: null` draws no label, in YAML and in Python, for every marker; `check` tells of labels
+that mislead."""
 
 from __future__ import annotations
 
@@ -22,8 +23,22 @@ from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.markers import Label
 from looktwice.prompting.markers.base import Marking
 
-NAMES = ("Circles", "Dots", "Crosshairs", "Arrows", "Polygons", "Contours", "Rectangles", "Tint", "Cover",
-         "Spotlight", "BlinkPaperStyle", "BlinkReleasedStyle", "Vlm2Style", "SomStyle")  # fmt: skip
+NAMES = (
+    "Circles",
+    "Dots",
+    "Crosshairs",
+    "Arrows",
+    "Polygons",
+    "Contours",
+    "Rectangles",
+    "Tint",
+    "Cover",
+    "Spotlight",
+    "BlinkPaperStyle",
+    "BlinkReleasedStyle",
+    "Vlm2Style",
+    "SomStyle",
+)
 MARKS = (Point("A", 150, 120), Box("B", 40, 40, 90, 80))
 
 
@@ -36,11 +51,19 @@ def start() -> State:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_label_is_drawn(name: str) -> None:
     marker: Marking = build({"use": f"prompting.markers.{name}", "label": None})
-    lettered = replace(marker, label=Label(font="blink") if name == "BlinkReleasedStyle" else Label())
+    lettered = replace(
+        marker, label=Label(font="blink") if name == "BlinkReleasedStyle" else Label()
+    )
     unlettered = replace(marker, label=Label(placement="none"))
-    plain, labelled, none = (stage(start(), NoModel()).views[0].pixels for stage in (marker, lettered, unlettered))
+    plain, labelled, none = (
+        stage(start(), NoModel()).views[0].pixels for stage in (marker, lettered, unlettered)
+    )
     assert (plain == none).all() and (plain != labelled).any()
-    assert spec(marker)["label"] is None and not marker.drawn_labels(MARKS) and lettered.drawn_labels(MARKS)
+    assert (
+        spec(marker)["label"] is None
+        and not marker.drawn_labels(MARKS)
+        and lettered.drawn_labels(MARKS)
+    )
 
 
 def test_a_crop_without_a_label_looks_into_the_hint() -> None:
@@ -60,10 +83,16 @@ stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}
 
 @pytest.mark.parametrize(
     ("choices", "confused"),
-    [(["yes", "no"], "A is drawn, and choice (A) is 'yes'; B is drawn, and choice (B) is 'no'"),
-     (["point B", "point A"], "A is drawn, and choice (A) is 'point B'; B is drawn, and choice (B) is 'point A'"),
-     (["point A", "B is closer"], ""), ([], "")],
-)  # fmt: skip
+    [
+        (["yes", "no"], "A is drawn, and choice (A) is 'yes'; B is drawn, and choice (B) is 'no'"),
+        (
+            ["point B", "point A"],
+            "A is drawn, and choice (A) is 'point B'; B is drawn, and choice (B) is 'point A'",
+        ),
+        (["point A", "B is closer"], ""),
+        ([], ""),
+    ],
+)
 def test_check_tells_of_labels_that_are_letters_of_other_choices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choices: list[str], confused: str
 ) -> None:
@@ -71,12 +100,24 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     Path("own").mkdir()
     Image.new("RGB", (200, 150), "gray").save("own/0.png")
     marks = [{"label": "A", "x": 50, "y": 60}, {"label": "B", "x": 150, "y": 60}]
-    row = {"id": "q", "question": "Is A nearer?", "images": ["0.png"], "marks": marks, "answer": "A"}
-    Path("own/samples.jsonl").write_text(json.dumps({**row, **({"choices": choices} if choices else {})}) + "\n")
+    row = {
+        "id": "q",
+        "question": "Is A nearer?",
+        "images": ["0.png"],
+        "marks": marks,
+        "answer": "A",
+    }
+    Path("own/samples.jsonl").write_text(
+        json.dumps({**row, **({"choices": choices} if choices else {})}) + "\n"
+    )
     Path("study.yaml").write_text(STUDY)
     result = CliRunner().invoke(app, ["check", "study.yaml"])
     assert result.exit_code == 0, result.output
     warned = "warning: labels are letters of choices that do not speak of them, on task: "
-    assert (f"{warned}{confused}; `label:" in result.output) if confused else (warned not in result.output)
+    assert (
+        (f"{warned}{confused}; `label:" in result.output)
+        if confused
+        else (warned not in result.output)
+    )
     without = CliRunner().invoke(app, ["check", "study.yaml", "stages.mark.label=null"])
     assert without.exit_code == 0 and warned not in without.output

@@ -29,7 +29,8 @@ GREY = 90
 
 @dataclass(frozen=True)
 class Ramp:
-    """Depth that falls from left to right, from 1 to 0; unknown in the columns from `unknown` on."""
+    """Depth that falls from left to right, from 1 to 0; unknown in the columns from `unknown`
+    on."""
 
     unknown: int = 10_000
     nearer: bool = True
@@ -112,7 +113,9 @@ def test_depth_is_bright_where_it_is_near() -> None:
 @pytest.mark.parametrize("name", ["inferno", "turbo", "viridis", "jet"])
 def test_colours_are_those_of_the_map_in_rgb(name: Any) -> None:
     (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap=name, low=0, high=100))
-    table = cv2.applyColorMap(np.array([[0, 255]], np.uint8), getattr(cv2, f"COLORMAP_{name.upper()}"))
+    table = cv2.applyColorMap(
+        np.array([[0, 255]], np.uint8), getattr(cv2, f"COLORMAP_{name.upper()}")
+    )
     assert tuple(view.pixels[40, 119]) == tuple(table[0, 0, ::-1])
     assert tuple(view.pixels[40, 0]) == tuple(table[0, 1, ::-1])
 
@@ -142,7 +145,9 @@ def test_what_is_unknown_keeps_the_view_or_has_its_own_colour() -> None:
 
 
 def test_a_map_without_contrast_is_of_one_colour() -> None:
-    (view,) = shown(ScalarOverlay(scalar=Brightness(), layout="only", colormap="gray"), start(plain(1, 1)))
+    (view,) = shown(
+        ScalarOverlay(scalar=Brightness(), layout="only", colormap="gray"), start(plain(1, 1))
+    )
     assert tuple(view.pixels[0, 0]) == (128, 128, 128)
 
 
@@ -180,8 +185,13 @@ def test_what_lies_on_top_hides_the_map_below() -> None:
 
 
 def test_words_are_said_where_something_is_shown() -> None:
-    assert DepthOverlay(depth=Ramp(), words="Bright is near.")(start(), NoModel()).prompt == "Which?\nBright is near."
-    kept = DepthOverlay(depth=Nothing(), words="Bright is near.", missing="keep")(start(), NoModel())
+    assert (
+        DepthOverlay(depth=Ramp(), words="Bright is near.")(start(), NoModel()).prompt
+        == "Which?\nBright is near."
+    )
+    kept = DepthOverlay(depth=Nothing(), words="Bright is near.", missing="keep")(
+        start(), NoModel()
+    )
     assert kept.prompt == "Which?"
 
 
@@ -209,7 +219,10 @@ def test_without_a_find_the_setting_decides(stage: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        (ScalarOverlay(scalar=Brightness((4, 5))), r"map of image 0 has the shape \(4, 5\), its image \(80, 120\)"),
+        (
+            ScalarOverlay(scalar=Brightness((4, 5))),
+            r"map of image 0 has the shape \(4, 5\), its image \(80, 120\)",
+        ),
         (DepthOverlay(depth=Ramp(), images=(2,)), "images names 2, but there are 1 images"),
         (MatchOverlay(matcher=SIFT()), r"images names \(0, 1\), but there are 1"),
     ],
@@ -233,7 +246,9 @@ def test_what_does_not_fit_is_named(stage: Stage, message: str) -> None:
         (MatchOverlay, {"matcher": SIFT(), "color": "confident"}, "'confident' is no colour"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(cls: Any, wrong: dict[str, Any], message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_refused(
+    cls: Any, wrong: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**wrong)
 
@@ -252,11 +267,18 @@ PAIRS = Fixed(((20, 30), (100, 60)), ((40, 30), (80, 10)), (0.2, 0.9))
 
 def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
     state = start(plain(), plain(100, 60), plain(grey=10))
-    pair, rest = shown(MatchOverlay(matcher=PAIRS, color="red", thickness=1, radius=2, margin=10), state)
+    pair, rest = shown(
+        MatchOverlay(matcher=PAIRS, color="red", thickness=1, radius=2, margin=10), state
+    )
     assert pair.size == (230, 80)
     assert rest is state.views[2]
     red = (pair.pixels == (255, 0, 0)).all(-1)
-    for x, y in [(20, 30), (100, 60), (170, 40), (210, 20)]:  # the second picture is centred: 10 px down
+    for x, y in [
+        (20, 30),
+        (100, 60),
+        (170, 40),
+        (210, 20),
+    ]:  # the second picture is centred: 10 px down
         assert red[y, x]
         assert not red[y - 4, x]
     assert pair.pixels[34:37, 95, 0].max() > 200  # the middle of the first link
@@ -279,7 +301,9 @@ def test_a_view_that_shows_both_is_drawn_on_as_it_is() -> None:
 
 def test_links_are_coloured_by_confidence_and_chosen_by_it() -> None:
     state = start(plain(), plain())
-    (view,) = shown(MatchOverlay(matcher=PAIRS, color="confidence", margin=0, min_confidence=0.5), state)
+    (view,) = shown(
+        MatchOverlay(matcher=PAIRS, color="confidence", margin=0, min_confidence=0.5), state
+    )
     assert (view.pixels[30, 20] == GREY).all()
     red, green, blue = (int(value) for value in view.pixels[60, 100])
     assert (green, blue) == (255, 0)
@@ -322,7 +346,8 @@ def test_real_specialists_on_a_made_stereo_pair() -> None:
 def test_a_bright_spot_of_a_map_stays_on_its_place(
     spot: tuple[int, int], degrees: float, stretch: tuple[float, float], mirrored: bool
 ) -> None:
-    """The centre of a spot in the map lies within half a pixel of where its point is mapped to, in every part."""
+    """The centre of a spot in the map lies within half a pixel of where its point is mapped to, in
+    every part."""
     ys, xs = np.mgrid[:80, :120]
     values = np.exp(-((xs - spot[0]) ** 2 + (ys - spot[1]) ** 2) / 18)
     view = start().views[0]

@@ -63,12 +63,16 @@ def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
 
 @pytest.mark.parametrize("thickness", [1, 2, 3, 4.5])
 @pytest.mark.parametrize(("x", "y"), [(60, 50), (60.25, 49.5), (41.7, 33.4)])
-def test_a_ring_has_the_place_radius_and_stroke_that_were_asked_for(x: float, y: float, thickness: float) -> None:
+def test_a_ring_has_the_place_radius_and_stroke_that_were_asked_for(
+    x: float, y: float, thickness: float
+) -> None:
     pixels = drawn(Circles(radius=9.5, thickness=thickness, label=NONE), Point("A", x, y))
     assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.15
     weight = redness(pixels)
     ys, xs = np.nonzero(weight)
-    assert np.average(np.hypot(xs - x, ys - y), weights=weight[ys, xs]) == pytest.approx(9.5, abs=0.25)
+    assert np.average(np.hypot(xs - x, ys - y), weights=weight[ys, xs]) == pytest.approx(
+        9.5, abs=0.25
+    )
     assert weight.sum() / (2 * np.pi * 9.5) == pytest.approx(thickness, rel=0.03)
 
 
@@ -179,11 +183,18 @@ def test_a_point_outside_its_own_image_is_named(mark: Point, message: str) -> No
 
 
 def test_a_view_without_room_for_a_label_says_so() -> None:
-    with pytest.raises(ValueError, match=r"sample s1: label 'A' of .* has no room in the view of 16 x 16 pixels"):
+    with pytest.raises(
+        ValueError, match=r"sample s1: label 'A' of .* has no room in the view of 16 x 16 pixels"
+    ):
         drawn(Circles(), Point("A", 8, 8), images=(plain(16, 16),))
     with pytest.raises(ValueError, match="no room"):
         drawn(Circles(), Point("a very long label", 30, 50), images=(plain(60, 100),))
-    assert tuple(drawn(Circles(radius=5, label=NONE), Point("A", 8, 8), images=(plain(16, 16),))[8, 13]) == RED
+    assert (
+        tuple(
+            drawn(Circles(radius=5, label=NONE), Point("A", 8, 8), images=(plain(16, 16),))[8, 13]
+        )
+        == RED
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,12 +219,16 @@ def test_a_view_without_room_for_a_label_says_so() -> None:
         ({"label": Label(font="blink"), "reference_height": 1024}, "does not scale"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, object], message: str) -> None:
+def test_a_setting_that_makes_no_sense_is_refused(
+    settings: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Circles(**settings)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("color", "seen"), [("#00fF80", (0, 255, 128)), ("Gray", (128, 128, 128)), ("white", WHITE)])
+@pytest.mark.parametrize(
+    ("color", "seen"), [("#00fF80", (0, 255, 128)), ("Gray", (128, 128, 128)), ("white", WHITE)]
+)
 def test_colours_by_name_and_by_number(color: str, seen: tuple[int, int, int]) -> None:
     assert tuple(drawn(Circles(color=color, label=NONE), Point("A", 60, 50))[50, 70]) == seen
 
@@ -260,7 +275,9 @@ def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> Non
     weight = redness(drawn(stage, Point("A", 60, 50)))
     ys, xs = np.nonzero(weight > 0.5)
     along = (xs - 60) * math.cos(math.radians(angle)) - (ys - 50) * math.sin(math.radians(angle))
-    aside = np.abs((xs - 60) * math.sin(math.radians(angle)) + (ys - 50) * math.cos(math.radians(angle)))
+    aside = np.abs(
+        (xs - 60) * math.sin(math.radians(angle)) + (ys - 50) * math.cos(math.radians(angle))
+    )
     assert 4 <= along.min() <= 6
     assert 33 <= along.max() <= 35
     assert aside[along > 18].max() <= 2.1  # the shaft
@@ -272,7 +289,9 @@ def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> Non
 @pytest.mark.parametrize(("x", "y"), [(2, 2), (118, 2), (2, 97), (118, 97)])
 def test_an_arrow_turns_where_it_would_leave_the_image(x: float, y: float) -> None:
     whole = redness(drawn(Arrows(label=NONE), Point("A", 60, 50))).sum()
-    assert redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum() == pytest.approx(whole, rel=0.01)
+    assert redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum() == pytest.approx(
+        whole, rel=0.01
+    )
 
 
 def test_an_arrow_has_its_label_at_its_tail() -> None:
@@ -286,8 +305,14 @@ def test_alpha_halo_and_filling() -> None:
     assert np.abs(half[50, 70] - np.array((172.5, 45, 45))).max() <= 0.5
     ringed = drawn(Circles(halo=Halo(width=2, color="lime"), label=NONE), Point("A", 60, 50))
     assert [tuple(ringed[50, 60 + r]) for r in (6, 7, 8, 10, 12, 13, 14)] == [
-        GREY, (0, 255, 0), (0, 255, 0), RED, (0, 255, 0), (0, 255, 0), GREY,
-    ]  # fmt: skip
+        GREY,
+        (0, 255, 0),
+        (0, 255, 0),
+        RED,
+        (0, 255, 0),
+        (0, 255, 0),
+        GREY,
+    ]
     filled = drawn(Circles(fill="mark", fill_alpha=0.2, label=NONE), Point("A", 60, 50))
     assert tuple(filled[50, 60]) == tuple(filled[45, 60]) == (123, 72, 72)
     assert tuple(filled[50, 70]) == RED
@@ -304,18 +329,34 @@ def test_a_label_may_stand_inside_a_dot() -> None:
 
 
 def test_a_colour_may_be_chosen_from_the_pixels() -> None:
-    light, dark = Picture(np.full((60, 60, 3), 250, np.uint8)), Picture(np.full((60, 60, 3), 5, np.uint8))
+    light, dark = (
+        Picture(np.full((60, 60, 3), 250, np.uint8)),
+        Picture(np.full((60, 60, 3), 5, np.uint8)),
+    )
     for picture, seen in [(light, BLACK), (dark, WHITE)]:
-        pixels = drawn(Dots(color="black-or-white", label=NONE), Point("A", 30, 30), images=(picture,))
+        pixels = drawn(
+            Dots(color="black-or-white", label=NONE), Point("A", 30, 30), images=(picture,)
+        )
         assert tuple(pixels[30, 30]) == seen
     red = Picture(np.full((60, 60, 3), (250, 10, 10), np.uint8))
-    assert tuple(drawn(Circles(color="contrast", label=NONE), Point("A", 30, 30), images=(red,))[30, 40]) != RED
+    assert (
+        tuple(
+            drawn(Circles(color="contrast", label=NONE), Point("A", 30, 30), images=(red,))[30, 40]
+        )
+        != RED
+    )
     two = drawn(Dots(color="distinct", label=NONE), Point("A", 20, 30), Point("B", 80, 30))
     assert tuple(two[30, 20]) != tuple(two[30, 80])
 
 
 def test_lengths_may_be_thousandths_of_a_side() -> None:
-    sides = {"width": 120, "height": 100, "shorter": 100, "longer": 120, "diagonal": math.hypot(120, 100)}
+    sides = {
+        "width": 120,
+        "height": 100,
+        "shorter": 100,
+        "longer": 120,
+        "diagonal": math.hypot(120, 100),
+    }
     for side, length in sides.items():
         stage = Circles(radius=100, thickness=20, label=NONE, relative_to=side)  # type: ignore[arg-type]
         weight = redness(drawn(stage, Point("A", 60, 50)))
@@ -360,9 +401,14 @@ def test_a_picture_of_one_pixel_can_be_marked(stage: PointMarking) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    x=st.floats(0, 119), y=st.floats(0, 99), degrees=st.floats(-180, 180), mirrored=st.booleans(),
-    width=st.integers(90, 260), height=st.integers(80, 240), rim=st.integers(0, 30),
-)  # fmt: skip
+    x=st.floats(0, 119),
+    y=st.floats(0, 99),
+    degrees=st.floats(-180, 180),
+    mirrored=st.booleans(),
+    width=st.integers(90, 260),
+    height=st.integers(80, 240),
+    rim=st.integers(0, 30),
+)
 def test_what_is_drawn_lies_where_the_mark_went(
     x: float, y: float, degrees: float, mirrored: bool, width: int, height: int, rim: int
 ) -> None:
@@ -378,10 +424,13 @@ def test_what_is_drawn_lies_where_the_mark_went(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.floats(0, 159), st.floats(0, 119)), min_size=1, max_size=6), st.sampled_from(
-    ["auto", "above", "below", "left", "right", "beside"]
-))  # fmt: skip
-def test_no_label_hides_a_point_or_another_label(places: list[tuple[float, float]], placement: str) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0, 159), st.floats(0, 119)), min_size=1, max_size=6),
+    st.sampled_from(["auto", "above", "below", "left", "right", "beside"]),
+)
+def test_no_label_hides_a_point_or_another_label(
+    places: list[tuple[float, float]], placement: str
+) -> None:
     marks = [Point("ABCDEF"[number], x, y) for number, (x, y) in enumerate(places)]
     blue = Label(plate="#0000ff", color="#0000ff", placement=placement)  # type: ignore[arg-type]
     sizes = []

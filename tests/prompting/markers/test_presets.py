@@ -1,4 +1,5 @@
-"""The published marker styles, measured in the pixels that are drawn, and swept from a configuration."""
+"""The published marker styles, measured in the pixels that are drawn, and swept from a
+configuration."""
 
 import io
 from pathlib import Path
@@ -14,7 +15,12 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.markers import Circles, Dots
-from looktwice.prompting.markers.presets import BlinkPaperStyle, BlinkReleasedStyle, SomStyle, Vlm2Style
+from looktwice.prompting.markers.presets import (
+    BlinkPaperStyle,
+    BlinkReleasedStyle,
+    SomStyle,
+    Vlm2Style,
+)
 
 GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
 
@@ -64,14 +70,19 @@ def test_blink_released_has_the_letters_of_the_real_images(shared_data: Path) ->
 
 
 def _has(pixels: Pixels, letter: str) -> bool:
-    """Whether the preset's plate is found in the picture, and a red ring with an open middle where it would be."""
+    """Whether the preset's plate is found in the picture, and a red ring with an open middle where
+    it would be."""
     drawn = BlinkReleasedStyle().draw(plain(60, 60), [Point(letter, 30, 40)]).pixels
     grey, template = pixels.max(-1), np.ascontiguousarray(drawn[9:24, 24:38, 1])
     match = cv2.matchTemplate(grey, template, cv2.TM_CCOEFF_NORMED)
     _, best, _, (left, top) = cv2.minMaxLoc(match)
     redness = pixels[..., 0].astype(int) - pixels[..., 1:].max(-1)
     x, y = left + 6, top + 31
-    ring = [redness[y + dy, x + dx] for dx, dy in [(5, 0), (-5, 0), (0, 5), (0, -5)] if _inside(pixels, x + dx, y + dy)]
+    ring = [
+        redness[y + dy, x + dx]
+        for dx, dy in [(5, 0), (-5, 0), (0, 5), (0, -5)]
+        if _inside(pixels, x + dx, y + dy)
+    ]
     return bool(best > 0.97 and ring and np.median(ring) > 60)
 
 
@@ -85,7 +96,9 @@ def test_blink_paper_is_ten_pixels_at_a_height_of_1024(height: int, radius: floa
     weight = ((pixels[..., 0].astype(float) - 90) / 165).clip(0) * (pixels[..., 1] < 90)
     weight[: 200 - 2 * radius] = 0
     ys, xs = np.nonzero(weight)
-    assert np.average(np.hypot(xs - 150, ys - 200), weights=weight[ys, xs]) == pytest.approx(radius, abs=0.3)
+    assert np.average(np.hypot(xs - 150, ys - 200), weights=weight[ys, xs]) == pytest.approx(
+        radius, abs=0.3
+    )
     assert tuple(pixels[200, 150]) == GREY
     assert tuple(pixels[200, 150 + int(radius)]) == RED
 
@@ -95,7 +108,10 @@ def test_vlm2_puts_scaffolds_dots(value: int, seen: tuple[int, int, int]) -> Non
     view = View.of(Picture(np.full((600, 960, 3), value, np.uint8)))
     pixels = Vlm2Style().draw(view, [Point("(1,2,3)", 400, 300)]).pixels
     left, top, right, bottom = box_of((pixels[:, :406] != value).any(-1))
-    assert (right - left + 1, bottom - top + 1) == (9, 9)  # radius 960 / 240 around the middle of a pixel
+    assert (right - left + 1, bottom - top + 1) == (
+        9,
+        9,
+    )  # radius 960 / 240 around the middle of a pixel
     assert tuple(pixels[300, 400]) == seen
     text = box_of((pixels[:, 406:] != value).any(-1))
     assert text[0] <= 4
@@ -104,7 +120,12 @@ def test_vlm2_puts_scaffolds_dots(value: int, seen: tuple[int, int, int]) -> Non
 
 def test_a_preset_is_one_line_and_its_settings_can_be_overridden() -> None:
     made = build(
-        {"use": "prompting.markers.BlinkPaperStyle", "radius": 5, "color": "gray", "label": {"placement": "below"}}
+        {
+            "use": "prompting.markers.BlinkPaperStyle",
+            "radius": 5,
+            "color": "gray",
+            "label": {"placement": "below"},
+        }
     )
     assert made == BlinkPaperStyle(radius=5, color="gray", label=made.label)
     assert made.label.placement == "below"

@@ -1,4 +1,5 @@
-"""What is drawn on boxes and masks: every pixel of the region and none beyond it, in every part of a view."""
+"""What is drawn on boxes and masks: every pixel of the region and none beyond it, in every part of
+a view."""
 
 import numpy as np
 import pytest
@@ -49,7 +50,12 @@ def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
 def test_a_rectangle_runs_along_the_edges(size: int) -> None:
     pixels = drawn(Rectangles(thickness=2, label=NONE), Box("A", 30, 20, 30 + size, 20 + size))
     red = is_color(pixels, RED)
-    assert box_of(red) == (29, 19, 31 + size, 21 + size)  # a pixel outside and one inside, corners square
+    assert box_of(red) == (
+        29,
+        19,
+        31 + size,
+        21 + size,
+    )  # a pixel outside and one inside, corners square
     inside = red[21 : 19 + size, 31 : 29 + size]
     assert not inside.any()
     assert red.sum() == (size + 2) ** 2 - max(0, size - 2) ** 2
@@ -93,8 +99,16 @@ def test_a_halo_and_a_filling() -> None:
     pixels = drawn(stage, Box("A", 30, 20, 70, 60))
     lime = (0, 255, 0)
     assert [tuple(pixels[40, x]) for x in range(26, 35)] == [
-        GREY, lime, lime, RED, RED, lime, lime, (123, 72, 72), (123, 72, 72),
-    ]  # fmt: skip
+        GREY,
+        lime,
+        lime,
+        RED,
+        RED,
+        lime,
+        lime,
+        (123, 72, 72),
+        (123, 72, 72),
+    ]
 
 
 @pytest.mark.parametrize("mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20))])
@@ -118,13 +132,28 @@ def test_a_tint_lets_the_picture_through() -> None:
     assert tuple(rimmed[50, 80]) == (255, 255, 0)
 
 
-ALL: list[Marking] = [Rectangles(label=NONE), Contours(label=NONE), Cover(), Tint(label=NONE), Spotlight()]
-SPOTLIGHTS = [Spotlight(), Spotlight(dim=0, blur=4), Spotlight(dim=0, grey=True), Spotlight(feather=0, dim=1)]
+ALL: list[Marking] = [
+    Rectangles(label=NONE),
+    Contours(label=NONE),
+    Cover(),
+    Tint(label=NONE),
+    Spotlight(),
+]
+SPOTLIGHTS = [
+    Spotlight(),
+    Spotlight(dim=0, blur=4),
+    Spotlight(dim=0, grey=True),
+    Spotlight(feather=0, dim=1),
+]
 
 
 @pytest.mark.parametrize("stage", SPOTLIGHTS)
-@pytest.mark.parametrize("mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20)), Point("A", 60, 50)])
-def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(stage: Spotlight, mark: Mark) -> None:
+@pytest.mark.parametrize(
+    "mark", [Box("A", 30, 20, 70, 60), Mask("A", disc(60, 50, 20)), Point("A", 60, 50)]
+)
+def test_a_spotlight_leaves_its_region_alone_and_changes_all_else(
+    stage: Spotlight, mark: Mark
+) -> None:
     image = Picture(np.random.default_rng(0).integers(40, 256, (200, 240, 3), np.uint8))
     if isinstance(mark, Mask):
         mark = Mask("A", disc(60, 50, 20, 240, 200))
@@ -179,7 +208,10 @@ def test_som_numbers_and_colours_its_regions() -> None:
     tints = {tuple(pixels[50, 15]), tuple(pixels[50, 105]), tuple(pixels[3, 53])}
     assert len(tints) == 3
     assert tuple(pixels[80, 60]) == GREY
-    plates = [box_of(is_color(pixels[y - 12 : y + 12, x - 12 : x + 12], BLACK)) for x, y in [(30, 50), (90, 50)]]
+    plates = [
+        box_of(is_color(pixels[y - 12 : y + 12, x - 12 : x + 12], BLACK))
+        for x, y in [(30, 50), (90, 50)]
+    ]
     for left, top, right, bottom in plates:
         assert (left + right - 1) / 2 == pytest.approx(12, abs=1)
         assert (top + bottom - 1) / 2 == pytest.approx(12, abs=1)
@@ -211,7 +243,10 @@ def test_a_picture_of_one_pixel(stage: Marking, mark: Mark) -> None:
             Box("B", 100, 10, 140, 30),
             r"s1: box 'B' \(100, 10, 140, 30\) reaches outside its image 0 of 120 x 100",
         ),
-        (Mask("B", np.ones((50, 60), bool)), r"sample s1: mask 'B' of 60 x 50 pixels lies outside its image"),
+        (
+            Mask("B", np.ones((50, 60), bool)),
+            r"sample s1: mask 'B' of 60 x 50 pixels lies outside its image",
+        ),
         (Box("B", 10, 10, 20, 20, image=2), "box 'B' is on image 2, but there are 1 images"),
     ],
 )
@@ -247,9 +282,15 @@ def test_a_setting_that_makes_no_sense_is_refused(make: object, message: str) ->
 
 @settings(max_examples=60, deadline=None)
 @given(
-    x=st.floats(5, 70), y=st.floats(5, 60), w=st.floats(3, 40), h=st.floats(3, 30), turns=st.integers(0, 3),
-    mirrored=st.booleans(), width=st.integers(60, 300), height=st.integers(60, 300),
-)  # fmt: skip
+    x=st.floats(5, 70),
+    y=st.floats(5, 60),
+    w=st.floats(3, 40),
+    h=st.floats(3, 30),
+    turns=st.integers(0, 3),
+    mirrored=st.booleans(),
+    width=st.integers(60, 300),
+    height=st.integers(60, 300),
+)
 def test_a_box_is_drawn_where_it_went(
     x: float, y: float, w: float, h: float, turns: int, mirrored: bool, width: int, height: int
 ) -> None:

@@ -1,4 +1,5 @@
-"""Set-of-mark: which regions get a number, where it stands, and how a reply leads back to the region."""
+"""Set-of-mark: which regions get a number, where it stands, and how a reply leads back to the
+region."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -120,11 +121,20 @@ def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
 
 @pytest.mark.parametrize(
     ("overlap", "big", "small"),
-    [("smaller", 100 * 80 - 30 * 30, 900), ("larger", 8000, 0), ("score", 7100, 900), ("keep", 8000, 900)],
+    [
+        ("smaller", 100 * 80 - 30 * 30, 900),
+        ("larger", 8000, 0),
+        ("score", 7100, 900),
+        ("keep", 8000, 900),
+    ],
 )
 def test_pixels_of_two_masks_go_to_one(overlap: Any, big: int, small: int) -> None:
     source = Found(((10, 10, 110, 90), (40, 40, 70, 70)), (0.5, 0.9))
-    masks = [m for m in marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks if isinstance(m, Mask)]
+    masks = [
+        m
+        for m in marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks
+        if isinstance(m, Mask)
+    ]
     assert [int(m.pixels.sum()) for m in masks] == [area for area in (big, small) if area]
 
 
@@ -145,12 +155,24 @@ def test_a_number_keeps_off_the_smaller_region_inside(overlap: Any) -> None:
         ({"min_area": 0.01}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130)]),
         ({"max_area": 0.5}, [(0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
         ({"most": 2}, [(0, 110, 60, 150), (100, 110, 120, 130)]),
-        ({"order": "score"}, [(100, 110, 120, 130), (0, 110, 60, 150), (0, 0, 200, 100), (150, 120, 156, 126)]),
-        ({"order": "reading"}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
+        (
+            {"order": "score"},
+            [(100, 110, 120, 130), (0, 110, 60, 150), (0, 0, 200, 100), (150, 120, 156, 126)],
+        ),
+        (
+            {"order": "reading"},
+            [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)],
+        ),
     ],
 )
 def test_filters_and_order(settings: dict[str, Any], kept: list[tuple[int, int, int, int]]) -> None:
-    boxes = ((0, 0, 200, 100), (150, 120, 156, 126), (0, 110, 60, 150), (100, 110, 120, 130), (70, 140, 72, 142))
+    boxes = (
+        (0, 0, 200, 100),
+        (150, 120, 156, 126),
+        (0, 110, 60, 150),
+        (100, 110, 120, 130),
+        (70, 140, 72, 142),
+    )
     stage = SetOfMark(segmenter=Found(boxes, (0.3, 0.2, 0.5, 0.9, 0.95)), **settings)
     assert list(regions(stage).values()) == kept
 
@@ -170,16 +192,23 @@ def test_a_small_region_has_its_number_beside_it_with_a_line() -> None:
 
 
 def test_no_room_for_a_number_is_said() -> None:
-    with pytest.raises(ValueError, match=r"sample s1: number 1 of .* pixels has no room beside its region of 4 x 4"):
+    with pytest.raises(
+        ValueError, match=r"sample s1: number 1 of .* pixels has no room beside its region of 4 x 4"
+    ):
         marked(SetOfMark(segmenter=Found(((1, 1, 5, 5),))), start(images=(plain(8, 8),)))
     with pytest.raises(ValueError, match="no room"):
         marked(SetOfMark(segmenter=Slic()), start(images=(plain(1, 1),)))
 
 
 def test_boxes_of_a_detector_stay_whole_and_are_cut_at_the_rim() -> None:
-    detector = Detected(((-5, 10.5, 100, 80), (50, 40, 300, 140), (20, 20, 20, 60), (220, 10, 230, 20)))
+    detector = Detected(
+        ((-5, 10.5, 100, 80), (50, 40, 300, 140), (20, 20, 20, 60), (220, 10, 230, 20))
+    )
     state = marked(SetOfMark(detector=detector, words=("cup",)))
-    assert [m.xyxy for m in state.sample.marks if isinstance(m, Box)] == [(50, 40, 200, 140), (0, 10.5, 100, 80)]
+    assert [m.xyxy for m in state.sample.marks if isinstance(m, Box)] == [
+        (50, 40, 200, 140),
+        (0, 10.5, 100, 80),
+    ]
 
 
 def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
@@ -187,9 +216,12 @@ def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
     mask[100:140, 100:150] = True
     state = start(Box("A", 10, 10, 60, 60), Mask("B", mask), Point("C", 5, 5))
     assert regions(SetOfMark(), state) == {
-        "A": (10, 10, 60, 60), "B": (100, 100, 150, 140), "C": (0, 0, 0, 0),
-        "1": (10, 10, 60, 60), "2": (100, 100, 150, 140),
-    }  # fmt: skip
+        "A": (10, 10, 60, 60),
+        "B": (100, 100, 150, 140),
+        "C": (0, 0, 0, 0),
+        "1": (10, 10, 60, 60),
+        "2": (100, 100, 150, 140),
+    }
     boxes = marked(SetOfMark(keep="boxes"), state).sample.marks[-1]
     assert isinstance(boxes, Box)
     assert boxes.xyxy == (100, 100, 150, 140)
@@ -197,8 +229,15 @@ def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
 
 def test_numbers_run_through_all_images_and_letters_go_on_after_z() -> None:
     state = marked(SetOfMark(segmenter=TWO), start(images=(plain(), plain())))
-    assert [(m.label, m.image) for m in state.sample.marks] == [("1", 0), ("2", 0), ("3", 1), ("4", 1)]
-    many = Found(tuple((x * 20, y * 20, x * 20 + 20, y * 20 + 20) for y in range(4) for x in range(7)))
+    assert [(m.label, m.image) for m in state.sample.marks] == [
+        ("1", 0),
+        ("2", 0),
+        ("3", 1),
+        ("4", 1),
+    ]
+    many = Found(
+        tuple((x * 20, y * 20, x * 20 + 20, y * 20 + 20) for y in range(4) for x in range(7))
+    )
     labels = [m.label for m in marked(SetOfMark(segmenter=many, text="letters")).sample.marks]
     assert labels[:2] == ["A", "B"]
     assert labels[-2:] == ["AA", "AB"]
@@ -217,11 +256,13 @@ def test_only_the_views_that_show_a_region_are_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    "stage", [SetOfMark(segmenter=Found(())), SetOfMark(), SetOfMark(segmenter=Found(((5, 5, 5, 9),)))]
+    "stage",
+    [SetOfMark(segmenter=Found(())), SetOfMark(), SetOfMark(segmenter=Found(((5, 5, 5, 9),)))],
 )
 def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
     with pytest.raises(
-        ValueError, match="sample s1: no region of 30 to 30000 pixels was found in image 0; set missing"
+        ValueError,
+        match="sample s1: no region of 30 to 30000 pixels was found in image 0; set missing",
     ):
         marked(stage)
     state = start()
@@ -296,8 +337,12 @@ def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
 def test_letters_and_several_numbers_in_a_reply() -> None:
     replies = ("B", "(AA)", "Answer: B", "A cup is at (B).", "A cup.")
     assert [read_choice(reply, ["A", "B", "AA"]) for reply in replies] == [
-        "B", "AA", "B", "B", None,
-    ]  # fmt: skip
+        "B",
+        "AA",
+        "B",
+        "B",
+        None,
+    ]
 
 
 def said(state: State, reply: str) -> State:
@@ -317,7 +362,8 @@ def said(state: State, reply: str) -> State:
 )
 def test_a_reply_leads_back_to_the_region(gives: Any, reply: str, answer: str | None) -> None:
     state = marked(
-        SetOfMark(segmenter=TWO), start(Point("B", 30, 30), Box("A", 121, 20, 182, 79), choices=("left", "right"))
+        SetOfMark(segmenter=TWO),
+        start(Point("B", 30, 30), Box("A", 121, 20, 182, 79), choices=("left", "right")),
     )
     after = ChosenMark(gives)(said(state, reply), NoModel())
     assert after.answer == answer
@@ -355,7 +401,12 @@ def test_superpixels_part_the_picture(segmenter: Felzenszwalb | Slic) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "wrong"),
-    [(Felzenszwalb, {"scale": 0}), (Slic, {"segments": 0}), (Slic, {"most": 0}), (Slic, {"longest": 0})],
+    [
+        (Felzenszwalb, {"scale": 0}),
+        (Slic, {"segments": 0}),
+        (Slic, {"most": 0}),
+        (Slic, {"longest": 0}),
+    ],
 )
 def test_superpixels_refuse_what_makes_no_sense(cls: Any, wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -364,7 +415,9 @@ def test_superpixels_refuse_what_makes_no_sense(cls: Any, wrong: dict[str, int])
 
 @settings(max_examples=40, deadline=None)
 @given(
-    box=st.tuples(st.integers(0, 150), st.integers(0, 100), st.integers(30, 50), st.integers(30, 50)),
+    box=st.tuples(
+        st.integers(0, 150), st.integers(0, 100), st.integers(30, 50), st.integers(30, 50)
+    ),
     degrees=st.sampled_from([0, 90, 180, 270, 25]),
     stretch=st.floats(0.7, 1.6),
     mirrored=st.booleans(),
@@ -372,7 +425,8 @@ def test_superpixels_refuse_what_makes_no_sense(cls: Any, wrong: dict[str, int])
 def test_what_is_drawn_lies_on_the_mapped_region(
     box: tuple[int, int, int, int], degrees: float, stretch: float, mirrored: bool
 ) -> None:
-    """In each part the tint ends within 1 px of where the region's corners map to, and the number lies inside."""
+    """In each part the tint ends within 1 px of where the region's corners map to, and the number
+    lies inside."""
     x, y, width, height = box
     state = start()
     view = resize(state.views[0], round(200 * stretch), round(150 * stretch))
@@ -385,7 +439,9 @@ def test_what_is_drawn_lies_on_the_mapped_region(
     for part, left in zip(pair.parts, (0, half + 7), strict=True):
         piece = pixels[:, left : left + half]
         red = (piece == (255, 0, 0)).all(-1)
-        corners = part.affine([(a, b) for a in (x, min(199, x + width - 1)) for b in (y, min(149, y + height - 1))])
+        corners = part.affine(
+            [(a, b) for a in (x, min(199, x + width - 1)) for b in (y, min(149, y + height - 1))]
+        )
         ys, xs = np.nonzero(red)
         assert xs.min() + left == pytest.approx(corners[:, 0].min(), abs=1.51)
         assert xs.max() + left == pytest.approx(corners[:, 0].max(), abs=1.51)

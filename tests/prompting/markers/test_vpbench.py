@@ -45,8 +45,14 @@ def test_every_pixel_is_the_references(style: Any, letters: Any, labels: bool) -
     block = vectors["captioned"]["cv2_" + letters[-1]] if labels else vectors["no_caption"]
     for layout, case in block[style.replace(" ", "_")].items():
         points = [Point(label, *place) for label, place in vectors["points"][layout].items()]
-        drawn = VPBenchStyle(style, letters, labels)(start(*points, image=photo), NoModel()).views[0].pixels
-        assert [[x, y, *map(int, drawn[y, x])] for x, y, *_ in case.get("probes", [])] == case.get("probes", [])
+        drawn = (
+            VPBenchStyle(style, letters, labels)(start(*points, image=photo), NoModel())
+            .views[0]
+            .pixels
+        )
+        assert [[x, y, *map(int, drawn[y, x])] for x, y, *_ in case.get("probes", [])] == case.get(
+            "probes", []
+        )
         assert (drawn != photo).any(-1).sum() == case["changed"]
         assert hashlib.sha256(drawn.tobytes()).hexdigest() == case["sha256"]
 
@@ -59,18 +65,32 @@ def test_the_old_letters_are_opencv_4s() -> None:
         canvas = np.zeros((60, 90, 3), np.uint8)
         draw_hershey(canvas, text, 10, 10 + height, float(scale), (255, 255, 255))
         ys, xs = np.nonzero(canvas[..., 0])
-        rows = ["".join(".#"[int(on > 0)] for on in row) for row in canvas[10 + glyph["dy"] :, 10 + glyph["dx"] :, 0]]
+        rows = [
+            "".join(".#"[int(on > 0)] for on in row)
+            for row in canvas[10 + glyph["dy"] :, 10 + glyph["dx"] :, 0]
+        ]
         assert [width, height] == glyph["size"]
         assert (ys.min() - 10, xs.min() - 10) == (glyph["dy"], glyph["dx"])
-        assert [row[: len(known)] for row, known in zip(rows, glyph["rows"], strict=False)] == glyph["rows"]
+        assert [
+            row[: len(known)] for row, known in zip(rows, glyph["rows"], strict=False)
+        ] == glyph["rows"]
 
 
-@pytest.mark.parametrize(("style", "text", "high"), [("no marker", "A", 12), ("no marker text label", "1", 12),
-                                                     ("no marker text size 0.2", "A", 5)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("style", "text", "high"),
+    [
+        ("no marker", "A", 12),
+        ("no marker text label", "1", 12),
+        ("no marker text size 0.2", "A", 5),
+    ],
+)
 def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
     drawn = VPBenchStyle(style)(start(Point("A", 60, 50)), NoModel()).views[0].pixels
     ys, xs = np.nonzero((drawn != 90).any(-1))
-    assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)  # its upper edge at the point, and a rim of two
+    assert (ys.min(), ys.max()) == (
+        50 - 2,
+        50 + high + 2,
+    )  # its upper edge at the point, and a rim of two
     wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
     assert (xs.min(), xs.max()) == (60 - wide // 2 - 2, 60 - wide // 2 + wide)
 
@@ -87,34 +107,63 @@ CORRESPONDENCE = [Point("REF", 60, 50), Point("A", 30, 50), Point("B", 90, 50)]
 @pytest.mark.parametrize(
     ("settings", "points", "prompt"),
     [
-        ({}, "AB", "Each point is marked with a circle in red and its label beside it: A and B.|(A) A is near|(B) B"),
         (
-            {"style": "color blue"}, "AB",
-            "Each point is marked with a circle in blue and its label beside it: A and B.|(A) A is near|(B) B",
+            {},
+            "AB",
+            (
+                "Each point is marked with a circle in red and its label beside it: A and B.|(A) A"
+                " is near|(B) B"
+            ),
         ),
         (
-            {"style": "text label"}, "AB",
-            "Each point is marked with a circle in red and its label beside it: 1 and 2.|(A) 1 is near|(B) 2",
+            {"style": "color blue"},
+            "AB",
+            (
+                "Each point is marked with a circle in blue and its label beside it: A and B.|(A) A"
+                " is near|(B) B"
+            ),
         ),
         (
-            {"style": "marker type diamond", "labels": False, "colors": ("red", "blue")}, "AB",
-            "Each point is marked with a diamond of its own colour: red and blue.|(A) the red point is near|"
-            "(B) the blue point",
+            {"style": "text label"},
+            "AB",
+            (
+                "Each point is marked with a circle in red and its label beside it: 1 and 2.|(A) 1"
+                " is near|(B) 2"
+            ),
         ),
         (
-            {"style": "no marker text label"}, "AB",
+            {"style": "marker type diamond", "labels": False, "colors": ("red", "blue")},
+            "AB",
+            (
+                "Each point is marked with a diamond of its own colour: red and blue.|(A) the red"
+                " point is near|(B) the blue point"
+            ),
+        ),
+        (
+            {"style": "no marker text label"},
+            "AB",
             "Each point bears nothing but its label: 1 and 2.|(A) 1 is near|(B) 2",
         ),
         (
-            {"style": "text label"}, "REF",
-            "Each point is marked with a circle in red and its label beside it: REF, 1 and 2.|(A) 1 is near|(B) 2|",
+            {"style": "text label"},
+            "REF",
+            (
+                "Each point is marked with a circle in red and its label beside it: REF, 1 and"
+                " 2.|(A) 1 is near|(B) 2|"
+            ),
         ),
     ],
-)  # fmt: skip
+)
 def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: str) -> None:
     marks = [Point("A", 30, 50), Point("B", 90, 50)] if points == "AB" else CORRESPONDENCE
     picture = Picture(np.full((100, 120, 3), 90, np.uint8))
-    sample = Sample("s1", "Which?", (picture,), ("A is near", "Point B" if "colors" in settings else "B"), tuple(marks))
+    sample = Sample(
+        "s1",
+        "Which?",
+        (picture,),
+        ("A is near", "Point B" if "colors" in settings else "B"),
+        tuple(marks),
+    )
     found = VPBenchPrompt(VPBenchStyle(**settings))(State.start(sample), NoModel()).prompt
     first, *choices = prompt.split("|")
     assert found.split("\n") == [first, "Which?", "Select from the following choices.", *choices]
@@ -122,7 +171,9 @@ def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: s
 
 def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
     picture = Picture(np.full((100, 120, 3), 90, np.uint8))
-    sample = Sample("s1", "Which?", (picture,), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50)))
+    sample = Sample(
+        "s1", "Which?", (picture,), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50))
+    )
     stage = VPBenchPrompt(VPBenchStyle("radius 3"), "{shape}, {color}, {labels}: {question}")
     assert stage(State.start(sample), NoModel()).prompt == "circle, red, A and B: Which?"
     with pytest.raises(ValueError, match="need `colors` of their own"):
@@ -134,7 +185,9 @@ def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
 def test_the_record_says_which_letters_and_opencv() -> None:
     state = VPBenchStyle("text label", "opencv5")(start(Point("A", 60, 60)), NoModel())
     assert state.notes[-1].startswith("VPBench text label: letters of opencv5, drawn by OpenCV 5.")
-    assert VPBenchStyle()(start(), NoModel()).notes == ("VPBenchStyle: no mark to draw; kept as it is",)
+    assert VPBenchStyle()(start(), NoModel()).notes == (
+        "VPBenchStyle: no mark to draw; kept as it is",
+    )
 
 
 def test_numbers_keep_ref_and_the_sample_s_order() -> None:
@@ -148,9 +201,14 @@ def test_numbers_keep_ref_and_the_sample_s_order() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "label", "said"),
-    [({"style": "radius 7"}, "A", "radius 10"), ({"letters": "4"}, "A", "opencv4 or opencv5"), ({}, "é", "A to Z"),
-     ({"style": "no marker", "labels": False}, "A", "nothing would be drawn"), ({"colors": ("pink",)}, "A", "pink")],
-)  # fmt: skip
+    [
+        ({"style": "radius 7"}, "A", "radius 10"),
+        ({"letters": "4"}, "A", "opencv4 or opencv5"),
+        ({}, "é", "A to Z"),
+        ({"style": "no marker", "labels": False}, "A", "nothing would be drawn"),
+        ({"colors": ("pink",)}, "A", "pink"),
+    ],
+)
 def test_what_cannot_be_drawn_is_said(settings: Any, label: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         VPBenchStyle(**settings)(start(Point(label, 60, 60)), NoModel())

@@ -1,4 +1,5 @@
-"""The studies of talking and looking again, as a user runs them: small made files, a script or a real server."""
+"""The studies of talking and looking again, as a user runs them: small made files, a script or a
+real server."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ def vlm2(root: Path) -> list[str]:
 def blink(root: Path) -> list[str]:
     official_layouts.blink(root)
     others = [name for name in load(CONFIGS / "blink_blind.yaml")["tasks"] if name != "depth"]
-    return [f"tasks.depth.path={root}", "tasks.depth.subset={n: 2}", *(f"tasks.{name}=null" for name in others)]
+    return [
+        f"tasks.depth.path={root}",
+        "tasks.depth.subset={n: 2}",
+        *(f"tasks.{name}=null" for name in others),
+    ]
 
 
 def twice(root: Path) -> list[str]:
@@ -49,22 +54,31 @@ def dysm(root: Path) -> list[str]:
 
 
 Study = tuple[str, Callable[[Path], list[str]], tuple[str, ...], dict[str, int]]
-"""A configuration, its data and overrides, its models' places, and how many calls each contestant makes a sample."""
+"""A configuration, its data and overrides, its models' places, and how many calls each contestant
+makes a sample."""
 STUDIES: list[Study] = [
     (
-        "blink_blind", blink, ("models.sees", "models.reads"),
+        "blink_blind",
+        blink,
+        ("models.sees", "models.reads"),
         {"sees": 2, "caption+LLM": 4, "draws": 10, "vote": 10},
     ),
     (
-        "blink_twice_turns", twice, ("model",),
+        "blink_twice_turns",
+        twice,
+        ("model",),
         {
-            "one-pass": 2, "active": 6, "active, image once": 6, "active, last look": 6, "collaborative": 6,
+            "one-pass": 2,
+            "active": 6,
+            "active, image once": 6,
+            "active, last look": 6,
+            "collaborative": 6,
             "collaborative, tools": 2,
             "vote of three": 6,
         },
     ),
     ("dysm_redraw", dysm, ("model",), {"image": 1, "SVG": 2}),
-]  # fmt: skip
+]
 SVG = '<svg width="9" height="9"><script>x()</script></svg>\nThe answer is (A).'
 SCRIPTED = f"{{use: pipelines.models.Scripted, answer: {json.dumps(SVG)}}}"
 
@@ -78,7 +92,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
 def ran(study: Study, root: Path, model: str) -> dict[str, list[Record]]:
     """The records of a run by contestant."""
     name, lay, places, _ = study
-    words = [*lay(root / "data"), *(f"{place}={model}" for place in places), "--out", str(root / "runs")]
+    words = [
+        *lay(root / "data"),
+        *(f"{place}={model}" for place in places),
+        "--out",
+        str(root / "runs"),
+    ]
     result = CliRunner().invoke(app, ["run", str(CONFIGS / f"{name}.yaml"), *words])
     assert result.exit_code == 0, result.output
     folder, found = RunFolder(root / "runs" / name), dict[str, list[Record]]()
@@ -101,13 +120,21 @@ def test_each_study_runs_with_an_endpoint_by_one_override(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     before = server.stats["requests"]
-    found = ran(study, tmp_path, f"{{use: pipelines.models.ChatAPI, model: m, url: '{server.url}'}}")
+    found = ran(
+        study, tmp_path, f"{{use: pipelines.models.ChatAPI, model: m, url: '{server.url}'}}"
+    )
     made = {name: sum(len(record.calls) for record in records) for name, records in found.items()}
     expected = study[3] | ({"SVG": 1} if "SVG" in study[3] else {})  # this server draws nothing
     assert {name: made[name] for name in expected} == expected
-    asked = {json.dumps([call["messages"], call["draw"], call.get("options"), call.get("model", "")])
-             for records in found.values() for record in records for call in record.calls}  # fmt: skip
-    assert server.stats["requests"] - before <= len(asked)  # what was asked before comes from the cache
+    asked = {
+        json.dumps([call["messages"], call["draw"], call.get("options"), call.get("model", "")])
+        for records in found.values()
+        for record in records
+        for call in record.calls
+    }
+    assert server.stats["requests"] - before <= len(
+        asked
+    )  # what was asked before comes from the cache
 
 
 def test_the_vote_and_its_five_draws_are_the_same_calls(tmp_path: Path, server: ChatServer) -> None:
@@ -171,13 +198,20 @@ def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
 ) -> None:
     shipped = [word for word in vlm2(tmp_path) if word != CASCADE]
     words = [*shipped, "model={use: pipelines.models.Scripted}", *words]
-    arms = [arm for arm in load_plan(CONFIGS / "vlm2_prompts.yaml", words).points if arm.contestant == "VP-zoom-p"]
+    arms = [
+        arm
+        for arm in load_plan(CONFIGS / "vlm2_prompts.yaml", words).points
+        if arm.contestant == "VP-zoom-p"
+    ]
     zooms = [stage for arm in arms if isinstance(stage := arm.stages["faces"], ZoomOnDetections)]
     assert [type(zoom.detector).__name__ for zoom in zooms] == [detector] * 3
 
 
 def test_a_users_own_words_are_one_override_and_their_hash_is_kept(tmp_path: Path) -> None:
-    said = {"CoT-normal.stages.think": "Denk nach.\r\n", "VP-grid.stages.explain": "{rows} mal {columns} Punkte."}
+    said = {
+        "CoT-normal.stages.think": "Denk nach.\r\n",
+        "VP-grid.stages.explain": "{rows} mal {columns} Punkte.",
+    }
     words, hashes = [*vlm2(tmp_path / "data"), "model={use: pipelines.models.Scripted}"], {}
     for number, (place, text) in enumerate(said.items()):
         (tmp_path / f"{number}.txt").write_bytes(text.encode())
@@ -189,7 +223,12 @@ def test_a_users_own_words_are_one_override_and_their_hash_is_kept(tmp_path: Pat
     assert result.exit_code == 0, result.output
     folder = RunFolder(tmp_path / "runs" / "vlm2_prompts")
     assert folder.facts["files"] == hashes
-    for name, count, end in (("CoT-normal", 14, "\nDenk nach."), ("VP-grid", 4, "\n6 mal 6 Punkte.")):
-        records = [r for r in folder.records().values() if folder.points[r.point].contestant == name]
+    for name, count, end in (
+        ("CoT-normal", 14, "\nDenk nach."),
+        ("VP-grid", 4, "\n6 mal 6 Punkte."),
+    ):
+        records = [
+            r for r in folder.records().values() if folder.points[r.point].contestant == name
+        ]
         assert len(records) == count
         assert all(folder.messages(record)[0].text.endswith(end) for record in records)

@@ -1,4 +1,5 @@
-"""SVG from a model: found, refused where it could reach out or run, drawn apart within bounds, compared, recorded."""
+"""SVG from a model: found, refused where it could reach out or run, drawn apart within bounds,
+compared, recorded."""
 
 from __future__ import annotations
 
@@ -50,9 +51,18 @@ def test_endless_openings_do_not_stall() -> None:
     [
         RED,
         RED.replace(' xmlns="http://www.w3.org/2000/svg"', ""),
-        f'<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "x.dtd">{RED}',
-        f'{OPEN}<linearGradient id="g"><stop/></linearGradient><rect fill="url(#g)"/><use href="#g"/></svg>',
-        f"{OPEN}<style>.a {{ fill: url( '#g' ); }}</style><text>one &amp; two</text><!-- x --></svg>",
+        (
+            '<?xml version="1.0" encoding="UTF-8"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN"'
+            f' "x.dtd">{RED}'
+        ),
+        (
+            f'{OPEN}<linearGradient id="g"><stop/></linearGradient><rect fill="url(#g)"/><use'
+            ' href="#g"/></svg>'
+        ),
+        (
+            f"{OPEN}<style>.a {{ fill: url( '#g' ); }}</style><text>one &amp; two</text><!-- x"
+            " --></svg>"
+        ),
     ],
 )
 def test_what_is_drawn(code: str) -> None:
@@ -69,18 +79,30 @@ NESTED = "<g>" * 200 + "</g>" * 200
         (f'{OPEN}<rect onclick="x()"/></svg>', "it has a script (onclick)"),
         (f'{OPEN[:-1]} onload="x()"></svg>', "it has a script (onload)"),
         (f'{OPEN}<image href="file:///etc/passwd"/></svg>', "it has <image>"),
-        (f'{OPEN}<use href="http://127.0.0.1/x.svg#a"/></svg>', "refers to something outside itself"),
-        (f'{OPEN}<use xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="x.svg#a"/></svg>', "outside itself"),
+        (
+            f'{OPEN}<use href="http://127.0.0.1/x.svg#a"/></svg>',
+            "refers to something outside itself",
+        ),
+        (
+            f'{OPEN}<use xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="x.svg#a"/></svg>',
+            "outside itself",
+        ),
         (f'{OPEN}<use href="javascript:x()"/></svg>', "outside itself"),
         (f'{OPEN}<rect fill="url(http://127.0.0.1/#a)"/></svg>', "outside itself"),
         (f'{OPEN}<rect style="fill:\\75rl(http://x)"/></svg>', "outside itself"),
-        (f"{OPEN}<style>@import 'http://127.0.0.1/a.css';</style></svg>", "its style refers to something outside"),
+        (
+            f"{OPEN}<style>@import 'http://127.0.0.1/a.css';</style></svg>",
+            "its style refers to something outside",
+        ),
         (f"{OPEN}<style>@font-face {{ src: url(x) }}</style></svg>", "its style refers"),
         (f"{OPEN}<foreignObject><body/></foreignObject></svg>", "it has <foreignObject>"),
         (f"{OPEN}<animate/></svg>", "it has <animate>"),
         (f'{OPEN}<h:script xmlns:h="http://www.w3.org/1999/xhtml"/></svg>', "it has <script>"),
         (f'<!DOCTYPE svg [<!ENTITY a "b">]>{RED}', "it declares entities"),
-        (f'<!DOCTYPE svg SYSTEM "file:///etc/passwd" [<!ENTITY % a SYSTEM "x">]>{RED}', "it declares entities"),
+        (
+            f'<!DOCTYPE svg SYSTEM "file:///etc/passwd" [<!ENTITY % a SYSTEM "x">]>{RED}',
+            "it declares entities",
+        ),
         (f"{OPEN}<rect></svg>", "it is no XML (mismatched tag"),
         (f"{OPEN}&bomb;</svg>", "it is no XML (undefined entity"),
         (f"{OPEN}{NESTED}</svg>", "inside one another"),
@@ -96,14 +118,18 @@ def test_what_is_refused_before_anything_draws_it(code: str, reason: str) -> Non
 
 
 def test_a_style_sheet_outside_is_left_out() -> None:
-    assert "stylesheet" not in sanitize_svg(f'<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>{RED}')
+    assert "stylesheet" not in sanitize_svg(
+        f'<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>{RED}'
+    )
 
 
 def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     state = asked(RED)
     assert state.reply == "(A)"
-    assert state.notes == ("image 1: the SVG was not drawn: resvg-py is missing: type `pip install 'looktwice[svg]'`",)
+    assert state.notes == (
+        "image 1: the SVG was not drawn: resvg-py is missing: type `pip install 'looktwice[svg]'`",
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +137,10 @@ def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPat
     [
         RED,
         '<svg viewBox="0 0 8 6"><rect width="4" height="6" fill="#f00"/></svg>',
-        '<svg width="800000" height="600000" viewBox="0 0 8 6"><rect width="4" height="6" fill="red"/></svg>',
+        (
+            '<svg width="800000" height="600000" viewBox="0 0 8 6"><rect width="4" height="6"'
+            ' fill="red"/></svg>'
+        ),
     ],
 )
 def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
@@ -122,19 +151,26 @@ def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
     assert similarity(pixels, HALF) > 0.97
 
 
-def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A billion rectangles by reference: the process that draws is stopped, ours goes on."""
     monkeypatch.setattr(svg, "SECONDS", 2.0)
     uses = [f'<use href="#a{n}"/>' * 10 for n in range(9)]
     groups = "".join(f'<g id="a{n}">{inner}</g>' for n, inner in enumerate(uses, 1))
-    code = f'{OPEN}<defs><g id="a0"><rect width="1" height="1"/></g>{groups}</defs><use href="#a9"/></svg>'
+    code = (
+        f'{OPEN}<defs><g id="a0"><rect width="1" height="1"/></g>{groups}</defs><use'
+        ' href="#a9"/></svg>'
+    )
     begun = time.monotonic()
     with pytest.raises(SvgError, match=r"not drawn within 2 seconds|resvg does not draw it"):
         render_svg(code, 80, 60)
     assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("code", ['<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>'])
+@pytest.mark.parametrize(
+    "code", ['<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>']
+)
 def test_drawings_without_a_size_are_not_drawn(code: str) -> None:
     with pytest.raises(SvgError, match="resvg does not draw it"):
         render_svg(code, 80, 60)
@@ -152,7 +188,9 @@ def test_similarity_is_one_for_the_same_and_unknown_for_specks() -> None:
 
 def asked(reply: str, *more: str, images: int = 1) -> State:
     sample = Sample("s1", "How many?", tuple(Picture(HALF) for _ in range(images)))
-    return Pipeline({"redraw": RedrawThenAnswer()})(State.start(sample), Scripted([reply, *more, "(A)"]))
+    return Pipeline({"redraw": RedrawThenAnswer()})(
+        State.start(sample), Scripted([reply, *more, "(A)"])
+    )
 
 
 def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None:
@@ -167,7 +205,9 @@ def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None
     assert state.messages[0].text.count("Image 1:\n<svg") == 1
 
 
-@pytest.mark.parametrize("code", [f"{OPEN}<script>fetch('http://127.0.0.1')</script></svg>", f"{OPEN}<rect></svg>"])
+@pytest.mark.parametrize(
+    "code", [f"{OPEN}<script>fetch('http://127.0.0.1')</script></svg>", f"{OPEN}<rect></svg>"]
+)
 def test_what_is_not_drawn_is_recorded_and_asked_about_as_words(code: str, tmp_path: Path) -> None:
     state = asked(code)
     assert state.notes[0].startswith("image 1: the SVG was not drawn: ")

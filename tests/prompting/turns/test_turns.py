@@ -1,4 +1,5 @@
-"""Several turns: every kind sends exactly what it should, to a script and to a real server, and stays within bounds."""
+"""Several turns: every kind sends exactly what it should, to a script and to a real server, and
+stays within bounds."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def picture(level: int = 0, width: int = 80, height: int = 60) -> Picture:
 
 
 def start(images: int = 1, question: str = "Is it?", draw: int = 0, **meta: Any) -> State:
-    sample = Sample("s1", question, tuple(picture(10 * n) for n in range(images)), ("Yes", "No"), meta=meta)
+    sample = Sample(
+        "s1", question, tuple(picture(10 * n) for n in range(images)), ("Yes", "No"), meta=meta
+    )
     return State.start(sample, draw=draw)
 
 
@@ -75,7 +78,9 @@ class Heard:
         self.answers = [a if isinstance(a, Reply) else Reply(a) for a in answers or ("(A)",)]
         self.calls: list[tuple[Messages, int, CallOptions]] = []
 
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
         self.calls.append((messages, draw, options))
         return self.answers[(len(self.calls) - 1) % len(self.answers)]
 
@@ -94,59 +99,100 @@ SMALL = ZoomOnClaim(crop=Crop(padding=0, min_px=0))
 GOLDEN: list[tuple[str, int, Stage, list[str], list[Turns]]] = [
     ("one pass", 1, Ask(), ["a"], [[("user", ["I1", "Is it?"])]]),
     (
-        "look, doubt, conclude, image attached again", 1, Reperceive(turns=3, **LOOKS), ["a", "b", "c"],
+        "look, doubt, conclude, image attached again",
+        1,
+        Reperceive(turns=3, **LOOKS),
+        ["a", "b", "c"],
         [
             [("user", ["I1", "L Is it?"])],
             [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["I1", "D"])],
             [
-                ("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["I1", "D"]),
-                ("assistant", ["b"]), ("user", ["I1", "C Is it?"]),
+                ("user", ["I1", "L Is it?"]),
+                ("assistant", ["a"]),
+                ("user", ["I1", "D"]),
+                ("assistant", ["b"]),
+                ("user", ["I1", "C Is it?"]),
             ],
         ],
     ),
     (
-        "image attached once", 1, Reperceive(turns=2, attach="none", **LOOKS), ["a", "b"],
-        [[("user", ["I1", "L Is it?"])], [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["C Is it?"])]],
+        "image attached once",
+        1,
+        Reperceive(turns=2, attach="none", **LOOKS),
+        ["a", "b"],
+        [
+            [("user", ["I1", "L Is it?"])],
+            [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["C Is it?"])],
+        ],
     ),
     (
-        "only the last look is kept", 2,
-        Reperceive(turns=2, ask=Ask(images="after", history=History("latest")), **LOOKS), ["a", "b"],
+        "only the last look is kept",
+        2,
+        Reperceive(turns=2, ask=Ask(images="after", history=History("latest")), **LOOKS),
+        ["a", "b"],
         [
             [("user", ["L Is it?", "I1", "I2"])],
             [
-                ("user", ["L Is it?", "[an image was shown here]", "[an image was shown here]"]), ("assistant", ["a"]),
+                ("user", ["L Is it?", "[an image was shown here]", "[an image was shown here]"]),
+                ("assistant", ["a"]),
                 ("user", ["C Is it?", "I1", "I2"]),
             ],
         ],
     ),
-    ("a single turn is the question", 1, Reperceive(turns=1, **LOOKS), ["a"], [[("user", ["I1", "Is it?"])]]),
     (
-        "a caption for each image, then blind", 2, CaptionThenAnswer(**BLIND), ["one", "two", "b"],
-        [[("user", ["I1", "Tell."])], [("user", ["I2", "Tell."])], [("user", ["Image 1: one\n\nImage 2: two|Is it?"])]],
+        "a single turn is the question",
+        1,
+        Reperceive(turns=1, **LOOKS),
+        ["a"],
+        [[("user", ["I1", "Is it?"])]],
     ),
     (
-        "one caption for all", 2, CaptionThenAnswer(each=False, **BLIND), ["both", "b"],
+        "a caption for each image, then blind",
+        2,
+        CaptionThenAnswer(**BLIND),
+        ["one", "two", "b"],
+        [
+            [("user", ["I1", "Tell."])],
+            [("user", ["I2", "Tell."])],
+            [("user", ["Image 1: one\n\nImage 2: two|Is it?"])],
+        ],
+    ),
+    (
+        "one caption for all",
+        2,
+        CaptionThenAnswer(each=False, **BLIND),
+        ["both", "b"],
         [[("user", ["I1", "I2", "Tell."])], [("user", ["The images: both|Is it?"])]],
     ),
     (
-        "drawn, then blind", 1, RedrawThenAnswer(**CODED), [f"Here:\n```svg\n{SVG}\n```", "b"],
+        "drawn, then blind",
+        1,
+        RedrawThenAnswer(**CODED),
+        [f"Here:\n```svg\n{SVG}\n```", "b"],
         [[("user", ["I1", "Draw."])], [("user", [f"{SVG}|Is it?"])]],
     ),
     (
-        "ask, zoom on the claim, ask again", 1,
-        Verify(where="W {prompt}", check="K {prompt}", zoom=SMALL), [CLAIM, "(B)"],
+        "ask, zoom on the claim, ask again",
+        1,
+        Verify(where="W {prompt}", check="K {prompt}", zoom=SMALL),
+        [CLAIM, "(B)"],
         [
             [("user", ["I1", "W Is it?"])],
             [("user", ["I1", "W Is it?"]), ("assistant", [CLAIM]), ("user", ["40x30", "K Is it?"])],
         ],
     ),
     (
-        "nothing claimed: asked again without another image", 1,
-        Verify(where="{prompt}", check="K {prompt}", zoom=SMALL), ["(A)", "(B)"],
-        [[("user", ["I1", "Is it?"])], [("user", ["I1", "Is it?"]), ("assistant", ["(A)"]), ("user", ["K Is it?"])]],
+        "nothing claimed: asked again without another image",
+        1,
+        Verify(where="{prompt}", check="K {prompt}", zoom=SMALL),
+        ["(A)", "(B)"],
+        [
+            [("user", ["I1", "Is it?"])],
+            [("user", ["I1", "Is it?"]), ("assistant", ["(A)"]), ("user", ["K Is it?"])],
+        ],
     ),
     ("a vote of three", 1, Vote(READ, n=3), ["(A)"], [[("user", ["I1", "Is it?"])]] * 3),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -178,17 +224,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
 
 @pytest.mark.parametrize("stage", [row[2] for row in GOLDEN], ids=[g[0] for g in GOLDEN])
 def test_a_real_server_receives_the_same(server: ChatServer, stage: Stage) -> None:
-    """What arrives as JSON is what the stage's calls say, in their order, with the pictures byte by byte."""
+    """What arrives as JSON is what the stage's calls say, in their order, with the pictures byte by
+    byte."""
     state, before = start(2), len(server.bodies)
     door = RecordingModel(ChatAPI("any", server.url), "s1")
     after = stage(state, door)
     bodies = server.bodies[before:]
-    assert [body["messages"] for body in bodies] == [wire_messages(call.messages) for call in door.calls]
+    assert [body["messages"] for body in bodies] == [
+        wire_messages(call.messages) for call in door.calls
+    ]
     for body, call in zip(bodies, door.calls, strict=True):
-        urls = [p["image_url"]["url"] for m in body["messages"] if isinstance(m["content"], list)
-                for p in m["content"] if p["type"] == "image_url"]  # fmt: skip
+        urls = [
+            p["image_url"]["url"]
+            for m in body["messages"]
+            if isinstance(m["content"], list)
+            for p in m["content"]
+            if p["type"] == "image_url"
+        ]
         shas = [hashlib.sha256(base64.b64decode(url.partition(",")[2])).hexdigest() for url in urls]
-        assert shas == [view.picture.payload.sha for message in call.messages for view in message.views]
+        assert shas == [
+            view.picture.payload.sha for message in call.messages for view in message.views
+        ]
     if not after.ended:
         assert after.reply in {call.reply.text for call in door.calls if call.reply}
 
@@ -207,17 +263,24 @@ def voting(*replies: str, **settings: Any) -> State:
         (["(B)", "(A)", "(A)", "(B)"], {}, "B", 0.5, "vote: B 2, A 2"),
         (["(B)", "(A)", "I cannot tell.", "(A)"], {}, "A", 0.5, "vote: A 2, B 1, no answer 1"),
         (
-            ["(A)", "(A)", "(A)", "x", "y"], {"stop_early": True}, "A", 1.0,
+            ["(A)", "(A)", "(A)", "x", "y"],
+            {"stop_early": True},
+            "A",
+            1.0,
             "vote: A 3; ended after 3 draws: it was settled",
         ),
         (["(A)", "(B)", "(A)"], {"stop_early": True}, "A", 2 / 3, "vote: A 2, B 1"),
     ],
-)  # fmt: skip
-def test_the_majority_answers(replies: list[str], settings: Any, answer: str, confidence: float, note: str) -> None:
+)
+def test_the_majority_answers(
+    replies: list[str], settings: Any, answer: str, confidence: float, note: str
+) -> None:
     state = voting(*replies, **settings)
     assert (state.answer, state.reason, state.notes) == (answer, "", (note,))
     assert state.confidence == pytest.approx(confidence)
-    assert READ(state.replace(answer=None), NoModel()).answer == answer  # the conversation is one of the winner's
+    assert (
+        READ(state.replace(answer=None), NoModel()).answer == answer
+    )  # the conversation is one of the winner's
 
 
 def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:
@@ -225,23 +288,31 @@ def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:
     assert (state.answer, state.reason) == (None, "abstained: a tie between A and B")
     vote = Vote(READ, n=2, tie="random")
     drawn = [
-        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)")) for n in range(40)
+        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)"))
+        for n in range(40)
     ]
     assert 8 < sum(state.answer == "A" for state in drawn) < 32
     again = [
-        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)")) for n in range(40)
+        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)"))
+        for n in range(40)
     ]
     assert [state.answer for state in again] == [state.answer for state in drawn]
 
 
 def test_where_not_one_can_be_read_most_of_the_reasons_count() -> None:
-    state = voting("I'm sorry, but I can't help with that.", "", "I'm sorry, I cannot assist with this request.")
+    state = voting(
+        "I'm sorry, but I can't help with that.",
+        "",
+        "I'm sorry, I cannot assist with this request.",
+    )
     assert state.answer is None and not state.ended
     assert state.reason == "refused: not one of 3 replies gives an answer"
 
 
 def test_open_answers_are_compared_without_case_and_space() -> None:
-    state = Vote(WholeReply(), n=3)(State.start(Sample("s", "Which letters?")), Scripted(["ab  c", "AB C", "x"]))
+    state = Vote(WholeReply(), n=3)(
+        State.start(Sample("s", "Which letters?")), Scripted(["ab  c", "AB C", "x"])
+    )
     assert state.answer == "ab  c"
     assert state.confidence == pytest.approx(2 / 3)
 
@@ -282,7 +353,8 @@ def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
 
 
 def test_votes_count_for_the_tasks_own_letters() -> None:
-    """Each draw has another order of the choices; a model that always says (A) has no majority for one choice."""
+    """Each draw has another order of the choices; a model that always says (A) has no majority for
+    one choice."""
     inner = Pipeline({"permute": PermuteChoices(by=3), "choose": MultipleChoice(), "ask": Ask()})
     sample = Sample("s", "Which?", (picture(),), ("red", "green", "blue"))
 
@@ -325,7 +397,9 @@ def test_two_models_each_do_their_part() -> None:
 
 def test_the_blind_turn_shows_no_image_whatever_is_asked_for() -> None:
     model = Heard("a cat")
-    CaptionThenAnswer(ask=Ask(images="inline", options=CallOptions(temperature=1.0)), **BLIND)(start(2), model)
+    CaptionThenAnswer(ask=Ask(images="inline", options=CallOptions(temperature=1.0)), **BLIND)(
+        start(2), model
+    )
     messages, _, options = model.calls[-1]
     assert not any(message.views for message in messages) and options.temperature == 1.0
 
@@ -381,7 +455,10 @@ def test_flips_are_recorded(replies: list[str], note: str) -> None:
 
 
 def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
-    model = Heard(Reply("<think>hm</think>(A)", reasoning="apart", usage=Usage(5, 9, reasoning_tokens=4)), "(B)")
+    model = Heard(
+        Reply("<think>hm</think>(A)", reasoning="apart", usage=Usage(5, 9, reasoning_tokens=4)),
+        "(B)",
+    )
     state = Reperceive(turns=2, **LOOKS)(start(), model)
     assert transcript(model.calls[1][0], state)[1] == ("assistant", ["(A)"])
     assert state.messages[1].text == "<think>hm</think>(A)"
@@ -426,7 +503,11 @@ def test_turns_are_bounded(turns: int) -> None:
 def test_claimed_places_are_cut_out(reply: str, sizes: list[tuple[int, int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
     after = SMALL(state, NoModel())
-    assert [view.size for view in after.views if view.picture.sha not in {v.picture.sha for v in state.views}] == sizes
+    assert [
+        view.size
+        for view in after.views
+        if view.picture.sha not in {v.picture.sha for v in state.views}
+    ] == sizes
     for view in after.views:
         assert view.to_source(0, 0) is not None
 
@@ -452,7 +533,10 @@ def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
 
 
 def test_ten_thousand_claims_are_bounded() -> None:
-    boxes = " ".join(f"[{n % 30 * 30}, {n // 30 * 2}, {n % 30 * 30 + 50}, {n // 30 * 2 + 50}]" for n in range(10_000))
+    boxes = " ".join(
+        f"[{n % 30 * 30}, {n // 30 * 2}, {n % 30 * 30 + 50}, {n // 30 * 2 + 50}]"
+        for n in range(10_000)
+    )
     after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
     assert len(after.views) == 6
     assert after.notes == (
@@ -462,7 +546,8 @@ def test_ten_thousand_claims_are_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000]
+    "reply",
+    ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000],
 )
 def test_endless_repetition_does_not_stall(reply: str) -> None:
     begun = time.perf_counter()
@@ -477,7 +562,9 @@ def test_a_box_is_of_the_image_named_last_before_it() -> None:
 
 
 def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:
-    state = Verify(zoom=SMALL, rounds=2, read=READ)(start(), Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)"))
+    state = Verify(zoom=SMALL, rounds=2, read=READ)(
+        start(), Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)")
+    )
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (40, 30)]
     assert state.notes == ("answers: A, B, A; 2 changes",)
     assert [len(message.views) for message in state.messages] == [1, 0, 1, 0, 1, 0]
@@ -485,7 +572,11 @@ def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_begi
 
 
 @pytest.mark.parametrize(
-    "zoom", [OracleCrop(crop=Crop(padding=0, min_px=0)), OracleCrop(crop=Crop(padding=0, min_px=0), elsewhere=True)]
+    "zoom",
+    [
+        OracleCrop(crop=Crop(padding=0, min_px=0)),
+        OracleCrop(crop=Crop(padding=0, min_px=0), elsewhere=True),
+    ],
 )
 def test_oracle_and_placebo_zooms_are_control_arms(zoom: Stage) -> None:
     region = Box("", 10, 10, 30, 30).to_dict()
@@ -513,7 +604,10 @@ def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -
 def test_a_server_that_counts_no_image_is_noted() -> None:
     few, enough = Reply("(A)", usage=Usage(tokens_in=9)), Reply("(A)", usage=Usage(tokens_in=60))
     assert Ask()(start(2), Heard(few)).notes == (
-        "the server counted 9 tokens for 2 images and 2 words: it may not have looked at the images",
+        (
+            "the server counted 9 tokens for 2 images and 2 words: it may not have looked at the"
+            " images"
+        ),
     )
     assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
     assert Ask(images="none")(start(2), Heard(few)).notes == ()
@@ -521,18 +615,30 @@ def test_a_server_that_counts_no_image_is_noted() -> None:
 
 def test_the_schema_goes_with_every_turn() -> None:
     model = Heard('{"answer": "A"}')
-    state = Reperceive(turns=3, ask=Ask(output=JsonAnswer(reasoning=False)), read=READ)(start(), model)
-    assert [options.schema == JsonAnswer(reasoning=False).schema(state.sample) for *_, options in model.calls] == [
-        True
-    ] * 3
+    state = Reperceive(turns=3, ask=Ask(output=JsonAnswer(reasoning=False)), read=READ)(
+        start(), model
+    )
+    assert [
+        options.schema == JsonAnswer(reasoning=False).schema(state.sample)
+        for *_, options in model.calls
+    ] == [True] * 3
     assert state.notes == ("answers: A, A, A; 0 changes",)
 
 
 BAD: Sequence[str | Reply] = (
-    "", "答案是右边的那个。", "الجواب هو الأول", "the the " * 20_000, "\x00\ud83d"[:1], "<think>" * 1000,
-    '<svg onload="x()"><script>x()</script></svg>', "{{ 7 * 7 }} ${read} {prompt} {descriptions}", "(A) " * 5000,
-    Reply("", finish="filter"), Reply("", refusal="No."), Reply("It is", finish="length"),
-)  # fmt: skip
+    "",
+    "答案是右边的那个。",
+    "الجواب هو الأول",
+    "the the " * 20_000,
+    "\x00\ud83d"[:1],
+    "<think>" * 1000,
+    '<svg onload="x()"><script>x()</script></svg>',
+    "{{ 7 * 7 }} ${read} {prompt} {descriptions}",
+    "(A) " * 5000,
+    Reply("", finish="filter"),
+    Reply("", refusal="No."),
+    Reply("It is", finish="length"),
+)
 KINDS: dict[str, Callable[[], Stage]] = {
     "vote": lambda: Vote(READ, n=2),
     "caption": lambda: CaptionThenAnswer(missing="keep"),

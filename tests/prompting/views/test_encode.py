@@ -44,7 +44,9 @@ def coded(stage: Encode, picture: Picture | None = None) -> State:
 
 @pytest.mark.parametrize("quality", [1, 50, 95, 100])
 @pytest.mark.parametrize(("chroma", "sampling"), [("4:4:4", 0), ("4:2:2", 1), ("4:2:0", 2)])
-def test_jpeg_has_the_quality_and_chroma_that_were_asked_for(quality: int, chroma: str, sampling: int) -> None:
+def test_jpeg_has_the_quality_and_chroma_that_were_asked_for(
+    quality: int, chroma: str, sampling: int
+) -> None:
     view = coded(Encode("jpeg", quality, chroma)).views[0]  # type: ignore[arg-type]
     payload = view.picture.payload
     with Image.open(io.BytesIO(payload.data)) as image:
@@ -61,7 +63,10 @@ def test_colours_are_not_swapped_and_thin_red_survives_in_full_chroma() -> None:
     pixels = np.full((64, 64, 3), 120, np.uint8)
     pixels[:, 31] = (255, 0, 0)
     chromas: tuple[Chroma, ...] = ("4:4:4", "4:2:0")
-    line = {c: coded(Encode("jpeg", 90, c), Picture(pixels)).views[0].pixels[:, 31].mean(0) for c in chromas}
+    line = {
+        c: coded(Encode("jpeg", 90, c), Picture(pixels)).views[0].pixels[:, 31].mean(0)
+        for c in chromas
+    }
     assert line["4:4:4"][0] > 235
     assert line["4:4:4"][1] < 20
     assert line["4:2:0"][0] - line["4:2:0"][1] < 0.7 * (line["4:4:4"][0] - line["4:4:4"][1])
@@ -86,7 +91,9 @@ def test_png_is_lossless_and_keep_changes_nothing() -> None:
     assert (png.pixels == source.pixels).all()
     assert png.parts == kept.views[0].parts
     made = start()
-    assert Encode("png")(made, NoModel()).views[0] is made.views[0]  # it would be sent as PNG anyway
+    assert (
+        Encode("png")(made, NoModel()).views[0] is made.views[0]
+    )  # it would be sent as PNG anyway
 
 
 def test_a_jpeg_source_is_coded_again_and_the_map_is_kept() -> None:
@@ -114,7 +121,10 @@ def test_settings_that_make_no_sense(settings: dict[str, object], message: str) 
 
 def test_what_a_format_cannot_hold_is_said_with_the_sample() -> None:
     wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
-    with pytest.raises(ValueError, match=r"sample s1: webp holds at most 16383 pixels a side, the view has 17000 x 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"sample s1: webp holds at most 16383 pixels a side, the view has 17000 x 1",
+    ):
         coded(Encode("webp"), wide)
 
 
@@ -141,5 +151,7 @@ def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:
     }
     assert record.pictures == (sent["sha"],)
     assert Record.from_line(record.to_line()) == record
-    raw = make_record(point, start().sample, "sha", Pipeline({"ask": Ask()})(start(), Scripted(["x"])), blobs)
+    raw = make_record(
+        point, start().sample, "sha", Pipeline({"ask": Ask()})(start(), Scripted(["x"])), blobs
+    )
     assert raw.sent[0]["note"] == "made or changed by a stage"

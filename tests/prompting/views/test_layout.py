@@ -1,4 +1,5 @@
-"""Joining, ordering and numbering of images: BLINK's concatenation measured, and marks that stay on what they mark."""
+"""Joining, ordering and numbering of images: BLINK's concatenation measured, and marks that stay on
+what they mark."""
 
 from __future__ import annotations
 
@@ -20,7 +21,15 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
-from looktwice.prompting.views import Concatenate, FixedHeight, IndexTags, LongestSide, Megapixels, QwenPatches, Reorder
+from looktwice.prompting.views import (
+    Concatenate,
+    FixedHeight,
+    IndexTags,
+    LongestSide,
+    Megapixels,
+    QwenPatches,
+    Reorder,
+)
 
 COLORS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
@@ -49,7 +58,10 @@ def sent(ask: Ask, state: State) -> list[str | int]:
 
 def by_pillow(images: list[Pixels]) -> Pixels:
     """BLINK's concatenation as its rule says it: black, 10 pixels between, centred vertically."""
-    height, width = max(i.shape[0] for i in images), sum(i.shape[1] for i in images) + 10 * (len(images) - 1)
+    height, width = (
+        max(i.shape[0] for i in images),
+        sum(i.shape[1] for i in images) + 10 * (len(images) - 1),
+    )
     canvas, left = Image.new("RGB", (width, height), (0, 0, 0)), 0
     for image in images:
         canvas.paste(Image.fromarray(image), (left, (height - image.shape[0]) // 2))
@@ -57,15 +69,21 @@ def by_pillow(images: list[Pixels]) -> Pixels:
     return np.asarray(canvas)
 
 
-@pytest.mark.parametrize("sizes", [[(40, 30), (20, 55)], [(31, 30), (20, 17), (50, 44)], [(9, 8)] * 4])
+@pytest.mark.parametrize(
+    "sizes", [[(40, 30), (20, 55)], [(31, 30), (20, 17), (50, 44)], [(9, 8)] * 4]
+)
 def test_the_default_is_blinks_concatenation(sizes: list[tuple[int, int]]) -> None:
     view = joined(Concatenate(), *sizes)
-    assert (view.pixels == by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])).all()
+    assert (
+        view.pixels == by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])
+    ).all()
     assert [part.source for part in view.parts] == list(range(len(sizes)))
 
 
 def test_vertical_grid_and_alignment() -> None:
-    view = joined(Concatenate("vertical", margin=4, color="white", align="start"), (40, 30), (20, 10))
+    view = joined(
+        Concatenate("vertical", margin=4, color="white", align="start"), (40, 30), (20, 10)
+    )
     assert view.size == (40, 44)
     assert tuple(view.pixels[32, 5]) == (255, 255, 255)
     assert tuple(view.pixels[40, 19]) == COLORS[1]
@@ -80,7 +98,10 @@ def test_vertical_grid_and_alignment() -> None:
 
 def test_equal_heights_and_widths_grow_the_smaller() -> None:
     assert joined(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
-    assert joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60)).size == (40, 30 + 10 + 120)
+    assert joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60)).size == (
+        40,
+        30 + 10 + 120,
+    )
 
 
 def test_one_view_or_none_is_passed_on() -> None:
@@ -114,9 +135,13 @@ def test_orders() -> None:
         ("Is it on the left picture?", (), "left picture"),
     ],
 )
-def test_words_that_name_images_by_place_stop_a_reorder(question: str, choices: tuple[str, ...], named: str) -> None:
+def test_words_that_name_images_by_place_stop_a_reorder(
+    question: str, choices: tuple[str, ...], named: str
+) -> None:
     state = start((8, 8), (8, 8), question=question, choices=choices)
-    with pytest.raises(ValueError, match=f"sample s1: the words name an image by its place .'{named}'"):
+    with pytest.raises(
+        ValueError, match=f"sample s1: the words name an image by its place .'{named}'"
+    ):
         Reorder("reversed")(state, NoModel())
     kept = Reorder("reversed", words="keep")(state, NoModel())
     assert sent(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]
@@ -125,7 +150,13 @@ def test_words_that_name_images_by_place_stop_a_reorder(question: str, choices: 
 def test_tags_stand_before_their_images() -> None:
     state = start((8, 8), (9, 9))
     assert sent(Ask(tags="Image {n}:"), state) == ["Image 1:", 0, "Image 2:", 1, "Which?"]
-    assert sent(Ask(tags="Image {n}:", images="after"), state) == ["Which?", "Image 1:", 0, "Image 2:", 1]
+    assert sent(Ask(tags="Image {n}:", images="after"), state) == [
+        "Which?",
+        "Image 1:",
+        0,
+        "Image 2:",
+        1,
+    ]
     pair = Concatenate()(state, NoModel())
     assert sent(Ask(tags="Images {source}:"), pair) == ["Images 1 and 2:", 0, "Which?"]
     choice = state.replace(views=(*state.views, View(plain(7, 7))))
@@ -137,7 +168,9 @@ def test_tags_stand_before_their_images() -> None:
 
 def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
     state = start((8, 8))
-    asked = Ask()(state, Scripted(["go on"])).replace(views=(*state.views, View.of(plain(9, 9, 1))), prompt="And?")
+    asked = Ask()(state, Scripted(["go on"])).replace(
+        views=(*state.views, View.of(plain(9, 9, 1))), prompt="And?"
+    )
     assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
 
 
@@ -171,7 +204,9 @@ def test_drawn_tags_cover_no_pixel_and_differ() -> None:
     assert (one.pixels[:strip] != two.pixels[:strip]).any()
     after = IndexTags(font_size=16)(Reorder("reversed")(state, NoModel()), NoModel()).views
     assert (after[0].pixels[:strip] == two.pixels[:strip]).all()  # the sample's own number
-    with pytest.raises(ValueError, match=r"sample s1: the tag 'Image 1' is \d+ pixels wide, the view 8"):
+    with pytest.raises(
+        ValueError, match=r"sample s1: the tag 'Image 1' is \d+ pixels wide, the view 8"
+    ):
         IndexTags()(start((8, 8)), NoModel())
 
 
@@ -212,12 +247,16 @@ STAGES = st.one_of(
 places = st.floats(0.15, 0.85)
 
 
-@given(st.lists(STAGES, min_size=1, max_size=5), st.lists(st.tuples(places, places), min_size=3, max_size=3))
+@given(
+    st.lists(STAGES, min_size=1, max_size=5),
+    st.lists(st.tuples(places, places), min_size=3, max_size=3),
+)
 @settings(max_examples=80, deadline=None)
 def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
     chain: list[Stage], spots: list[tuple[float, float]]
 ) -> None:
-    """A bright blob painted in each source is found by centroid where the map says, in the view that shows it."""
+    """A bright blob painted in each source is found by centroid where the map says, in the view
+    that shows it."""
     images, marks = [], []
     for number, (u, v) in enumerate(spots):
         size = [(140, 100), (100, 140), (120, 120)][number]
@@ -234,12 +273,17 @@ def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
     for channel, mark in enumerate(marks):
         found = [(view, place.center) for view in state.views for place in view.to_view(mark)]
         assert len(found) == 1
-        (view, (x, y)) = found[0]
-        others = np.delete(view.pixels, channel, 2).max(-1)  # white strips have all channels, a blob one
+        view, (x, y) = found[0]
+        others = np.delete(view.pixels, channel, 2).max(
+            -1
+        )  # white strips have all channels, a blob one
         weight = np.where(others < 40, view.pixels[..., channel], 0).astype(np.float64)
         weight[weight < 40] = 0
         ys, xs = np.mgrid[: view.size[1], : view.size[0]]
-        assert np.hypot((xs * weight).sum() / weight.sum() - x, (ys * weight).sum() / weight.sum() - y) < 1
+        assert (
+            np.hypot((xs * weight).sum() / weight.sum() - x, (ys * weight).sum() / weight.sum() - y)
+            < 1
+        )
         back = view.to_source(x, y)
         assert back is not None
         assert back[0] == mark.image

@@ -22,7 +22,13 @@ from looktwice.prompting.views import (
     QwenPatches,
 )
 
-POLICIES = (FixedHeight(300), LongestSide(200), Megapixels(0.02), QwenPatches(most=60), OpenAITiles(fit=150, short=90))
+POLICIES = (
+    FixedHeight(300),
+    LongestSide(200),
+    Megapixels(0.02),
+    QwenPatches(most=60),
+    OpenAITiles(fit=150, short=90),
+)
 
 
 def state(width: int, height: int) -> State:
@@ -95,7 +101,13 @@ def test_budgets_hold(width: int, height: int) -> None:
         assert across * down >= 4 * 784
 
 
-@given(st.sampled_from(POLICIES), st.integers(8, 400), st.integers(8, 400), st.floats(0, 1), st.floats(0, 1))
+@given(
+    st.sampled_from(POLICIES),
+    st.integers(8, 400),
+    st.integers(8, 400),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
 @settings(max_examples=60, deadline=None)
 def test_the_map_follows(policy: Stage, width: int, height: int, u: float, v: float) -> None:
     view = policy(state(width, height), NoModel()).views[0]

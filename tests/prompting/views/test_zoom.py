@@ -1,4 +1,5 @@
-"""Zooms: what is cut out, where it stands, what a record says of it, and that every mark stays under its map."""
+"""Zooms: what is cut out, where it stands, what a record says of it, and that every mark stays
+under its map."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +42,9 @@ def numbered(width: int = WIDTH, height: int = HEIGHT, blue: int = 0) -> Picture
 
 
 def start(*marks: Mark, images: Sequence[Picture] = (), **more: Any) -> State:
-    return State.start(Sample("s1", "Where is the cat?", tuple(images) or (numbered(),), marks=marks, **more))
+    return State.start(
+        Sample("s1", "Where is the cat?", tuple(images) or (numbered(),), marks=marks, **more)
+    )
 
 
 def zoomed(state: State, crop: Crop = TIGHT, **settings: Any) -> State:
@@ -65,7 +68,10 @@ class Finds:
         rows = [box for box in self.boxes if words is None or box[5] in words]
         if words == ("nonsense",):
             raise NoEvidence("nonsense is no word of mine")
-        xyxy, scores = np.array([row[:4] for row in rows], float), np.array([row[4] for row in rows], float)
+        xyxy, scores = (
+            np.array([row[:4] for row in rows], float),
+            np.array([row[4] for row in rows], float),
+        )
         return Boxes(xyxy, scores, np.array([row[5] for row in rows], str))
 
 
@@ -92,7 +98,9 @@ FINDS = Finds((DOG, CAT))
         (Crop(padding=0, min_px=1000), Point("p", 99.5, 79.5), (0, 0, 240, 180)),
     ],
 )
-def test_the_area_is_the_one_that_the_settings_say(crop: Crop, mark: Mark, expected: tuple[int, ...]) -> None:
+def test_the_area_is_the_one_that_the_settings_say(
+    crop: Crop, mark: Mark, expected: tuple[int, ...]
+) -> None:
     (view,) = zoomed(start(mark), crop).views
     assert area(view) == expected
 
@@ -104,9 +112,13 @@ def test_a_mask_is_zoomed_on_by_its_box() -> None:
 
 
 def test_several_regions_are_several_crops_or_one_union() -> None:
-    state = start(Box("a", 10, 10, 30, 30), Box("b", 100, 90, 120, 100), Box("a again", 10, 10, 30, 30))
+    state = start(
+        Box("a", 10, 10, 30, 30), Box("b", 100, 90, 120, 100), Box("a again", 10, 10, 30, 30)
+    )
     assert [area(v) for v in zoomed(state).views] == [(10, 10, 30, 30), (100, 90, 120, 100)]
-    assert [area(v) for v in zoomed(state, replace(TIGHT, merge="union")).views] == [(10, 10, 120, 100)]
+    assert [area(v) for v in zoomed(state, replace(TIGHT, merge="union")).views] == [
+        (10, 10, 120, 100)
+    ]
     first = zoomed(state, replace(TIGHT, most=1))
     assert [area(v) for v in first.views] == [(10, 10, 30, 30)]
     assert first.notes == ("view 1: of 3 regions the first 1 count",)
@@ -114,7 +126,9 @@ def test_several_regions_are_several_crops_or_one_union() -> None:
 
 
 def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
-    state = start(Point("p", 238, 89.5), Point("q", 3, 89.5, image=1), images=(numbered(), numbered(blue=200)))
+    state = start(
+        Point("p", 238, 89.5), Point("q", 3, 89.5, image=1), images=(numbered(), numbered(blue=200))
+    )
     joined = state.replace(views=(transforms.beside(state.views, margin=10),))
     one, two = zoomed(joined, Crop(padding=0, min_px=60)).views
     assert area(one) == (180, 60, 240, 120)
@@ -128,10 +142,16 @@ def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
     ("view", "place", "expected"),
     [
         (View(numbered()), Box("b", 0, 0, 10, 12), (0, 0, 10, 12)),  # no part: the whole view
-        (transforms.crop(View.of(numbered()), 0, 0, 50, 40), Box("b", 45, 35, 60, 60), (35, 15, 50, 40)),  # pushed in
+        (
+            transforms.crop(View.of(numbered()), 0, 0, 50, 40),
+            Box("b", 45, 35, 60, 60),
+            (35, 15, 50, 40),
+        ),  # pushed in
     ],
 )
-def test_an_area_never_leaves_the_part_that_shows_its_region(view: View, place: Box, expected: tuple[int, ...]) -> None:
+def test_an_area_never_leaves_the_part_that_shows_its_region(
+    view: View, place: Box, expected: tuple[int, ...]
+) -> None:
     assert TIGHT.areas(view, [place])[0] == [expected]
 
 
@@ -139,18 +159,18 @@ def test_a_part_that_misses_whole_pixels_by_a_rounding_error_costs_none() -> Non
     (whole,) = start().views
     clip = rectangle(20 + 1e-9, 30 - 1e-9, 60 - 1e-9, 50 + 1e-9)
     view = replace(whole, parts=(replace(whole.parts[0], clip=clip),))
-    assert Crop(padding=0, min_px=1000).areas(view, [Box("b", 30, 35, 50, 45)])[0] == [(20, 30, 60, 50)]
+    assert Crop(padding=0, min_px=1000).areas(view, [Box("b", 30, 35, 50, 45)])[0] == [
+        (20, 30, 60, 50)
+    ]
 
 
 def test_a_region_in_a_rotated_part_stays_in_the_box_around_that_part() -> None:
     (whole,) = start().views
-    corner = (
-        (0.0, 0.0),
-        (60.0, 0.0),
-        (0.0, 60.0),
-    )  # the region is beside the triangle, in its box
+    corner = ((0.0, 0.0), (60.0, 0.0), (0.0, 60.0))  # the region is beside the triangle, in its box
     view = replace(whole, parts=(replace(whole.parts[0], clip=corner),))
-    assert Crop(padding=0, min_px=100).areas(view, [Box("b", 40, 40, 50, 50)])[0] == [(0, 0, 60, 60)]
+    assert Crop(padding=0, min_px=100).areas(view, [Box("b", 40, 40, 50, 50)])[0] == [
+        (0, 0, 60, 60)
+    ]
 
 
 def test_a_view_without_a_part_and_a_whole_view_are_passed_on_as_they_are() -> None:
@@ -163,8 +183,14 @@ def test_a_view_without_a_part_and_a_whole_view_are_passed_on_as_they_are() -> N
 def test_an_image_without_a_mark_is_passed_on_beside_one_that_has_one() -> None:
     state = start(Box("b", 20, 30, 60, 50, image=1), images=(numbered(), numbered()))
     after = zoomed(state)
-    assert (after.views[0] is state.views[0], area(after.views[1]), after.notes) == (True, (20, 30, 60, 50), ())
-    hidden = state.replace(views=(state.views[0], transforms.crop(state.views[1], 100, 100, 200, 150)))
+    assert (after.views[0] is state.views[0], area(after.views[1]), after.notes) == (
+        True,
+        (20, 30, 60, 50),
+        (),
+    )
+    hidden = state.replace(
+        views=(state.views[0], transforms.crop(state.views[1], 100, 100, 200, 150))
+    )
     with pytest.raises(ValueError, match=r"sample s1: view 2: no mark is seen"):
         zoomed(hidden)
     with pytest.raises(ValueError, match=r"sample s1: view 1: no mark is seen"):
@@ -178,7 +204,9 @@ def test_a_crop_is_enlarged_but_never_made_smaller(filter: Any) -> None:
     assert view.size == (600, 200)
     xs, ys = np.meshgrid(np.arange(600), np.arange(200))
     inside = view.pixels[20:-20, 20:-20].astype(float)
-    expected = np.stack(((xs + 0.5) / 10 - 0.5 + 40, (ys + 0.5) / 10 - 0.5 + 60), -1)[20:-20, 20:-20]
+    expected = np.stack(((xs + 0.5) / 10 - 0.5 + 40, (ys + 0.5) / 10 - 0.5 + 60), -1)[
+        20:-20, 20:-20
+    ]
     assert np.abs(inside[..., :2] - expected).max() < 1.1  # the ramp lies where the map says
     assert (len(np.unique(view.pixels[..., 0])) == 60) or filter != "nearest"
     assert zoomed(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
@@ -219,7 +247,12 @@ def test_beside_fills_as_much_room_as_the_whole_has() -> None:
 
 @pytest.mark.parametrize(
     ("x", "y", "corner"),
-    [(40, 40, "right bottom"), (200, 140, "right top"), (40, 140, "right bottom"), (200, 40, "right bottom")],
+    [
+        (40, 40, "right bottom"),
+        (200, 140, "right top"),
+        (40, 140, "right bottom"),
+        (200, 40, "right bottom"),
+    ],
 )
 def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner: str) -> None:
     state = start(Point("p", x, y))
@@ -240,15 +273,32 @@ def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner
 @pytest.mark.parametrize(
     ("place", "thickness", "shown"),
     [
-        # The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side. In the corner at the right and bottom:
-        (Box("b", 20, 30, 80, 50), 3, (147, 145, 237, 175)),  # 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38
-        (Box("b", 20, 30, 50, 60), 3, (171, 111, 237, 177)),  # 30 x 30 fill its height: 66 x 66 in a frame of 72 x 72
+        # The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side. In the corner at
+        # the right and bottom:
+        (
+            Box("b", 20, 30, 80, 50),
+            3,
+            (147, 145, 237, 175),
+        ),  # 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38
+        (
+            Box("b", 20, 30, 50, 60),
+            3,
+            (171, 111, 237, 177),
+        ),  # 30 x 30 fill its height: 66 x 66 in a frame of 72 x 72
         (Box("b", 20, 30, 50, 60), 0, (168, 108, 240, 180)),
-        (Box("b", 40, 40, 70, 70), 30, (180, 120, 228, 168)),  # the rim takes 1 + 180 // 16 pixels at most
+        (
+            Box("b", 40, 40, 70, 70),
+            30,
+            (180, 120, 228, 168),
+        ),  # the rim takes 1 + 180 // 16 pixels at most
     ],
 )
-def test_an_inset_with_its_rim_fills_its_share_of_the_view(place: Box, thickness: int, shown: tuple[int, ...]) -> None:
-    (view,) = zoomed(start(place), replace(TIGHT, show="inset", inset=0.4, thickness=thickness)).views
+def test_an_inset_with_its_rim_fills_its_share_of_the_view(
+    place: Box, thickness: int, shown: tuple[int, ...]
+) -> None:
+    (view,) = zoomed(
+        start(place), replace(TIGHT, show="inset", inset=0.4, thickness=thickness)
+    ).views
     assert bounds(view.parts[-1].clip) == shown
 
 
@@ -257,9 +307,13 @@ def test_an_inset_with_its_rim_fills_its_share_of_the_view(place: Box, thickness
     [((100, 70, 140, 90), (119.5, 79.5), 23.0), ((100, 70, 111, 100), (105.0, 84.5), 18.0)],
 )
 def test_an_outline_stands_out_from_its_area_and_from_what_it_covers(
-    monkeypatch: pytest.MonkeyPatch, area: tuple[int, int, int, int], place: tuple[float, float], reach: float
+    monkeypatch: pytest.MonkeyPatch,
+    area: tuple[int, int, int, int],
+    place: tuple[float, float],
+    reach: float,
 ) -> None:
-    """Half the longer side and the stroke of 3 pixels around the middle of the area, in pixel centres."""
+    """Half the longer side and the stroke of 3 pixels around the middle of the area, in pixel
+    centres."""
     looked: list[Any] = []
 
     def resolve(color: str, pixels: Pixels, *where: float) -> tuple[int, int, int]:
@@ -272,7 +326,10 @@ def test_an_outline_stands_out_from_its_area_and_from_what_it_covers(
 
 
 def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is_none() -> None:
-    corners = [Point(name, x, y) for name, x, y in [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]]
+    corners = [
+        Point(name, x, y)
+        for name, x, y in [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]
+    ]
     crop = Crop(padding=0, min_px=30, show="inset")
     after = ZoomOnMarks(labels=("a",), crop=crop)(start(*corners), NoModel())
     assert after.notes == ()
@@ -281,7 +338,9 @@ def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is
     after = ZoomOnMarks(labels=("10,10",), crop=crop)(start(*crowd), NoModel())
     hidden = [mark for mark in crowd if mark.label != "10,10" and not after.views[0].to_view(mark)]
     assert hidden
-    assert {f"view 1: an inset lies over the mark {mark.label!r}" for mark in hidden} <= set(after.notes)
+    assert {f"view 1: an inset lies over the mark {mark.label!r}" for mark in hidden} <= set(
+        after.notes
+    )
 
 
 def test_four_insets_do_not_lie_on_one_another() -> None:
@@ -290,7 +349,10 @@ def test_four_insets_do_not_lie_on_one_another() -> None:
     clips = [bounds(part.clip) for part in view.parts[1:]]
     assert len(clips) == 4
     for number, one in enumerate(clips):
-        assert not any(one[0] < b[2] and b[0] < one[2] and one[1] < b[3] and b[1] < one[3] for b in clips[:number])
+        assert not any(
+            one[0] < b[2] and b[0] < one[2] and one[1] < b[3] and b[1] < one[3]
+            for b in clips[:number]
+        )
 
 
 def test_an_inset_that_magnifies_nothing_is_noted() -> None:
@@ -299,7 +361,9 @@ def test_an_inset_that_magnifies_nothing_is_noted() -> None:
         "view 1: an inset lies over the mark 'b'",
         "view 1: an inset shows its crop at 0.47 of its size",
     )
-    same = zoomed(start(Box("b", 10, 10, 100, 76)), replace(TIGHT, show="inset"))  # 90 x 66, as large as the inset
+    same = zoomed(
+        start(Box("b", 10, 10, 100, 76)), replace(TIGHT, show="inset")
+    )  # 90 x 66, as large as the inset
     assert same.notes == ("view 1: an inset shows its crop at 1.00 of its size",)
 
 
@@ -308,12 +372,17 @@ def test_outlines_of_several_colours_tell_insets_apart() -> None:
     crop = Crop(padding=0, min_px=30, show="inset", outline="distinct", inset=0.3)
     view = zoomed(state, crop).views[0]
     left, top, _, _ = bounds(view.parts[2].clip)
-    assert tuple(view.pixels[round(top) - 1, round(left)]) == tuple(view.pixels[45 - 1, 190]) == (60, 180, 75)
+    assert (
+        tuple(view.pixels[round(top) - 1, round(left)])
+        == tuple(view.pixels[45 - 1, 190])
+        == (60, 180, 75)
+    )
     contrast = zoomed(state, replace(crop, outline="contrast", show="both")).views[0]
     assert tuple(contrast.pixels[45 - 1, 190]) in {(0, 255, 255), (0, 0, 255)}  # on red and green
 
 
-# -- the map ----------------------------------------------------------------------------------------------------------
+# -- the map
+# --------------------------------------------------------------------------------------------------
 
 crops = st.builds(
     Crop,
@@ -356,13 +425,18 @@ def test_a_mark_is_seen_where_the_map_says_in_every_part(
 
 
 def off_the_map(view: View, mark: Point) -> list[float]:
-    """By how many pixels of the source, or of the view where those are larger, each place of a mark is off."""
+    """By how many pixels of the source, or of the view where those are larger, each place of a mark
+    is off."""
     found = []
     for place in view.to_view(mark):
         assert np.allclose(view.to_source(*place.center) or (), (0, mark.x, mark.y))
         x, y = (round(c) for c in place.center)
-        part = next(p for p in reversed(view.parts) if contains(p.clip, *(c + 0.5 for c in place.center)))
-        if contains(part.clip, [x - 3, x + 4], [y - 3, y + 4]).all():  # else it is resampled with the rim
+        part = next(
+            p for p in reversed(view.parts) if contains(p.clip, *(c + 0.5 for c in place.center))
+        )
+        if contains(
+            part.clip, [x - 3, x + 4], [y - 3, y + 4]
+        ).all():  # else it is resampled with the rim
             # The pixel itself says which place of the source it shows.
             aim = part.affine.inverse((x, y))
             off = float(np.abs(view.pixels[y, x, :2] - aim).max() * min(1.0, part.affine.scale))
@@ -376,7 +450,9 @@ def test_the_test_of_the_map_looks_at_marks(show: Any) -> None:
     mark, crop = Point("p", 70, 60), Crop(upscale=300, show=show, thickness=0)
     views = zoomed(start(mark), crop).views
     assert sum(len(off_the_map(view, mark)) for view in views) == (1 if show == "crop" else 2)
-    moved = views[-1].transform(views[-1].picture, Affine.shift(3 * views[-1].parts[-1].affine.scale, 0))
+    moved = views[-1].transform(
+        views[-1].picture, Affine.shift(3 * views[-1].parts[-1].affine.scale, 0)
+    )
     with pytest.raises(AssertionError):
         off_the_map(moved, mark)
 
@@ -390,7 +466,8 @@ def test_what_is_zoomed_on_is_in_every_zoom(crop: Crop, point: tuple[float, floa
     assert places == {"crop": [1], "both": [1, 1], "beside": [2], "inset": [2]}[crop.show]
 
 
-# -- detectors --------------------------------------------------------------------------------------------------------
+# -- detectors
+# --------------------------------------------------------------------------------------------------
 
 
 def detect(state: State, **settings: Any) -> State:
@@ -408,10 +485,15 @@ def detect(state: State, **settings: Any) -> State:
         ({"words_field": "things"}, [CAT, DOG]),
         ({"words_pattern": r"the (\w+)"}, [CAT]),
         ({"words_pattern": r"\w+(?=\?)"}, [CAT]),
-        ({"words_pattern": r"the( )?(dog)?(cat)"}, [CAT]),  # a blank group, and one that takes no part
+        (
+            {"words_pattern": r"the( )?(dog)?(cat)"},
+            [CAT],
+        ),  # a blank group, and one that takes no part
     ],
 )
-def test_what_a_detector_looks_for_and_what_counts(settings: dict[str, Any], expected: list[Any]) -> None:
+def test_what_a_detector_looks_for_and_what_counts(
+    settings: dict[str, Any], expected: list[Any]
+) -> None:
     state = start(meta={"thing": "dog", "things": ["dog", "cat"]})
     assert [area(view) for view in detect(state, **settings).views] == [box[:4] for box in expected]
 
@@ -490,20 +572,28 @@ def test_notes_reach_the_record_and_come_back(tmp_path: Path) -> None:
 
 
 def test_hundreds_of_detections_are_cut_down_and_noted() -> None:
-    many = Finds(tuple((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400)))
+    many = Finds(
+        tuple((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
+    )
     after = detect(start(), detector=many, crop=replace(TIGHT, most=3))
     assert len(after.views) == 3
     assert area(after.views[0])[:2] == (399 % 200, 399 % 150)
     assert after.notes == ("view 1: of 400 regions the first 3 count",)
-    assert len(detect(start(), detector=many, crop=replace(TIGHT, merge="union", most=400)).views) == 1
+    assert (
+        len(detect(start(), detector=many, crop=replace(TIGHT, merge="union", most=400)).views) == 1
+    )
     with pytest.raises(ValueError, match=r"sample s1: inset \d+ of 398 has no room"):
         detect(start(), detector=many, crop=Crop(show="inset", most=400, min_px=0))
 
 
-# -- cells ------------------------------------------------------------------------------------------------------------
+# -- cells
+# --------------------------------------------------------------------------------------------------
 
 
-DOTS, RULED = DotGrid(rows=5, columns=5, labels=False, radius=0), RuledGrid(rows=3, columns=4, crowded="draw")
+DOTS, RULED = (
+    DotGrid(rows=5, columns=5, labels=False, radius=0),
+    RuledGrid(rows=3, columns=4, crowded="draw"),
+)
 
 
 def cells(grid: Any, reply: str = "", draw: bool = False, **settings: Any) -> State:
@@ -518,7 +608,7 @@ def cells(grid: Any, reply: str = "", draw: bool = False, **settings: Any) -> St
 def test_a_named_cell_of_a_ruled_grid_is_cut_out() -> None:
     one, two = cells(RULED, cells=("B1", "D3")).views[:2]
     assert (area(one), area(two)) == ((60, 0, 120, 60), (180, 120, 240, 180))
-    (first, second) = cells(RULED, "It is in C2, I think.", images=(1,)).views
+    first, second = cells(RULED, "It is in C2, I think.", images=(1,)).views
     assert (first.size, area(second)) == ((WIDTH, HEIGHT), (120, 60, 180, 120))
 
 
@@ -532,7 +622,9 @@ def test_the_first_and_the_last_dot_can_be_named_and_none_beyond() -> None:
 
 
 def test_a_dot_is_cut_out_with_its_surroundings() -> None:
-    one = cells(DOTS, cells=("(3,2)",), around=1).views[0]  # the dot at (80, 90), spacings of 40 and 30 pixels
+    one = cells(DOTS, cells=("(3,2)",), around=1).views[
+        0
+    ]  # the dot at (80, 90), spacings of 40 and 30 pixels
     assert area(one) == (40, 60, 121, 121)
     after = cells(DOTS, "The cat is near (2, 1,1), not at (9, 9).")
     assert [area(view) for view in after.views] == [(0, 0, 240, 180), (0, 0, 121, 91)]
@@ -544,11 +636,14 @@ def test_the_untouched_views_beside_a_grid_are_zoomed_alike() -> None:
     views = cells(grid, "Look at A1", draw=True).views
     assert [view.size for view in views] == [(60, 60)] * 4
     assert area(views[0]) == area(views[2]) == (0, 0, 60, 60)
-    with pytest.raises(ValueError, match=r"view 1: no cell that the reply names is seen; .*; set missing"):
+    with pytest.raises(
+        ValueError, match=r"view 1: no cell that the reply names is seen; .*; set missing"
+    ):
         cells(grid, "nowhere", draw=True, missing="fail")
 
 
-# -- bad input --------------------------------------------------------------------------------------------------------
+# -- bad input
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -557,7 +652,10 @@ def test_the_untouched_views_beside_a_grid_are_zoomed_alike() -> None:
         (Point("A", 240, 5), r"point 'A' at \(240, 5\) lies outside its image 0 of 240 x 180"),
         (Box("b", -9, -9, -1, 5), r"box 'b' \(-9, -9, -1, 5\) reaches outside"),
         (Point("A", 5, 5, image=1), "is on image 1, but there are 1 images"),
-        (Mask("m", np.ones((3, 3), bool)), "mask 'm' of 3 x 3 pixels lies outside its image 0 of 240 x 180"),
+        (
+            Mask("m", np.ones((3, 3), bool)),
+            "mask 'm' of 3 x 3 pixels lies outside its image 0 of 240 x 180",
+        ),
         (Point("A", float("nan"), 5), "lies outside"),
     ],
 )
@@ -577,18 +675,24 @@ def test_one_pixel_can_be_zoomed_on(show: Any) -> None:
 
 
 def test_a_sample_without_marks_or_images() -> None:
-    with pytest.raises(ValueError, match="sample s1: view 1: no mark 'A' or 'B' is seen; set missing"):
+    with pytest.raises(
+        ValueError, match="sample s1: view 1: no mark 'A' or 'B' is seen; set missing"
+    ):
         zoomed(start(), labels=("A", "B"))
     empty = State.start(Sample("s1", "Hm?"))
     assert zoomed(empty).views == ()
     with pytest.raises(ValueError, match="images names 2, but there are 1 images"):
         zoomed(start(Point("p", 1, 1)), images=(2,))
-    with pytest.raises(ValueError, match=r"its field 'thing' is None, not a text .* \(fields: kind\)"):
+    with pytest.raises(
+        ValueError, match=r"its field 'thing' is None, not a text .* \(fields: kind\)"
+    ):
         detect(start(meta={"kind": 1}), words_field="thing")
 
 
 def test_a_crop_too_large_to_hold_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"sample s1: .* 90000 x 90000 pixels large; give less upscale"):
+    with pytest.raises(
+        ValueError, match=r"sample s1: .* 90000 x 90000 pixels large; give less upscale"
+    ):
         zoomed(start(Point("p", 5, 5)), Crop(upscale=90000))
 
 
@@ -617,22 +721,40 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
         ({"use": "ZoomOnMarks", "crop": {"aspect": 0}}, "aspect is a width"),
         ({"use": "ZoomOnMarks", "crop": {"paddin": 1}}, "did you mean"),
         ({"use": "ZoomOnMarks", "missing": "skip"}, "keep"),
-        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid"}, "cells": ["B9"]}, "no cell 'B9': it has 4 rows"),
+        (
+            {"use": "ZoomOnCells", "grid": {"use": "RuledGrid"}, "cells": ["B9"]},
+            "no cell 'B9': it has 4 rows",
+        ),
         ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["(0,1)"]}, "has no"),
         ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["B2"]}, "has no cell 'B2'"),
-        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}}, "no cell can be named"),
+        (
+            {"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}},
+            "no cell can be named",
+        ),
         ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "around": 0}, "more than 0 spacings"),
         ({"use": "ZoomOnDetections"}, "detector"),
-        ({"use": "ZoomOnDetections", "detector": "faces", "words": ["a"], "words_field": "b"}, "one place"),
-        ({"use": "ZoomOnDetections", "detector": "faces", "words_pattern": "("}, "no regular expression"),
+        (
+            {"use": "ZoomOnDetections", "detector": "faces", "words": ["a"], "words_field": "b"},
+            "one place",
+        ),
+        (
+            {"use": "ZoomOnDetections", "detector": "faces", "words_pattern": "("},
+            "no regular expression",
+        ),
         ({"use": "ZoomOnDetections", "detector": "faces", "words": [" "]}, "empty text"),
     ],
 )
-def test_settings_that_make_no_sense_are_said_before_anything_runs(node: dict[str, Any], says: str) -> None:
+def test_settings_that_make_no_sense_are_said_before_anything_runs(
+    node: dict[str, Any], says: str
+) -> None:
     faces = {"use": "specialists.detection.FaceCascade"}
     if "grid" in node:
         node = {**node, "grid": {**node["grid"], "use": f"prompting.grids.{node['grid']['use']}"}}
-    node = {**node, "use": f"prompting.views.{node['use']}", **({"detector": faces} if "detector" in node else {})}
+    node = {
+        **node,
+        "use": f"prompting.views.{node['use']}",
+        **({"detector": faces} if "detector" in node else {}),
+    }
     with pytest.raises(ConfigError, match=says):
         build(node)
 

@@ -1,4 +1,5 @@
-"""The ways of BLINK's runner and of two toolkits, what lies between two of them, and decoding as published."""
+"""The ways of BLINK's runner and of two toolkits, what lies between two of them, and decoding as
+published."""
 
 from __future__ import annotations
 
@@ -31,14 +32,17 @@ from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 
 PROMPT = (
-    "Two points are circled. Which is closer?\nSelect from the following choices.\n(A) A is closer\n(B) B is closer"
+    "Two points are circled. Which is closer?\nSelect from the following choices.\n(A) A is"
+    " closer\n(B) B is closer"
 )
 NO_MODEL = NoModel("these stages ask nobody")
 
 
 def asked(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) -> State:
     said = {"subtask": subtask, "prompt": prompt, **meta}
-    return State.start(Sample("s", "Which is closer?", (), ("A is closer", "B is closer"), meta=said))
+    return State.start(
+        Sample("s", "Which is closer?", (), ("A is closer", "B is closer"), meta=said)
+    )
 
 
 # ---- prompts
@@ -56,16 +60,31 @@ def test_the_official_prompt_is_the_column_with_a_disclaimer_for_three_tasks() -
 @pytest.mark.parametrize(
     ("state", "prompt"),
     [
-        (asked(),
-         "Question: Two points are circled. Which is closer?\nOptions:\nA. A is closer\nB. B is closer\nPick."),
-        (asked(hint="Look left."), "Hint: Look left.\nQuestion: Two points are circled. Which is closer?\nOptions:\n"
-                                   "A. A is closer\nB. B is closer\nPick."),
-        (asked(prompt="Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"),
-         "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick."),
-        (asked(prompt="Which?\n(A) x\n(B) y"), "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick."),
+        (
+            asked(),
+            (
+                "Question: Two points are circled. Which is closer?\nOptions:\nA. A is closer\nB. B"
+                " is closer\nPick."
+            ),
+        ),
+        (
+            asked(hint="Look left."),
+            (
+                "Hint: Look left.\nQuestion: Two points are circled. Which is closer?\nOptions:\n"
+                "A. A is closer\nB. B is closer\nPick."
+            ),
+        ),
+        (
+            asked(prompt="Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"),
+            "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick.",
+        ),
+        (
+            asked(prompt="Which?\n(A) x\n(B) y"),
+            "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick.",
+        ),
         (State.start(Sample("s", "How many?")), "Question: How many?"),
     ],
-)  # fmt: skip
+)
 def test_vlmevalkit_s_form(state: State, prompt: str) -> None:
     assert VlmevalkitPrompt(closing="Pick.")(state, NO_MODEL).prompt == prompt
 
@@ -94,7 +113,10 @@ def test_lmms_eval_s_note_stands_before_the_column() -> None:
         (wording.VlmevalkitDecoding(), {"temperature": 0.0, "max_tokens": 2048}),
         (wording.LmmsEvalDecoding(), {"temperature": 0.0, "max_tokens": 1024}),
         (wording.BlinkConsistencyDecoding(), {"temperature": 1.0, "max_tokens": 1024}),
-        (wording.DoYouSeeMeDecoding(max_tokens=300), {"temperature": 1.0, "top_p": 0.95, "max_tokens": 300}),
+        (
+            wording.DoYouSeeMeDecoding(max_tokens=300),
+            {"temperature": 1.0, "top_p": 0.95, "max_tokens": 300},
+        ),
     ],
 )
 def test_decoding_as_published(options: CallOptions, given: dict[str, Any]) -> None:
@@ -102,7 +124,9 @@ def test_decoding_as_published(options: CallOptions, given: dict[str, Any]) -> N
 
 
 def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
-    (point,) = planned(tmp_path, stages={"ask": asks(options={"use": "prompting.wording.DoYouSeeMeDecoding"})}).points
+    (point,) = planned(
+        tmp_path, stages={"ask": asks(options={"use": "prompting.wording.DoYouSeeMeDecoding"})}
+    ).points
     assert point.stages["ask"].options == wording.DoYouSeeMeDecoding()  # type: ignore[attr-defined]
 
 
@@ -120,7 +144,9 @@ def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
 def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
     subtask: str, reply: str, official: str | None, toolkit: str | None
 ) -> None:
-    state = State(Sample("s", "?", meta={"subtask": subtask}), messages=(Message("assistant", (reply,)),))
+    state = State(
+        Sample("s", "?", meta={"subtask": subtask}), messages=(Message("assistant", (reply,)),)
+    )
     assert Vlm2Official()(state, NO_MODEL).answer == official
     assert Vlm2Vlmevalkit()(state, NO_MODEL).answer == toolkit
 
@@ -137,7 +163,9 @@ def planned(folder: Path, **entries: Any) -> Plan:
         "task": {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": 12},
         "model": {"use": "pipelines.models.Scripted", "answer": "The answer is (A)."},
     }
-    (folder / "study.yaml").write_text(yaml.safe_dump(base | entries, sort_keys=False), encoding="utf-8")
+    (folder / "study.yaml").write_text(
+        yaml.safe_dump(base | entries, sort_keys=False), encoding="utf-8"
+    )
     return load_plan(folder / "study.yaml")
 
 
@@ -188,8 +216,19 @@ GAP = {"contestants": {"first": FIRST, "second": SECOND}, "gap": {"from": "first
 
 def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     found = planned(tmp_path, **GAP)
-    changed = {place: point for point in found.points if point.contestant == "first" for place in point.changes}
-    assert list(changed) == ["stages.choose", "stages.size", "stages.encode", "stages.ask.images", "stages.ask.options"]
+    changed = {
+        place: point
+        for point in found.points
+        if point.contestant == "first"
+        for place in point.changes
+    }
+    assert list(changed) == [
+        "stages.choose",
+        "stages.size",
+        "stages.encode",
+        "stages.ask.images",
+        "stages.ask.options",
+    ]
     assert list(changed["stages.size"].stages) == ["choose", "size", "encode", "ask"]
     assert list(changed["stages.encode"].stages) == ["choose", "ask"]
     assert changed["stages.encode"].changes == {"stages.encode": None}
@@ -197,7 +236,10 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     ask = changed["stages.ask.images"].stages["ask"]
     assert (ask.images, ask.options.max_tokens) == ("before", 5)  # type: ignore[attr-defined]
     (reading,) = found.readings
-    assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain(found.points, "first").id)
+    assert (reading.changes, reading.replies_of) == (
+        {"read": "Robust"},
+        plain(found.points, "first").id,
+    )
 
 
 def plain(points: Sequence[Arm], contestant: str) -> Arm:
@@ -227,7 +269,9 @@ def test_stages_in_another_order_are_a_fault(tmp_path: Path) -> None:
 
 def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) -> None:
     readers = [{"use": "eval.readers.Strict"}, {"use": "eval.readers.Robust"}]
-    found = planned(tmp_path, stages=FIRST["stages"], sweep={"read": readers}, contestants={"one": {}})
+    found = planned(
+        tmp_path, stages=FIRST["stages"], sweep={"read": readers}, contestants={"one": {}}
+    )
     assert (len(found.points), len(found.readings)) == (1, 1)
     run = Run(found, tmp_path / "runs" / "read")()
     assert run.written == 12
@@ -247,16 +291,33 @@ def gap_run(tmp_path: Path) -> Path:
 
 
 def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
-    lines = {line.factor: line for line in factor_effects(score_run(RunFolder(gap_run))) if line.task == "jigsaw"}
+    lines = {
+        line.factor: line
+        for line in factor_effects(score_run(RunFolder(gap_run)))
+        if line.task == "jigsaw"
+    }
     assert [name.partition(":")[0] for name in lines] == [
-        "choose", "size", "encode", "ask.images", "ask.options", "read", "interaction", "the whole gap"
-    ]  # fmt: skip
+        "choose",
+        "size",
+        "encode",
+        "ask.images",
+        "ask.options",
+        "read",
+        "interaction",
+        "the whole gap",
+    ]
     whole, read = lines["the whole gap"], lines["read: Robust"]
     assert whole.value > 0.2
     assert (read.value, read.of_gap, read.n) == (whole.value, 1.0, 12)
     assert read.p is not None and read.p < 0.05
-    assert sum(line.value for name, line in lines.items() if name != "the whole gap") == pytest.approx(whole.value)
-    assert all(lines[name].value == 0 for name in lines if name.startswith(("choose", "size", "encode", "ask", "tog")))
+    assert sum(
+        line.value for name, line in lines.items() if name != "the whole gap"
+    ) == pytest.approx(whole.value)
+    assert all(
+        lines[name].value == 0
+        for name in lines
+        if name.startswith(("choose", "size", "encode", "ask", "tog"))
+    )
 
 
 def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> None:
@@ -274,7 +335,10 @@ def test_a_run_without_a_gap_has_no_shares(tmp_path: Path) -> None:
 
 
 def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
-    tasks = {name: {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": n} for name, n in (("a", 6), ("b", 9))}
+    tasks = {
+        name: {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": n}
+        for name, n in (("a", 6), ("b", 9))
+    }
     run = Run(planned(tmp_path, task=None, tasks=tasks, **GAP), tmp_path / "runs" / "two")().folder
     lines = factor_effects(score_run(RunFolder(run)))
     value = {line.task: line.value for line in lines if line.factor == "read: Robust"}
@@ -292,13 +356,20 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
         made.answers(made.point("one", task), "B" * 20)
         made.answers(made.point("other", task), "A" * 10 + "B" * 10)
     made.write()
-    (made.path / "run.yaml").write_text(yaml.safe_dump({"config": {"gap": {"from": "one", "to": "other"}}}))
+    (made.path / "run.yaml").write_text(
+        yaml.safe_dump({"config": {"gap": {"from": "one", "to": "other"}}})
+    )
     lines = {line.task: line for line in factor_effects(score_run(RunFolder(made.path)))}
     values, groups = [1.0] * 10 + [0.0] * 10, [number // 5 for number in range(20)]
     for task, times in (("t", 1), ("micro", 2)):
         clusters = [(copy, group) for copy in range(times) for group in groups]
         line, wanted = lines[task], compare_paired(values * times, [0.0] * 20 * times, clusters)
-        assert (line.low, line.high, line.p, line.n) == (wanted.low, wanted.high, wanted.p, wanted.n)
+        assert (line.low, line.high, line.p, line.n) == (
+            wanted.low,
+            wanted.high,
+            wanted.p,
+            wanted.n,
+        )
         assert wanted.clusters == 4 * times
 
 
@@ -306,11 +377,20 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
 
 
 def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Path) -> None:
-    """Two of the eight models on two tasks: the same words are worth anything between nothing and half."""
+    """Two of the eight models on two tasks: the same words are worth anything between nothing and
+    half."""
     given = [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"]
     whole = load(CONFIGS / "why_different_readers.yaml")
-    given += [f"tasks.{name}=null" for name in whole["tasks"] if name not in ("Art_Style", "Relative_Depth")]
-    given += [f"contestants.{name}=null" for name in whole["contestants"] if name not in ("GPT4V", "LLaVA-7B")]
+    given += [
+        f"tasks.{name}=null"
+        for name in whole["tasks"]
+        if name not in ("Art_Style", "Relative_Depth")
+    ]
+    given += [
+        f"contestants.{name}=null"
+        for name in whole["contestants"]
+        if name not in ("GPT4V", "LLaVA-7B")
+    ]
     found = load_plan(CONFIGS / "why_different_readers.yaml", given)
     run = Run(found, tmp_path / "runs" / "readers")()
     assert run.written == 2 * (117 + 124)
@@ -322,15 +402,27 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
     values = {name: row.value or 0.0 for name, row in held.items()}
     assert values["LLaVA-7B [read=LmmsEval]"] == 0.0
     assert values["LLaVA-7B [read=Robust]"] > values["LLaVA-7B [read=BlinkOfficial]"]
-    assert values["GPT4V [read=Robust]"] > values["GPT4V [read=BlinkOfficial]"] > values["GPT4V [read=Vlmevalkit]"]
+    assert (
+        values["GPT4V [read=Robust]"]
+        > values["GPT4V [read=BlinkOfficial]"]
+        > values["GPT4V [read=Vlmevalkit]"]
+    )
 
 
 def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) -> None:
-    given = [f"tasks.depth.path={shared_data / 'blink'}", "models.chat={use: pipelines.models.Scripted}"]
+    given = [
+        f"tasks.depth.path={shared_data / 'blink'}",
+        "models.chat={use: pipelines.models.Scripted}",
+    ]
     found = load_plan(CONFIGS / "why_different.yaml", given)
     depth = [point for point in found.points if point.task_name == "depth"]
     changed = [place for point in depth for place in point.changes]
     assert changed == ["stages.prompt", "stages.size", "stages.ask.images", "stages.ask.options"]
-    assert [point.changes for point in found.readings if point.task_name == "depth"] == [{"read": "Vlmevalkit"}]
+    assert [point.changes for point in found.readings if point.task_name == "depth"] == [
+        {"read": "Vlmevalkit"}
+    ]
     other = load_plan(CONFIGS / "why_different.yaml", [*given, "gap.to=as_lmms_eval"])
-    assert {place for point in other.points for place in point.changes} >= {"stages.encode", "stages.prompt"}
+    assert {place for point in other.points for place in point.changes} >= {
+        "stages.encode",
+        "stages.prompt",
+    }

@@ -40,7 +40,9 @@ def picture(level: int = 0, width: int = 100, height: int = 50) -> Picture:
     return Picture(np.full((height, width, 3), level, np.uint8))
 
 
-def start(choices: tuple[str | Picture, ...] = ("yes", "no"), marks: tuple[Mark, ...] = (), **meta: Any) -> State:
+def start(
+    choices: tuple[str | Picture, ...] = ("yes", "no"), marks: tuple[Mark, ...] = (), **meta: Any
+) -> State:
     return State.start(Sample("s1", "Is it?", (picture(),), choices, marks, meta))
 
 
@@ -57,11 +59,17 @@ def start(choices: tuple[str | Picture, ...] = ("yes", "no"), marks: tuple[Mark,
             ("x", "A B", "z"),
             "Is it?\nA. x\nB. A B\nC. z\nAnswer with the letter of one choice: A., B. or C..",
         ),
-        (MultipleChoice(label_style="[A]", instruction="Say {letters} only."), ("x",), "Is it?\n[A] x\nSay [A] only."),
+        (
+            MultipleChoice(label_style="[A]", instruction="Say {letters} only."),
+            ("x",),
+            "Is it?\n[A] x\nSay [A] only.",
+        ),
         (MultipleChoice(instruction=""), ("{letters}", "b"), "Is it?\n(A) {letters}\n(B) b"),
     ],
 )
-def test_choices_are_lettered_lines(stage: MultipleChoice, choices: tuple[str, ...], prompt: str) -> None:
+def test_choices_are_lettered_lines(
+    stage: MultipleChoice, choices: tuple[str, ...], prompt: str
+) -> None:
     assert stage(start(choices), NoModel()).prompt == prompt
 
 
@@ -70,7 +78,9 @@ def test_choices_that_are_pictures_are_shown_and_named() -> None:
     state = MultipleChoice(instruction="")(start((first, "neither", second)), NoModel())
     assert state.prompt == "Is it?\n(A) image 2\n(B) neither\n(C) image 3"
     assert [view.picture for view in state.views[1:]] == [first, second]
-    assert state.views[1].to_view(Point("A", 1, 1)) == ()  # no source image of the sample: marks do not show there
+    assert (
+        state.views[1].to_view(Point("A", 1, 1)) == ()
+    )  # no source image of the sample: marks do not show there
 
 
 def test_wording_keeps_what_was_said_before() -> None:
@@ -146,7 +156,10 @@ def test_the_benchmarks_own_words() -> None:
 
 @pytest.mark.parametrize("meta", [{}, {"prompt": ""}, {"prompt": 3, "level": 1}])
 def test_a_sample_without_a_prompt_of_its_own_says_what_it_has(meta: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"sample s1 has no prompt of its own \(fields: (none|prompt|level, prompt)\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"sample s1 has no prompt of its own \(fields: (none|prompt|level, prompt)\)",
+    ):
         Verbatim()(start(**meta), NoModel())
 
 
@@ -168,13 +181,19 @@ def test_where_the_images_stand(ask: Ask, kinds: list[str]) -> None:
     model = Scripted("(B)")
     state = ask(start(), model)
     assert [type(part).__name__ for part in model.asked[0][0].parts] == kinds
-    assert (state.reply, state.answer, [m.role for m in state.messages]) == ("(B)", None, ["user", "assistant"])
+    assert (state.reply, state.answer, [m.role for m in state.messages]) == (
+        "(B)",
+        None,
+        ["user", "assistant"],
+    )
 
 
 def test_later_turns_carry_the_conversation_and_only_what_is_new() -> None:
     model = Scripted(["first", "second", "third"])
     state = Ask(system="Be brief.")(start(), model)
-    state = state.replace(views=(*state.views, crop(state.views[0], 0, 0, 10, 10)), prompt="And now?")
+    state = state.replace(
+        views=(*state.views, crop(state.views[0], 0, 0, 10, 10)), prompt="And now?"
+    )
     state = Ask(system="Be brief.", attach="new")(state, model)
     assert [m.role for m in model.asked[1]] == ["system", "user", "assistant", "user"]
     assert model.asked[1][-1].views == state.views[1:]
@@ -206,7 +225,10 @@ class Heard:
 
 def test_one_call_with_the_states_draw_and_the_stages_wishes() -> None:
     call = ToolCall("1", "crop", "{}")
-    model, options = Heard(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7, max_tokens=5)
+    model, options = (
+        Heard(Reply("", tool_calls=(call,))),
+        CallOptions(temperature=0.7, max_tokens=5),
+    )
     state = Ask(options=options)(replace(start(), draw=3), model)
     assert model.calls == [(3, options)]
     assert state.messages[-1].tool_calls == (call,)
@@ -230,7 +252,10 @@ def test_there_must_be_something_to_ask() -> None:
         (Letters("Letters, please."), "Letters, please."),
         (
             AnswerLine(),
-            'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing but the answer.',
+            (
+                'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing'
+                " but the answer."
+            ),
         ),
         (AnswerLine("Final Answer:", "Close with {mark}"), "Close with Final Answer:"),
         (
@@ -246,9 +271,10 @@ def test_forms_of_answer(stage: Any, last: str) -> None:
 def test_the_four_steps_and_nothing_of_the_grid() -> None:
     said = ChainOfThought(form="steps")(start(), NoModel()).prompt.splitlines()
     assert said[0] == "Is it?" and [line[:2] for line in said[2:]] == ["1.", "2.", "3.", "4."]
-    assert [word in said[n] for n, word in ((2, "Understand"), (3, "Perceive"), (4, "Connect"), (5, "Conclude"))] == [
-        True
-    ] * 4
+    assert [
+        word in said[n]
+        for n, word in ((2, "Understand"), (3, "Perceive"), (4, "Connect"), (5, "Conclude"))
+    ] == [True] * 4
     assert "grid" not in " ".join(said)
 
 
@@ -283,7 +309,9 @@ def test_files_that_are_not_read(tmp_path: Path, name: str, words: str) -> None:
 
 def test_a_system_text_stands_first_and_once() -> None:
     model = Scripted("ok")
-    state = Ask(system="not this one")(System("Second.")(System("First.")(start(), NoModel()), NoModel()), model)
+    state = Ask(system="not this one")(
+        System("Second.")(System("First.")(start(), NoModel()), NoModel()), model
+    )
     assert [(m.role, m.text) for m in state.messages] == [
         ("system", "Second."),
         ("user", "Is it?"),
@@ -300,7 +328,10 @@ def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
     assert options.effort == "high"
     assert options.schema == {
         "type": "object",
-        "properties": {"reasoning": {"type": "string"}, "answer": {"type": "string", "enum": ["A", "B"]}},
+        "properties": {
+            "reasoning": {"type": "string"},
+            "answer": {"type": "string", "enum": ["A", "B"]},
+        },
         "required": ["reasoning", "answer"],
         "additionalProperties": False,
     }
@@ -313,7 +344,10 @@ def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
 @pytest.mark.parametrize(
     ("text", "prompt"),
     [
-        ("{{ question }} {% for c in choices %}{{ c.letter }}={{ c.text }};{% endfor %}", "Is it? A=yes;B=no;"),
+        (
+            "{{ question }} {% for c in choices %}{{ c.letter }}={{ c.text }};{% endfor %}",
+            "Is it? A=yes;B=no;",
+        ),
         ("{{ images }} image{{ 's' if images > 1 }}: {{ prompt }}", "1 image: Is it?"),
         ("{{ meta.subtask | replace('_', ' ') }} / {{ id }}", "Relative Depth / s1"),
         ("{% for m in marks %}{{ m.label }} {{ m.kind }} {{ m.image }}{% endfor %}", "P point 1"),
@@ -322,7 +356,13 @@ def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
             "{{ choices | join(', ', attribute='text') }} {{ 'a' ~ 1 ~ true }} {{ [1, 2] + [3] }}",
             "yes, no a1True [1, 2, 3]",
         ),
-        ("{% macro f(n) %}<{{ n }}>{% endmacro %}{% for a, b in [(1, 2)] %}{{ f(a + b) }}{% endfor %}", "<3>"),
+        (
+            (
+                "{% macro f(n) %}<{{ n }}>{% endmacro %}{% for a, b in [(1, 2)] %}{{ f(a + b) }}{%"
+                " endfor %}"
+            ),
+            "<3>",
+        ),
         ("{{ 2 * 3 }} {{ question.upper() | truncate(9) }}", "6 IS IT?"),
     ],
 )
@@ -333,7 +373,10 @@ def test_templates_word_the_prompt(text: str, prompt: str) -> None:
 
 def test_a_template_may_word_the_system_text() -> None:
     state = Template("You see {{ images }}.", into="system")(start(), NoModel())
-    assert (state.prompt, [(m.role, m.text) for m in state.messages]) == ("Is it?", [("system", "You see 1.")])
+    assert (state.prompt, [(m.role, m.text) for m in state.messages]) == (
+        "Is it?",
+        [("system", "You see 1.")],
+    )
 
 
 @pytest.mark.parametrize(
@@ -344,7 +387,10 @@ def test_a_template_may_word_the_system_text() -> None:
         "{{ meta.pop('subtask') }}",
         "{{ letters | random }}",
         "{{ lipsum() }}",
-        "{% for a in range(100000) %}{% for b in range(100000) %}0123456789{% endfor %}{% endfor %}",
+        (
+            "{% for a in range(100000) %}{% for b in range(100000) %}0123456789{% endfor %}{%"
+            " endfor %}"
+        ),
         "{% for a in range(100001) %}{% endfor %}",
         "{{ 1 / 0 }}",
         "{% include 'x' %}",
@@ -359,14 +405,17 @@ def test_a_template_may_word_the_system_text() -> None:
 )
 def test_what_a_template_may_not_do_fails_its_sample_alone(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"sample s1: the template cannot be filled in|is not a valid jinja2 template|at most"
+        ValueError,
+        match=r"sample s1: the template cannot be filled in|is not a valid jinja2 template|at most",
     ):
         Template(text)(start(subtask="x"), NoModel())
 
 
 def test_a_broken_template_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "t.j2").write_text("{% if %}")
-    with pytest.raises(ConfigError, match="text is not a valid jinja2 template: Expected an expression"):
+    with pytest.raises(
+        ConfigError, match="text is not a valid jinja2 template: Expected an expression"
+    ):
         build({"use": "prompting.wording.Template", "text": {"file": "t.j2"}}, Scope(tmp_path))
 
 
@@ -376,10 +425,15 @@ def test_a_broken_template_is_a_fault_of_the_configuration(tmp_path: Path) -> No
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
     rows = [
-        {"question": f"Q{n}?", "image": f"{n}.png", "choices": ["x", "y"], "reply": f"I see {n}. (A)",
-         "marks": [{"label": "M", "x": 3, "y": 3}]}
+        {
+            "question": f"Q{n}?",
+            "image": f"{n}.png",
+            "choices": ["x", "y"],
+            "reply": f"I see {n}. (A)",
+            "marks": [{"label": "M", "x": 3, "y": 3}],
+        }
         for n in range(4)
-    ]  # fmt: skip
+    ]
     for n in range(4):
         cv2.imwrite(str(tmp_path / f"{n}.png"), np.full((20, 20, 3), 40 * n, np.uint8))
     (tmp_path / "shots.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
@@ -395,8 +449,12 @@ def test_examples_are_drawn_on_and_worded_like_the_question(examples: Path) -> N
     (sent,) = model.asked
     assert [m.role for m in sent] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert [m.text for m in sent[1:]] == [
-        "Q0?\n(A) x\n(B) y", "I see 0. (A)", "Q1?\n(A) x\n(B) y", "I see 1. (A)", "Is it?\n(A) yes\n(B) no"
-    ]  # fmt: skip
+        "Q0?\n(A) x\n(B) y",
+        "I see 0. (A)",
+        "Q1?\n(A) x\n(B) y",
+        "I see 1. (A)",
+        "Is it?\n(A) yes\n(B) no",
+    ]
     assert [len(m.views) for m in sent] == [0, 1, 0, 1, 0, 1]
     assert isinstance(sent[1].parts[0], str)
     assert sent[1].views[0].pixels[3, 7].tolist() != [0, 0, 0]  # the ring
@@ -411,9 +469,13 @@ def test_an_example_that_is_the_question_itself_is_left_out(examples: Path) -> N
 def test_shuffled_examples_differ_between_samples_and_not_between_runs(examples: Path) -> None:
     shots = FewShot(examples, n=2, order="shuffled")
     asked = [replace(start().sample, id=f"s{n}") for n in range(12)]
-    orders = [tuple(m.text for m in shots(State.start(sample), NoModel()).messages) for sample in asked]
+    orders = [
+        tuple(m.text for m in shots(State.start(sample), NoModel()).messages) for sample in asked
+    ]
     assert len(set(orders)) > 3
-    assert orders == [tuple(m.text for m in shots(State.start(sample), NoModel()).messages) for sample in asked]
+    assert orders == [
+        tuple(m.text for m in shots(State.start(sample), NoModel()).messages) for sample in asked
+    ]
 
 
 def test_the_examples_are_part_of_the_identity_and_may_not_change(examples: Path) -> None:
@@ -472,7 +534,9 @@ THREE = (
         (History(longest=10), (), [0, 1, 0, 1, 0, 0], ["a1", "a" * 10 + " [...]"]),
     ],
 )
-def test_history(history: History, new: tuple[View, ...], images: list[int], said: list[str]) -> None:
+def test_history(
+    history: History, new: tuple[View, ...], images: list[int], said: list[str]
+) -> None:
     messages = (*THREE[:-1], Message("user", (*new, "q3")))
     sent, notes = history(messages)
     assert [len(m.views) for m in sent] == images
@@ -491,7 +555,13 @@ def test_several_turns_of_tools_are_one_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{ 'x' * 10**9 }}", "{{ 10**9 * [1] }}", "{{ '%999999999d' % 1 }}", "{{ 'x'|center(10**9) }}"]
+    "text",
+    [
+        "{{ 'x' * 10**9 }}",
+        "{{ 10**9 * [1] }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ 'x'|center(10**9) }}",
+    ],
 )
 def test_no_operator_of_a_template_makes_a_text_that_no_prompt_may_hold(text: str) -> None:
     """A billion characters took seconds and gigabytes before they were refused."""
@@ -504,12 +574,21 @@ def test_no_operator_of_a_template_makes_a_text_that_no_prompt_may_hold(text: st
 @pytest.mark.parametrize(
     ("reply", "left"),
     [
-        ("<think>a</think>b", "b"), ("a</think>b", "b"), ("<thinking>a", ""), ("no thought", "no thought"),
-        ("<think>a</think>b<think>c</think>d", "b\nd"), ("", ""),
-        ("[think]a[/think]b", "b"), (" as it is\n", " as it is\n"), ("<Thought>a", ""), ("<reflection>a", ""),
-        ("b <reasoning>a", "b"), ("a</reflection> b", "b"), ("<think>a</reasoning>b", "b"),
+        ("<think>a</think>b", "b"),
+        ("a</think>b", "b"),
+        ("<thinking>a", ""),
+        ("no thought", "no thought"),
+        ("<think>a</think>b<think>c</think>d", "b\nd"),
+        ("", ""),
+        ("[think]a[/think]b", "b"),
+        (" as it is\n", " as it is\n"),
+        ("<Thought>a", ""),
+        ("<reflection>a", ""),
+        ("b <reasoning>a", "b"),
+        ("a</reflection> b", "b"),
+        ("<think>a</reasoning>b", "b"),
     ],
-)  # fmt: skip
+)
 def test_thoughts_are_left_out(reply: str, left: str) -> None:
     assert strip_thoughts(reply) == left
 

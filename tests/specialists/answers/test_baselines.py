@@ -7,13 +7,7 @@ import pytest
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.specialists.answers import (
-    Chance,
-    Count,
-    FaceIdentity,
-    Guess,
-    SameIdentity,
-)
+from looktwice.specialists.answers import Chance, Count, FaceIdentity, Guess, SameIdentity
 from tests.specialists.samples import SAME, SOME, asked, faces, finds
 from tests.specialists.scenes import run_stage, sample
 
@@ -24,8 +18,12 @@ def test_chance_is_even_repeatable_and_differs_by_sample_draw_and_seed() -> None
     again = [run_stage(Chance(), sample(choices=4, name=str(n))).answer for n in range(50)]
     assert again == many[:50]
     for other in ({"seed": 1}, {"draw": 1}):
-        assert [run_stage(Chance(), sample(choices=4, name=str(n)), **other).answer for n in range(50)] != again
-    assert [run_stage(Chance("else"), sample(choices=4, name=str(n))).answer for n in range(50)] != again
+        assert [
+            run_stage(Chance(), sample(choices=4, name=str(n)), **other).answer for n in range(50)
+        ] != again
+    assert [
+        run_stage(Chance("else"), sample(choices=4, name=str(n))).answer for n in range(50)
+    ] != again
 
 
 def test_chance_has_nothing_to_draw_from() -> None:

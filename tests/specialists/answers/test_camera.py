@@ -13,9 +13,7 @@ import pytest
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers import (
-    CameraMotion,
-)
+from looktwice.specialists.answers import CameraMotion
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Matches
@@ -37,7 +35,9 @@ from tests.specialists.samples import asked, check, flow
         ([], {"flow": "inliers"}, None, "0 matches agree"),
     ],
 )
-def test_the_camera_moved(across: list[float], settings: Any, answer: str | None, reason: str) -> None:
+def test_the_camera_moved(
+    across: list[float], settings: Any, answer: str | None, reason: str
+) -> None:
     sample = asked("Is the camera moving left or right?", ("left", "right"), 2)
     check(CameraMotion(flow(*across), **settings), sample, answer, reason)
 
@@ -55,8 +55,18 @@ def test_matches_that_fit_no_camera_do_not_turn_its_direction() -> None:
 
 
 def test_the_camera_needs_two_images_and_two_sides() -> None:
-    check(CameraMotion(flow(*[5] * 9)), asked(choices=("left", "right")), None, "camera motion needs two images")
-    check(CameraMotion(flow(*[5] * 9)), asked(choices=("up", "down"), images=2), None, "the choices are not one")
+    check(
+        CameraMotion(flow(*[5] * 9)),
+        asked(choices=("left", "right")),
+        None,
+        "camera motion needs two images",
+    )
+    check(
+        CameraMotion(flow(*[5] * 9)),
+        asked(choices=("up", "down"), images=2),
+        None,
+        "the choices are not one",
+    )
     check(CameraMotion(flow(*[5] * 9)), asked(choices=("right", "left"), images=2), "A")
 
 
@@ -68,9 +78,15 @@ def stereo(name: str, data: Path) -> tuple[Pixels, Pixels]:
 
         left, right, _ = stereo_motorcycle()  # type: ignore[no-untyped-call]
     else:
-        left, right = (np.asarray(cv2.imread(str(data / "pairs" / f"aloe{side}.jpg")))[:, :, ::-1] for side in "LR")
+        left, right = (
+            np.asarray(cv2.imread(str(data / "pairs" / f"aloe{side}.jpg")))[:, :, ::-1]
+            for side in "LR"
+        )
     size = (240, round(240 * left.shape[0] / left.shape[1]))
-    shrunk = [np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8) for view in (left, right)]
+    shrunk = [
+        np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8)
+        for view in (left, right)
+    ]
     return shrunk[0], shrunk[1]
 
 
@@ -81,19 +97,27 @@ def sideways(data: Path) -> list[tuple[list[Pixels], str]]:
         for swapped in (False, True):
             for mirrored in (False, True):
                 views = stereo(name, data)[:: -1 if swapped else 1]
-                images = [np.ascontiguousarray(view[:, ::-1]) if mirrored else view for view in views]
+                images = [
+                    np.ascontiguousarray(view[:, ::-1]) if mirrored else view for view in views
+                ]
                 questions.append((images, "A" if swapped != mirrored else "B"))
     return questions
 
 
 @pytest.mark.parametrize("network", ["sift", "xfeat"])
 def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str) -> None:
-    matcher, right = SIFT() if network == "sift" else small_xfeat(), {"mean": 0, "median": 0, "inliers": 0}
+    matcher, right = (
+        SIFT() if network == "sift" else small_xfeat(),
+        {"mean": 0, "median": 0, "inliers": 0},
+    )
     for images, answer in sideways(shared_data):
         found = matcher(*images)
         for kind in right:
             rule = CameraMotion(lambda *_, found=found: found, flow=kind, motion="sideways")  # type: ignore[arg-type]
-            right[kind] += rule(State(asked(choices=("left", "right"), images=images)), NoModel()).answer == answer
+            right[kind] += (
+                rule(State(asked(choices=("left", "right"), images=images)), NoModel()).answer
+                == answer
+            )
     assert right == {"mean": 8, "median": 8, "inliers": 8}
 
 

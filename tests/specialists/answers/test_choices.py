@@ -43,7 +43,11 @@ def test_choices_name_the_marks_that_they_speak_of(choices: tuple[str, ...], lab
     [
         (("the second image", "the third image"), 3, (1, 2)),
         (("the third image", "the second image"), 3, (2, 1)),
-        (("the first image", "the second image", "the third image", "the fourth image"), 4, (0, 1, 2, 3)),
+        (
+            ("the first image", "the second image", "the third image", "the fourth image"),
+            4,
+            (0, 1, 2, 3),
+        ),
         (("this", "that"), 3, (1, 2)),
         (("this", "that"), 2, (0, 1)),
         (("this", "that"), 5, None),
@@ -51,7 +55,9 @@ def test_choices_name_the_marks_that_they_speak_of(choices: tuple[str, ...], lab
         (("only one",), 2, None),
     ],
 )
-def test_choices_name_images(choices: tuple[str, ...], images: int, places: tuple[int, ...] | None) -> None:
+def test_choices_name_images(
+    choices: tuple[str, ...], images: int, places: tuple[int, ...] | None
+) -> None:
     sample = asked(choices=choices, images=images)
     if places is None:
         with pytest.raises(NoEvidence, match="do not pair up"):
@@ -72,7 +78,9 @@ def test_choices_name_images(choices: tuple[str, ...], images: int, places: tupl
         ("True or false?", (), True, "T"),
     ],
 )
-def test_yes_and_true_are_found_by_their_words(question: str, choices: Any, holds: bool, answer: str) -> None:
+def test_yes_and_true_are_found_by_their_words(
+    question: str, choices: Any, holds: bool, answer: str
+) -> None:
     assert true_or_false(asked(question, choices), holds) == answer
 
 
@@ -84,13 +92,25 @@ def test_yes_and_true_are_found_by_their_words(question: str, choices: Any, hold
         (parse_count, "In these images, how many different bags are there in total?", "bags"),
         (parse_count, "How many wheels does the bike have?", "wheels"),
         (parse_count, "How many cats?", "cats"),
-        (parse_count, "Count the total number of triangles in the image, each ring separately.", "triangles"),
+        (
+            parse_count,
+            "Count the total number of triangles in the image, each ring separately.",
+            "triangles",
+        ),
         (parse_count, "What is there?", None),
-        (parse_enclosed, "Which bounding box more accurately localizes and encloses the tank top?", "tank top"),
+        (
+            parse_enclosed,
+            "Which bounding box more accurately localizes and encloses the tank top?",
+            "tank top",
+        ),
         (parse_enclosed, "Which one?", None),
         (parse_relation, "Is the car beneath the cat?", ("car", "below", "cat")),
         (parse_relation, "Is the hair drier left of the person?", ("hair drier", "left", "person")),
-        (parse_relation, "Is the airplane far away from the bicycle?", ("airplane", "far", "bicycle")),
+        (
+            parse_relation,
+            "Is the airplane far away from the bicycle?",
+            ("airplane", "far", "bicycle"),
+        ),
         (parse_relation, "Does the sink contain the cat?", ("sink", "contains", "cat")),
         (parse_relation, "Is the car at the back of the bicycle?", ("car", "behind", "bicycle")),
         (parse_relation, "Is the laptop facing the chair?", None),

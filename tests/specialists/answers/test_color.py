@@ -25,7 +25,8 @@ def test_colors_of_made_things_are_named() -> None:
         x, y = item.sample.marks[0].center
         boxes = [(thing["box"], "crescent" in thing["name"]) for thing in item.truth["things"]]
         _, crescent = min(
-            (abs(left + right - 2 * x) + abs(top + low - 2 * y), c) for (left, top, right, low), c in boxes
+            (abs(left + right - 2 * x) + abs(top + low - 2 * y), c)
+            for (left, top, right, low), c in boxes
         )
         named[crescent].append(ColorAtMark().decide(item.sample)[0] == item.answer)
     assert np.mean(named[False]) >= 0.97
@@ -55,7 +56,9 @@ def test_the_nearest_color_is_named_and_the_lead_is_the_confidence() -> None:
         (("red", "rgb(300,0,0)"), (Point("A", 1, 1),), "names no colour"),
     ],
 )
-def test_without_evidence_it_abstains(choices: tuple[str, ...], marks: tuple[Point, ...], words: str) -> None:
+def test_without_evidence_it_abstains(
+    choices: tuple[str, ...], marks: tuple[Point, ...], words: str
+) -> None:
     with pytest.raises(NoEvidence, match=words):
         ColorAtMark().decide(square(choices, *marks))
 

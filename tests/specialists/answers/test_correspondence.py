@@ -34,9 +34,16 @@ def perspective(xy: Any) -> Any:
     return np.array([x / w, y / w])
 
 
-def corresponding(spots: dict[str, tuple[float, float]], ref: tuple[float, float] = (50, 50)) -> Sample:
+def corresponding(
+    spots: dict[str, tuple[float, float]], ref: tuple[float, float] = (50, 50)
+) -> Sample:
     candidates = (Point(label, *xy, image=1) for label, xy in spots.items())
-    return sample(BLANK, BLANK, choices=4, marks=(Point("REF", *ref), Box("A", 1, 1, 9, 9, image=1), *candidates))
+    return sample(
+        BLANK,
+        BLANK,
+        choices=4,
+        marks=(Point("REF", *ref), Box("A", 1, 1, 9, 9, image=1), *candidates),
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,9 @@ def corresponding(spots: dict[str, tuple[float, float]], ref: tuple[float, float
     ],
 )
 @pytest.mark.parametrize("right", "ABCD")
-def test_the_reference_lands_on_its_own_candidate(transfer: Any, warp: Any, wrong: int, right: str) -> None:
+def test_the_reference_lands_on_its_own_candidate(
+    transfer: Any, warp: Any, wrong: int, right: str
+) -> None:
     stage = MatchedPoint(Given(moved(warp, wrong=wrong)), transfer=transfer)
     state = run_stage(stage, corresponding(spread(warp(np.array([50.0, 50.0])), right)))
     assert state.answer == right
@@ -76,7 +85,10 @@ GOOD = moved(shift)
 )
 @pytest.mark.parametrize("transfer", ["homography", "affine"])
 def test_too_little_to_go_by_is_no_answer(
-    transfer: Literal["homography", "affine"], matches: Matches, spots: dict[str, tuple[float, float]], reason: str
+    transfer: Literal["homography", "affine"],
+    matches: Matches,
+    spots: dict[str, tuple[float, float]],
+    reason: str,
 ) -> None:
     state = run_stage(MatchedPoint(Given(matches), transfer=transfer), corresponding(spots))
     assert state.answer is None
@@ -90,7 +102,10 @@ def test_too_little_to_go_by_is_no_answer(
         (sample(BLANK, choices=4), "there are 1 images and 4 choices"),
         (sample(BLANK, BLANK, choices=0), "there are 2 images and 0 choices"),
         (sample(BLANK, BLANK, marks=(Point("ref", 1, 1),)), "no points 'REF' are on image 0"),
-        (sample(BLANK, BLANK, marks=(Point("REF", 1, 1), Point("REF", 2, 2))), "2 points 'REF' are on image 0"),
+        (
+            sample(BLANK, BLANK, marks=(Point("REF", 1, 1), Point("REF", 2, 2))),
+            "2 points 'REF' are on image 0",
+        ),
     ],
 )
 def test_a_sample_of_another_kind_is_no_answer(asked: Sample, reason: str) -> None:
@@ -108,7 +123,10 @@ def test_matches_that_all_lie_in_one_place_fit_no_map() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"transfer": "homography", "min_matches": 3}, "'homography' needs min_matches of 4 or more, found 3"),
+        (
+            {"transfer": "homography", "min_matches": 3},
+            "'homography' needs min_matches of 4 or more, found 3",
+        ),
         ({"neighbors": 4}, r"neighbors \(4\) must not be fewer than min_matches \(6\)"),
         ({"tolerance": 0}, "tolerance is in pixels"),
     ],

@@ -37,10 +37,18 @@ OTHER = "The persons in these images are not the same person. Answer T or F."
         (([0], [0.3, 0.9]), SAME, (), None, "there are 2 faces in an image"),
         (([0], [0.6]), SAME, (), None, "the images are just as far apart as the threshold"),
         (([0],), SAME, (), None, "identities are compared between two images or more, found 1"),
-        (([0], [0.3]), "Who is this?", (), None, "the question says neither that things are the same"),
+        (
+            ([0], [0.3]),
+            "Who is this?",
+            (),
+            None,
+            "the question says neither that things are the same",
+        ),
     ],
 )
-def test_the_same_person(people: Any, question: str, choices: Any, answer: str | None, reason: str) -> None:
+def test_the_same_person(
+    people: Any, question: str, choices: Any, answer: str | None, reason: str
+) -> None:
     rule = SameIdentity(FaceIdentity(faces(*people)))
     check(rule, asked(question, choices, len(people)), answer, reason)
 
@@ -68,7 +76,9 @@ def test_a_rule_that_holds_an_identity_is_no_model(rule: Any, question: str, ans
         ((), {}, (), None, "there is no image"),
     ],
 )
-def test_how_many_different_people(people: Any, settings: Any, choices: Any, answer: str | None, reason: str) -> None:
+def test_how_many_different_people(
+    people: Any, settings: Any, choices: Any, answer: str | None, reason: str
+) -> None:
     rule = CountIdentities(FaceIdentity(faces(*people)), **settings)
     check(rule, asked("How many distinct individuals?", choices, len(people)), answer, reason)
 
@@ -77,9 +87,19 @@ def test_faces_of_one_image_can_be_counted_and_the_largest_be_taken() -> None:
     crowd = faces([0, 3, 6], [0.1])
     check(CountIdentities(FaceIdentity(crowd, "all")), asked("How many people?", (), 2), "3")
     check(SameIdentity(FaceIdentity(crowd, "largest")), asked(SAME, (), 2), "T")
-    check(SameIdentity(FaceIdentity(crowd, "all")), asked(SAME, (), 2), None, "image 0 has 3 identities")
+    check(
+        SameIdentity(FaceIdentity(crowd, "all")),
+        asked(SAME, (), 2),
+        None,
+        "image 0 has 3 identities",
+    )
     nobody = Faces(np.array([[0, 0, 9, 9]], float), np.ones(1), np.empty((1, 0)))
-    check(SameIdentity(FaceIdentity(lambda pixels: nobody)), asked(SAME, (), 2), None, "function finds faces and gives")
+    check(
+        SameIdentity(FaceIdentity(lambda pixels: nobody)),
+        asked(SAME, (), 2),
+        None,
+        "function finds faces and gives",
+    )
 
 
 GROUPS = ("1 and 2", "None", "1 and 3", "2 and 3")
@@ -95,18 +115,30 @@ GROUPS = ("1 and 2", "None", "1 and 3", "2 and 3")
         (([0], [0.1], [5], [5.1]), ("1 and 2", "1, 2 and 3"), "A", ""),
         (([0], [0.1], [0.2]), ("1, 2 and 3", "1 and 2"), "A", ""),
         (([0], [0.1], [5]), ("1 and 2", "1 and 2"), None, "the margins of A and B are equal"),
-        (([0], [0.1], [5]), ("1 and 2", "2 and 7"), None, "the choice '2 and 7' names no images of the 3"),
+        (
+            ([0], [0.1], [5]),
+            ("1 and 2", "2 and 7"),
+            None,
+            "the choice '2 and 7' names no images of the 3",
+        ),
         (([0], [0.1], [5]), (), None, "there are no choices of groups"),
     ],
 )
-def test_which_images_show_the_same_person(people: Any, choices: Any, answer: str | None, reason: str) -> None:
+def test_which_images_show_the_same_person(
+    people: Any, choices: Any, answer: str | None, reason: str
+) -> None:
     rule = GroupIdentities(FaceIdentity(faces(*people)))
     check(rule, asked("Which images show the same person?", choices, len(people)), answer, reason)
 
 
 def test_pictures_as_choices_need_an_image_to_be_like() -> None:
     pictures = [Picture(numbered_image(number)) for number in (1, 2)]
-    check(MostSimilar(lambda one, two: 0.5), asked(choices=pictures, images=0), None, "there is no image")
+    check(
+        MostSimilar(lambda one, two: 0.5),
+        asked(choices=pictures, images=0),
+        None,
+        "there is no image",
+    )
 
 
 def test_a_thing_is_cut_out_before_it_is_described() -> None:
@@ -120,10 +152,22 @@ def test_a_thing_is_cut_out_before_it_is_described() -> None:
     question = "The bags in these images are the same bag. T or F?"
     check(SameIdentity(ObjectIdentity(features, found)), asked(question, (), 2), "T")
     assert (seen, found.words) == ([(40, 30)] * 2, [["bag"]] * 2)
-    check(SameIdentity(ObjectIdentity(features, finds())), asked(question, (), 2), None, "the detector finds no bag")
-    check(CountIdentities(ObjectIdentity(features, found)), asked("How many different bags are there?", (), 2), "1")
     check(
-        SameIdentity(ObjectIdentity(features, found)), asked(question, (), [BLANK] * 2), None, "an image is of one col"
+        SameIdentity(ObjectIdentity(features, finds())),
+        asked(question, (), 2),
+        None,
+        "the detector finds no bag",
+    )
+    check(
+        CountIdentities(ObjectIdentity(features, found)),
+        asked("How many different bags are there?", (), 2),
+        "1",
+    )
+    check(
+        SameIdentity(ObjectIdentity(features, found)),
+        asked(question, (), [BLANK] * 2),
+        None,
+        "an image is of one col",
     )
     zero = ObjectIdentity(lambda *_: FeatureGrid(np.zeros((1, 1, 2)), 9, 9))
     check(SameIdentity(zero), asked(question, (), 2), None, "an image has no features")

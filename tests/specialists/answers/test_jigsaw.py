@@ -16,7 +16,9 @@ from looktwice.specialists.answers import SeamMatcher
 from tests.specialists.scenes import run_stage, sample, texture
 
 
-def jigsaw(row: int, column: int, width: int = 80, height: int = 60, seed: int = 0) -> tuple[Pixels, Pixels]:
+def jigsaw(
+    row: int, column: int, width: int = 80, height: int = 60, seed: int = 0
+) -> tuple[Pixels, Pixels]:
     """An image without one quadrant (rounded down), and that quadrant."""
     image = texture(width, height, seed, grain=4)
     rows = slice(0, height // 2) if row == 0 else slice(height - height // 2, height)
@@ -30,7 +32,9 @@ def jigsaw(row: int, column: int, width: int = 80, height: int = 60, seed: int =
 @pytest.mark.parametrize("quadrant", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("size", [(80, 60), (81, 61)])
 @pytest.mark.parametrize("stage", [SeamMatcher(), SeamMatcher(gradient=0), SeamMatcher(color=0)])
-def test_the_piece_that_was_cut_out_fits(stage: SeamMatcher, size: tuple[int, int], quadrant: tuple[int, int]) -> None:
+def test_the_piece_that_was_cut_out_fits(
+    stage: SeamMatcher, size: tuple[int, int], quadrant: tuple[int, int]
+) -> None:
     for seed in range(3):
         board, piece = jigsaw(*quadrant, *size, seed=seed)
         others = [texture(piece.shape[1], piece.shape[0], seed + 10, grain=4), piece[::-1]]
@@ -60,12 +64,18 @@ BOARD, PIECE = jigsaw(1, 1)
     ("asked", "reason"),
     [
         (sample(texture(), PIECE, PIECE[::-1]), "no quadrants of the first image are black"),
-        (sample(np.zeros_like(BOARD), PIECE, PIECE[::-1]), "4 quadrants of the first image are black"),
+        (
+            sample(np.zeros_like(BOARD), PIECE, PIECE[::-1]),
+            "4 quadrants of the first image are black",
+        ),
         (sample(BOARD, PIECE, PIECE), "two candidates fit equally well"),
         (sample(BOARD, PIECE), "there are 1 candidate images for 2 choices"),
         (sample(BOARD, PIECE, choices=1), "there are 2 images and 1 choices"),
         (sample(), "there are 0 images and 2 choices"),
-        (sample(BOARD[:3, :3], PIECE, PIECE), "the first image is too small to have quadrants: 3 x 3"),
+        (
+            sample(BOARD[:3, :3], PIECE, PIECE),
+            "the first image is too small to have quadrants: 3 x 3",
+        ),
     ],
 )
 def test_no_gap_or_no_difference_is_no_answer(asked: Sample, reason: str) -> None:
@@ -84,7 +94,9 @@ def test_seam_weights_must_weigh_something(settings: dict[str, float]) -> None:
 def test_all_real_jigsaws_are_solved(stage: SeamMatcher, shared_data: Path) -> None:
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(shared_data / "blink" / "Jigsaw" / "val-00000-of-00001.parquet").to_pylist()
+    rows = pq.read_table(
+        shared_data / "blink" / "Jigsaw" / "val-00000-of-00001.parquet"
+    ).to_pylist()
     found = {}
     for row in rows:
         images = tuple(Picture.encoded(row[f"image_{n}"]["bytes"]) for n in (1, 2, 3))

@@ -11,10 +11,7 @@ import pytest
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers import (
-    DarkerPoint,
-    NearerPoint,
-)
+from looktwice.specialists.answers import DarkerPoint, NearerPoint
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.results import DepthMap
 from tests.specialists.samples import DARK, Paint, Plane, asked, check
@@ -49,10 +46,20 @@ A, B, C = Point("A", 20, 50), Point("B", 70, 50), Point("C", 90, 10)
         (Ramp(hole=23), depths(A, B), None, "no depth is known around point A at (20, 50)"),
         (Ramp(), depths(A, Point("B", 20, 10)), None, "points A and B are equally near"),
         (Ramp(), depths(A), None, "no point B on image 0"),
-        (Ramp(), depths(A, Point("B", 70, 50, image=1), images=(BLANK, BLANK)), None, "no point B on image 0"),
+        (
+            Ramp(),
+            depths(A, Point("B", 70, 50, image=1), images=(BLANK, BLANK)),
+            None,
+            "no point B on image 0",
+        ),
         (Ramp(), sample(), None, "there are 0 images and 2 choices"),
         (SGBM(), depths(A, B), None, "stereo needs a left and a right view, found 1 image(s)"),
-        (SGBM(), depths(A, B, images=(BLANK, BLANK[:50])), None, "left and right view differ in size"),
+        (
+            SGBM(),
+            depths(A, B, images=(BLANK, BLANK[:50])),
+            None,
+            "left and right view differ in size",
+        ),
         (SGBM(), depths(A, B, images=(BLANK[:, :2],) * 2), None, "an image of 2 x "),
     ],
 )
@@ -89,25 +96,41 @@ def test_the_nearer_point_is_named_by_the_choices_and_not_by_their_order() -> No
 
 
 NEARER = [
-    "Which point is closer to the camera?", "Which of the points is nearest?", "Which one is less far away?",
-    "Which point is not the farthest?", "Which point has the smaller depth?", "Whose distance to us is shorter?",
+    "Which point is closer to the camera?",
+    "Which of the points is nearest?",
+    "Which one is less far away?",
+    "Which point is not the farthest?",
+    "Which point has the smaller depth?",
+    "Whose distance to us is shorter?",
     "Which point lies in front?",
-]  # fmt: skip
+]
 FARTHER = [
-    "Which point is farther from the camera?", "Which point is further away?", "Which is the more distant one?",
-    "Which of the two points is furthest\nfrom the viewer?", "Which point isn't closer to the camera?",
-    "Which point is less close?", "Which point is deeper in the scene?", "Which point has a greater depth?",
-    "Whose distance to the camera is larger?", "Which one lies behind?",
-]  # fmt: skip
+    "Which point is farther from the camera?",
+    "Which point is further away?",
+    "Which is the more distant one?",
+    "Which of the two points is furthest\nfrom the viewer?",
+    "Which point isn't closer to the camera?",
+    "Which point is less close?",
+    "Which point is deeper in the scene?",
+    "Which point has a greater depth?",
+    "Whose distance to the camera is larger?",
+    "Which one lies behind?",
+]
 UNTOLD = [
-    "Which?", "Which point is brighter?", "Which point is closer, and which is farther?",
+    "Which?",
+    "Which point is brighter?",
+    "Which point is closer, and which is farther?",
     "Is A nearer or more distant?",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
     ("question", "answer"),
-    [*((text, "B") for text in NEARER), *((text, "A") for text in FARTHER), *((text, None) for text in UNTOLD)],
+    [
+        *((text, "B") for text in NEARER),
+        *((text, "A") for text in FARTHER),
+        *((text, None) for text in UNTOLD),
+    ],
 )
 def test_the_question_tells_whether_the_nearer_or_the_farther_point_is_asked_for(
     question: str, answer: str | None
@@ -128,7 +151,12 @@ def test_the_question_tells_whether_the_nearer_or_the_farther_point_is_asked_for
     ],
 )
 def test_choices_tell_it_too(question: str, choices: tuple[str, ...], answer: str | None) -> None:
-    check(NearerPoint(Ramp()), asked(question, choices, marks=(A, B)), answer, "" if answer else "both the nearer")
+    check(
+        NearerPoint(Ramp()),
+        asked(question, choices, marks=(A, B)),
+        answer,
+        "" if answer else "both the nearer",
+    )
 
 
 TURNED = ("About the same", "B is darker", "A is darker")
@@ -152,30 +180,54 @@ SPOTS = (Point("A", 20, 50), Point("B", 80, 50))
         (Paint(0.40, 0.43), DARK[:2], {}, "A", ""),
         (Paint(0.3, 0.3), DARK[:2], {}, None, "both points are equally dark"),
         (Paint(0.0, 0.0), DARK, {}, None, "both points are black"),
-        (Paint(0.3, 0.3, unknown=True), DARK, {}, None, "no reflectance is known around point B at (80, 50)"),
+        (
+            Paint(0.3, 0.3, unknown=True),
+            DARK,
+            {},
+            None,
+            "no reflectance is known around point B at (80, 50)",
+        ),
     ],
 )
-def test_the_darker_point(paint: Paint, choices: Any, settings: Any, answer: str | None, reason: str) -> None:
+def test_the_darker_point(
+    paint: Paint, choices: Any, settings: Any, answer: str | None, reason: str
+) -> None:
     check(DarkerPoint(paint, **settings), asked(choices=choices, marks=SPOTS), answer, reason)
 
 
 def test_the_margin_between_same_and_darker_is_where_it_is_said_to_be() -> None:
     for ratio, answer in ((1.0999, "C"), (1.1001, "A")):
-        state = check(DarkerPoint(Paint(0.4, 0.4 * ratio)), asked(choices=DARK, marks=SPOTS), answer)
+        state = check(
+            DarkerPoint(Paint(0.4, 0.4 * ratio)), asked(choices=DARK, marks=SPOTS), answer
+        )
         assert state.confidence == pytest.approx(0, abs=0.01)
 
 
 def test_points_that_are_not_there_and_a_map_of_another_shape() -> None:
-    check(DarkerPoint(Paint(0.1, 0.2)), asked(choices=DARK, marks=SPOTS[:1]), None, "no point B on image 0")
+    check(
+        DarkerPoint(Paint(0.1, 0.2)),
+        asked(choices=DARK, marks=SPOTS[:1]),
+        None,
+        "no point B on image 0",
+    )
     three = ("A is darker", "B is darker", "C is darker")
-    check(DarkerPoint(Paint(0.1, 0.2)), asked(choices=three, marks=(*SPOTS, Point("C", 1, 1))), None, "two points are")
+    check(
+        DarkerPoint(Paint(0.1, 0.2)),
+        asked(choices=three, marks=(*SPOTS, Point("C", 1, 1))),
+        None,
+        "two points are",
+    )
     with pytest.raises(ValueError, match=r"must be \(100, 100, 3\)"):
-        check(DarkerPoint(lambda pixels: np.ones((100, 100))), asked(choices=DARK, marks=SPOTS), None)
+        check(
+            DarkerPoint(lambda pixels: np.ones((100, 100))), asked(choices=DARK, marks=SPOTS), None
+        )
 
 
 def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_map() -> None:
     state = run_stage(NearerPoint(Ramp()), depths(A, B, C))
-    assert state.confidence == pytest.approx((90 - 70) / (0.9 * 99))  # from the 5th to the 95th percentile of 0 .. 99
+    assert state.confidence == pytest.approx(
+        (90 - 70) / (0.9 * 99)
+    )  # from the 5th to the 95th percentile of 0 .. 99
     flat = np.full((100, 100), 5.0)
     flat[48:53, 68:73] = 6  # too few pixels to reach a percentile
     assert run_stage(NearerPoint(lambda *_: DepthMap(flat, True)), depths(A, B)).confidence == 1

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.specialists.answers import (
-    CameraMotion,
-    DarkerPoint,
-    FaceIdentity,
-    SameIdentity,
-)
+from looktwice.specialists.answers import CameraMotion, DarkerPoint, FaceIdentity, SameIdentity
 from tests.specialists.samples import Paint, faces, flow
 
 

@@ -22,13 +22,28 @@ from tests.specialists.scenes import photograph
 from tests.tiny_yunet import yunet
 
 FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
-OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass", "immunohistochemistry"]
+OTHERS = [
+    "camera",
+    "coffee",
+    "chelsea",
+    "rocket",
+    "coins",
+    "brick",
+    "grass",
+    "immunohistochemistry",
+]
 
 
 def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
-    across, down = min(one[2], two[2]) - max(one[0], two[0]), min(one[3], two[3]) - max(one[1], two[1])
+    across, down = (
+        min(one[2], two[2]) - max(one[0], two[0]),
+        min(one[3], two[3]) - max(one[1], two[1]),
+    )
     common = max(0, across) * max(0, down)
-    return float(common / ((one[2] - one[0]) * (one[3] - one[1]) + (two[2] - two[0]) * (two[3] - two[1]) - common))
+    return float(
+        common
+        / ((one[2] - one[0]) * (one[3] - one[1]) + (two[2] - two[0]) * (two[3] - two[1]) - common)
+    )
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
@@ -36,7 +51,9 @@ def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
 def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool) -> None:
     pixels = photograph("astronaut")
     view = resize(
-        View.of(Picture(pixels[:, ::-1].copy() if mirrored else pixels)), round(512 * scale), round(512 * scale)
+        View.of(Picture(pixels[:, ::-1].copy() if mirrored else pixels)),
+        round(512 * scale),
+        round(512 * scale),
     )
     found = FaceCascade()(view.pixels)
     expected = (511 - FACE[2], FACE[1], 511 - FACE[0], FACE[3]) if mirrored else FACE
@@ -82,7 +99,9 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], say
 
 def test_a_zoom_on_the_face_shows_it() -> None:
     state = State.start(Sample("s", "Who?", (Picture(photograph("astronaut")),)))
-    after = ZoomOnDetections(FaceCascade(), crop=Crop(padding=0.1, aspect=1, upscale=336))(state, NoModel())
+    after = ZoomOnDetections(FaceCascade(), crop=Crop(padding=0.1, aspect=1, upscale=336))(
+        state, NoModel()
+    )
     (view,) = after.views
     assert view.size == (336, 336)
     assert after.notes == ()
@@ -92,14 +111,17 @@ def test_a_zoom_on_the_face_shows_it() -> None:
 
 
 def test_faces_in_real_questions(shared_data: Path) -> None:
-    """Not a measure of the detector: the pipeline of bytes, boxes and map holds on pictures that nobody prepared."""
+    """Not a measure of the detector: the pipeline of bytes, boxes and map holds on pictures that
+    nobody prepared."""
     import pyarrow.parquet as pq
 
     path = next((shared_data / "blink" / "Spatial_Relation").glob("*.parquet"))
     rows = pq.read_table(path, columns=["image_1"]).slice(0, 4).to_pylist()
     stage = ZoomOnDetections(FaceCascade(longest=320), crop=Crop(show="inset", most=1))
     for number, row in enumerate(rows):
-        state = State.start(Sample(str(number), "Who?", (Picture.encoded(row["image_1"]["bytes"]),)))
+        state = State.start(
+            Sample(str(number), "Who?", (Picture.encoded(row["image_1"]["bytes"]),))
+        )
         after = stage(state, NoModel())
         (view,) = after.views
         assert (view is state.views[0]) == any("kept as it is" in note for note in after.notes)
@@ -122,7 +144,10 @@ def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     mirrored, half = np.ascontiguousarray(pixels[:, ::-1]), cv2.resize(pixels, (160, 160))
     hers = [faces(np.asarray(image, np.uint8)) for image in (pixels, dark, mirrored, half)]
     assert [len(each) for each in hers] == [1, 1, 1, 1]
-    assert overlap(hers[0].xyxy[0] + (100, 0, 100, 0), FACE) > 0.6 and hers[0].vectors.shape == (1, 128)
+    assert overlap(hers[0].xyxy[0] + (100, 0, 100, 0), FACE) > 0.6 and hers[0].vectors.shape == (
+        1,
+        128,
+    )
     same = [np.linalg.norm(one.vectors[0] - two.vectors[0]) for one, two in combinations(hers, 2)]
     others = [each.vectors[0] for each in map(FaceRecognition(), small_faces(12)) if len(each) == 1]
     apart = [np.linalg.norm(hers[0].vectors[0] - other) for other in others]
@@ -161,7 +186,9 @@ def test_a_face_finder_stands_in_for_a_detector() -> None:
 
 
 def test_files_of_dlib_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"):
+    with pytest.raises(
+        WeightsError, match=r"no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"
+    ):
         FaceRecognition(models=tmp_path)(photograph("coffee"))
     for name in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):
         (tmp_path / f"{name}.dat").write_bytes(b"no network")

@@ -1,4 +1,5 @@
-"""Detectors of fixed classes against transformers' own steps on the same tensors, with tiny networks."""
+"""Detectors of fixed classes against transformers' own steps on the same tensors, with tiny
+networks."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 NAMES = ["rf_detr", "detr", "rt_detr", "d_fine", "yolos"]
-SIZES = [(60, 90), (90, 60), (150, 200), (33, 120), (60, 90)]  # higher than wide, and larger than the networks look
+SIZES = [
+    (60, 90),
+    (90, 60),
+    (150, 200),
+    (33, 120),
+    (60, 90),
+]  # higher than wide, and larger than the networks look
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +50,31 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
 def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
-    """The tensor and the boxes' maker of RF-DETR: its processor where torchvision is, else its formulas in numpy."""
+    """The tensor and the boxes' maker of RF-DETR: its processor where torchvision is, else its
+    formulas in numpy."""
     if find_spec("torchvision") is not None:
         processor = transformers.RfDetrImageProcessor.from_pretrained(folder)
-        return processor(images=image, return_tensors="pt")["pixel_values"], processor.post_process_object_detection
+        return (
+            processor(images=image, return_tensors="pt")["pixel_values"],
+            processor.post_process_object_detection,
+        )
     seen = _bilinear(image / 255, 64, 64) - np.array([0.485, 0.456, 0.406])
     seen = (seen / np.array([0.229, 0.224, 0.225])).transpose(2, 0, 1)[None]
 
     def boxes(outputs: Any, threshold: float, target_sizes: Any) -> Any:
         ((height, width),) = target_sizes
         scores = 1 / (1 + np.exp(-outputs.logits[0].double().numpy()))
-        best = np.argsort(-scores.ravel())[: len(scores)]  # of all queries and classes, as many as there are queries
+        best = np.argsort(-scores.ravel())[
+            : len(scores)
+        ]  # of all queries and classes, as many as there are queries
         rows, labels = best // scores.shape[1], best % scores.shape[1]
         x, y, w, h = outputs.pred_boxes[0].double().numpy()[rows].T
-        xyxy = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * [width, height, width, height]
+        xyxy = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * [
+            width,
+            height,
+            width,
+            height,
+        ]
         sure = scores.ravel()[best]
         kept = sure > threshold
         return [{"scores": sure[kept], "labels": labels[kept], "boxes": xyxy[kept]}]
@@ -71,23 +89,32 @@ def _bilinear(image: NDArray[np.float64], rows: int, columns: int) -> NDArray[np
         at = ((np.arange(goal) + 0.5) * size / goal - 0.5).clip(0, size - 1)
         low = np.floor(at).astype(int)
         share = np.expand_dims(at - low, tuple(n for n in range(3) if n != axis))
-        image = np.take(image, low, axis) * (1 - share) + np.take(image, (low + 1).clip(0, size - 1), axis) * share
+        image = (
+            np.take(image, low, axis) * (1 - share)
+            + np.take(image, (low + 1).clip(0, size - 1), axis) * share
+        )
     return image
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str]) -> None:
-    """Its processor, network and post-processing, used bare as its documentation shows, image by image."""
+    """Its processor, network and post-processing, used bare as its documentation shows, image by
+    image."""
     folder, level = built(name), 0.2
     network = transformers.AutoModelForObjectDetection.from_pretrained(folder).eval()
     detector = RFDETR(folder, threshold=level, device="cpu", dtype="float32")
-    for image, found in zip(IMAGES, detector.many([(image, None) for image in IMAGES]), strict=True):
+    for image, found in zip(
+        IMAGES, detector.many([(image, None) for image in IMAGES]), strict=True
+    ):
         if name == "rf_detr":
             seen, make = rf_detr_of_transformers(folder, image)
             given = {"pixel_values": seen}
         else:
             processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
-            given, make = processor(images=image, return_tensors="pt"), processor.post_process_object_detection
+            given, make = (
+                processor(images=image, return_tensors="pt"),
+                processor.post_process_object_detection,
+            )
         with torch.no_grad():
             (expected,) = make(network(**given), threshold=level, target_sizes=[image.shape[:2]])
         height, width = image.shape[:2]
@@ -96,13 +123,17 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some lie outside of the image
         assert len(found) == len(order) > 3
         np.testing.assert_allclose(found.scores, np.asarray(expected["scores"])[order], atol=1e-4)
-        np.testing.assert_allclose(found.xyxy, xyxy[order], atol=1e-2 if name == "rf_detr" else 1e-3)
+        np.testing.assert_allclose(
+            found.xyxy, xyxy[order], atol=1e-2 if name == "rf_detr" else 1e-3
+        )
         labels = np.asarray(expected["labels"])[order].tolist()
         assert found.labels.tolist() == [tiny.LABELS[number] for number in labels]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(name: str, built: Callable[[str], str]) -> None:
+def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(
+    name: str, built: Callable[[str], str]
+) -> None:
     detector = RFDETR(built(name), threshold=0.1, device="cpu")
     words = [["cat"], None, ["people", "sports balls"], ["Knives."], "person"]
     together = detector.many(list(zip(IMAGES, words, strict=True)))
@@ -122,11 +153,16 @@ def test_half_precision_is_near(name: str, dtype: Any, built: Callable[[str], st
     half = RFDETR(built(name), threshold=0.1, device="cpu", dtype=dtype, most=3)(IMAGES[2])
     assert (half.scores != whole.scores).any()
     np.testing.assert_allclose(half.scores, whole.scores, atol=0.03)
-    if name in ("detr", "yolos"):  # the others begin at the surest places, of which two may be equally sure
+    if name in (
+        "detr",
+        "yolos",
+    ):  # the others begin at the surest places, of which two may be equally sure
         np.testing.assert_allclose(half.xyxy, whole.xyxy, atol=3)
 
 
-def test_words_choose_among_the_labels_of_the_network(built: Callable[[str], str], tmp_path: Path) -> None:
+def test_words_choose_among_the_labels_of_the_network(
+    built: Callable[[str], str], tmp_path: Path
+) -> None:
     detector = RFDETR(built("d_fine"), threshold=0.1, device="cpu")
     every = detector(IMAGES[0])
     cats = detector(IMAGES[0], ["Cats"])
@@ -134,7 +170,8 @@ def test_words_choose_among_the_labels_of_the_network(built: Callable[[str], str
     assert 0 < len(cats) < len(every)
     assert set(cats.labels) == {"cats"}
     with pytest.raises(
-        NoEvidence, match=r"has learnt no 'unicorn' and no 'lamp'; its labels are person, sports ball, "
+        NoEvidence,
+        match=r"has learnt no 'unicorn' and no 'lamp'; its labels are person, sports ball, ",
     ):
         detector.many([(IMAGES[0], ["cat"]), (IMAGES[0], ["unicorn", "cat", "lamp"])])
     copy(Path(built("d_fine")) / "config.json", tmp_path)
@@ -145,7 +182,10 @@ def test_words_choose_among_the_labels_of_the_network(built: Callable[[str], str
 def test_what_is_no_detector_fails_and_does_not_abstain(tmp_path: Path) -> None:
     """A folder of BERT had learnt "no 'person'", so that every sample was an abstention."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(WeightsError, match="of the type 'bert', which finds no objects; give an id or folder of RF-"):
+    with pytest.raises(
+        WeightsError,
+        match="of the type 'bert', which finds no objects; give an id or folder of RF-",
+    ):
         RFDETR(str(tmp_path), device="cpu")(IMAGES[0], "person")
 
 
@@ -154,7 +194,9 @@ def test_the_surest_are_kept(built: Callable[[str], str]) -> None:
     level = float(np.median(every.scores))
     some = RFDETR(built("yolos"), threshold=level, device="cpu")(IMAGES[1])
     assert some.scores.tolist() == [score for score in every.scores if score > level]
-    assert RFDETR(built("yolos"), threshold=0.1, most=2, device="cpu")(IMAGES[1]).scores.tolist() == [*every.scores[:2]]
+    assert RFDETR(built("yolos"), threshold=0.1, most=2, device="cpu")(
+        IMAGES[1]
+    ).scores.tolist() == [*every.scores[:2]]
     with pytest.raises(ValueError, match=r"^threshold is a probability"):
         RFDETR(threshold=1)
 
@@ -164,5 +206,7 @@ def test_rf_detr_looks_at_one_size_or_says_so(built: Callable[[str], str], tmp_p
     settings = json.loads((folder / "preprocessor_config.json").read_text())
     settings["size"] = {"shortest_edge": 64, "longest_edge": 96}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    with pytest.raises(WeightsError, match="RF-DETR looks at images of one size, and its preprocessor_config"):
+    with pytest.raises(
+        WeightsError, match="RF-DETR looks at images of one size, and its preprocessor_config"
+    ):
         RFDETR(str(folder), device="cpu")(IMAGES[0])

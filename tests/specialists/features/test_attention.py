@@ -20,7 +20,13 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
-from looktwice.specialists.features.attention import _attend, labelled, measure_shares, receive, window_order
+from looktwice.specialists.features.attention import (
+    _attend,
+    labelled,
+    measure_shares,
+    receive,
+    window_order,
+)
 from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
 
@@ -33,7 +39,10 @@ def picture(height: int, width: int, seed: int = 0) -> Pixels:
 
 
 FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_vl", "qwen2_5_vl")
-KEPT = {"square": (2, 2), "picture": (4, 6)}  # patches of 60 x 80 pixels: stretched to 28 x 28, or as 56 x 84
+KEPT = {
+    "square": (2, 2),
+    "picture": (4, 6),
+}  # patches of 60 x 80 pixels: stretched to 28 x 28, or as 56 x 84
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +53,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_map_adds_up_and_a_batch_equals_single_images(family: str, folder: Callable[[str], str]) -> None:
+def test_a_map_adds_up_and_a_batch_equals_single_images(
+    family: str, folder: Callable[[str], str]
+) -> None:
     attention = VisionAttention(model=folder(family))
     images = [picture(60, 80), picture(140, 100, 1), picture(140, 100, 2)]
     alone = [attention.predict((image,)).values for image in images]
     assert alone[0].shape == KEPT["picture" if "qwen" in family else "square"]
-    for one, other in zip(alone[1:], attention.predict_batch([(image,) for image in images[1:]]), strict=True):
+    for one, other in zip(
+        alone[1:], attention.predict_batch([(image,) for image in images[1:]]), strict=True
+    ):
         assert one.sum() == pytest.approx(1) and np.allclose(one, other.values, atol=1e-6)
-    assert not np.allclose(alone[1], alone[2], atol=1e-5, rtol=0), "another picture is attended to otherwise"
+    assert not np.allclose(alone[1], alone[2], atol=1e-5, rtol=0), (
+        "another picture is attended to otherwise"
+    )
     whole = attention(images[0])
     assert whole.shape == (60, 80) and whole.sum() == pytest.approx(1)
     assert whole[0, 0] / whole[-1, -1] == pytest.approx(alone[0][0, 0] / alone[0][-1, -1])
@@ -67,8 +82,14 @@ def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
     image = picture(28, 28)
     processor = attention.network().processor
     mean, std = np.array(processor.image_mean), np.array(processor.image_std)
-    planes = torch.tensor(((image / 255 - mean) / std).transpose(2, 0, 1)[None], dtype=torch.float32)
-    tower = eager(folder(family)).vision_model if family == "idefics3" else eager(folder(family)).vision_tower
+    planes = torch.tensor(
+        ((image / 255 - mean) / std).transpose(2, 0, 1)[None], dtype=torch.float32
+    )
+    tower = (
+        eager(folder(family)).vision_model
+        if family == "idefics3"
+        else eager(folder(family)).vision_tower
+    )
     with torch.inference_mode():
         given = tower(planes, output_attentions=True).attentions
     assert len(given) == 2
@@ -82,7 +103,11 @@ def eager(folder: str) -> Any:
     """The network without its language head, as transformers opens it with plain attention."""
     from transformers import AutoModelForImageTextToText
 
-    return AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager").eval().model
+    return (
+        AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager")
+        .eval()
+        .model
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES[3:])
@@ -90,7 +115,8 @@ def eager(folder: str) -> Any:
 def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
     family: str, layer: int | None, folder: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """These encoders give no attentions away, so their own function is overheard, and tokens are put back by hand."""
+    """These encoders give no attentions away, so their own function is overheard, and tokens are
+    put back by hand."""
     module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
     heard: dict[Any, list[Any]] = {}
     function: Any = module.eager_attention_forward
@@ -107,29 +133,53 @@ def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
     with torch.inference_mode():
         eager(folder(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
     layers = [torch.cat([each.mean(1).sum(1)[0] for each in calls]) for calls in heard.values()]
-    assert [len(calls) for calls in heard.values()] == ([6, 1] if family == "qwen2_5_vl" else [1, 1])
+    assert [len(calls) for calls in heard.values()] == (
+        [6, 1] if family == "qwen2_5_vl" else [1, 1]
+    )
     row = (sum(layers) if layer is None else layers[layer]).numpy()
     expected = np.zeros((6, 10))
     for number, (down, right) in enumerate(TOKENS["windows" if family == "qwen2_5_vl" else "rows"]):
-        expected[2 * down : 2 * down + 2, 2 * right : 2 * right + 2] = row[4 * number : 4 * number + 4].reshape(2, 2)
+        expected[2 * down : 2 * down + 2, 2 * right : 2 * right + 2] = row[
+            4 * number : 4 * number + 4
+        ].reshape(2, 2)
     assert np.allclose(attention.predict((image,)).values, expected / expected.sum(), atol=1e-6)
 
 
-TOKENS = {  # (row, column) of tokens of 2 x 2 patches, three rows of five, in the order in which they stand
+# (row, column) of tokens of 2 x 2 patches, three rows of five, in the order in which they stand
+TOKENS = {
     "rows": [(row, column) for row in range(3) for column in range(5)],
     "windows": [
-        (0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4),
-        (2, 0), (2, 1), (2, 2), (2, 3), (2, 4),
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+        (0, 2),
+        (0, 3),
+        (1, 2),
+        (1, 3),
+        (0, 4),
+        (1, 4),
+        (2, 0),
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (2, 4),
     ],
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize(("rows", "columns", "side"), [(6, 10, 2), (4, 4, 2), (10, 2, 3), (2, 14, 5), (16, 18, 4)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "side"), [(6, 10, 2), (4, 4, 2), (10, 2, 3), (2, 14, 5), (16, 18, 4)]
+)
 def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, side: int) -> None:
     vision_utils = pytest.importorskip("transformers.vision_utils")
-    index, _ = vision_utils.get_vision_window_index(torch.tensor([[1, rows, columns]]), 2, side * 28, 14)
+    index, _ = vision_utils.get_vision_window_index(
+        torch.tensor([[1, rows, columns]]), 2, side * 28, 14
+    )
     order = window_order(rows, columns, 2, side).reshape(-1, 4)
-    assert order[:, 0].tolist() == [2 * (n // (columns // 2)) * columns + 2 * (n % (columns // 2)) for n in index]
+    assert order[:, 0].tolist() == [
+        2 * (n // (columns // 2)) * columns + 2 * (n % (columns // 2)) for n in index
+    ]
     assert (order - order[:, :1] == [0, 1, columns, columns + 1]).all()
 
 
@@ -137,7 +187,11 @@ def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, s
 def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -> None:
     """With more queries than a block has, heads that share keys, and a mask."""
     torch.manual_seed(0)
-    query, key, value = torch.randn(2, 4, 300, 8), torch.randn(2, 2, 300, 8), torch.randn(2, 2, 300, 8)
+    query, key, value = (
+        torch.randn(2, 4, 300, 8),
+        torch.randn(2, 2, 300, 8),
+        torch.randn(2, 2, 300, 8),
+    )
     mask = torch.full((300, 300), -torch.inf).triu(1)[None, None]
     with receive(asking) as received:
         output, _ = _attend("layer", query, key, value, mask, scaling=0.5)
@@ -150,8 +204,11 @@ def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 0), (1, 6), (5, 2), (7, 7)])
-def test_planted_attention_on_a_dark_patch_is_found_where_it_is(down: int, right: int, tmp_path: Path) -> None:
-    """Every patch of Qwen2.5-VL asks for ink: a dark one gets e^3 times what each other patch gets."""
+def test_planted_attention_on_a_dark_patch_is_found_where_it_is(
+    down: int, right: int, tmp_path: Path
+) -> None:
+    """Every patch of Qwen2.5-VL asks for ink: a dark one gets e^3 times what each other patch
+    gets."""
     attention = VisionAttention(model=str(seeks_ink(tmp_path / "planted")))
     pixels = np.full((112, 112, 3), 255, np.uint8)
     pixels[14 * down : 14 * down + 14, 14 * right : 14 * right + 14] = 0
@@ -161,7 +218,9 @@ def test_planted_attention_on_a_dark_patch_is_found_where_it_is(down: int, right
     elsewhere = Box("circle 1", *((0, 0, 14, 14) if down == 7 else (98, 98, 112, 112)))
     sample = Sample("s", "?", (Picture(pixels),), marks=(box, elsewhere))
     noted = AttentionShare(attention, labels=("star",))(State.start(sample), NoModel())
-    assert noted.measures == pytest.approx({"attention_share": expected, "marked_area": 1 / 64}, rel=1e-3)
+    assert noted.measures == pytest.approx(
+        {"attention_share": expected, "marked_area": 1 / 64}, rel=1e-3
+    )
     both = AttentionShare(attention)(State.start(sample), NoModel()).measures
     assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
 
@@ -187,7 +246,9 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
     corner = np.zeros((10, 10), bool)
     corner[8:, 8:] = True
     assert measure_shares(attention, [Box("", 2, 2, 4, 4)], 3) == pytest.approx((0.4, 0.04))
-    assert measure_shares(attention, [Box("", 2, 2, 4, 4), Box("", 2, 2, 4, 4)], 3)[1] == pytest.approx(0.04)
+    assert measure_shares(attention, [Box("", 2, 2, 4, 4), Box("", 2, 2, 4, 4)], 3)[
+        1
+    ] == pytest.approx(0.04)
     assert measure_shares(attention, [Mask("", corner)], 3) == pytest.approx((0.6, 0.04))
     assert measure_shares(attention, [Point("", 8, 8)], 1) == pytest.approx((0.6, 0.05))
 
@@ -195,9 +256,12 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
 def test_the_stage_notes_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:
     attention = VisionAttention(model=str(tiny_networks.llava(tmp_path / "llava")))
     sample = Sample("s", "?", (Picture(picture(60, 80)),), marks=(Box("", 0, 0, 40, 30),))
-    noted = Pipeline({"share": AttentionShare(attention), "draw": ScalarOverlay(attention, layout="blend")})
+    noted = Pipeline(
+        {"share": AttentionShare(attention), "draw": ScalarOverlay(attention, layout="blend")}
+    )
     after = noted(State.start(sample))
     assert any(
-        note.startswith("attention on the marks of image 0: 0.") and "area 0.2500" in note for note in after.notes
+        note.startswith("attention on the marks of image 0: 0.") and "area 0.2500" in note
+        for note in after.notes
     )
     assert not np.array_equal(after.views[0].picture.pixels, sample.images[0].pixels)

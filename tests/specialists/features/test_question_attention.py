@@ -1,4 +1,5 @@
-"""Attention of question tokens over image tokens: against transformers, by hand, planted, and where tokens lie."""
+"""Attention of question tokens over image tokens: against transformers, by hand, planted, and where
+tokens lie."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def view(pixels: Pixels) -> View:
 
 
 def attention_of(model: LocalVLM, **settings: Any) -> QuestionAttention:
-    return QuestionAttention(model.model, system=model.system, max_pixels=model.max_pixels, **settings)
+    return QuestionAttention(
+        model.model, system=model.system, max_pixels=model.max_pixels, **settings
+    )
 
 
 def tiles(values: Any, rows: int, columns: int) -> Any:
@@ -79,7 +82,9 @@ def test_a_map_is_what_transformers_own_attentions_say(
     size = (56, 112) if "qwen" in family else (28, 56)  # as their processors leave them
     messages = [Message("user", (view(picture(*size)), words))]
     inputs = model.inputs(model.network(), [model.chat(messages)])
-    eager = AutoModelForImageTextToText.from_pretrained(folder(family), attn_implementation="eager").eval()
+    eager = AutoModelForImageTextToText.from_pretrained(
+        folder(family), attn_implementation="eager"
+    ).eval()
     with torch.inference_mode():
         given = eager(**inputs, output_attentions=True).attentions
     assert len(given) == 2
@@ -99,17 +104,27 @@ def test_a_map_is_what_transformers_own_attentions_say(
 @pytest.mark.parametrize(
     "size", [(60, 80), (100, 30), (56, 56), (31, 67), (84, 196), (100, 190), (190, 100), (20, 100)]
 )
-def test_a_token_lies_where_pixels_change_it(family: str, size: tuple[int, int], folder: Callable[[str], str]) -> None:
-    """Without attention in its encoder, a token knows its own pixels alone: those inside of its place change it."""
+def test_a_token_lies_where_pixels_change_it(
+    family: str, size: tuple[int, int], folder: Callable[[str], str]
+) -> None:
+    """Without attention in its encoder, a token knows its own pixels alone: those inside of its
+    place change it."""
     model = LocalVLM(folder(family))
     network, own = model.network(), model.network().model.model
     kept = {name: tensor.clone() for name, tensor in own.state_dict().items()}
     try:
         with torch.no_grad():
             for name, tensor in own.named_parameters():
-                if name.startswith(("vision_tower.", "visual.blocks.")) and name.split(".")[-2] in ("out_proj", "fc2"):
+                if name.startswith(("vision_tower.", "visual.blocks.")) and name.split(".")[-2] in (
+                    "out_proj",
+                    "fc2",
+                ):
                     tensor.zero_()
-                if name.startswith("visual.blocks.") and name.split(".")[-2] in ("proj", "down_proj", "fc2"):
+                if name.startswith("visual.blocks.") and name.split(".")[-2] in (
+                    "proj",
+                    "down_proj",
+                    "fc2",
+                ):
                     tensor.zero_()
         check_places(model, network, own, size)
     finally:
@@ -132,7 +147,8 @@ def check_places(model: LocalVLM, network: Any, own: Any, size: tuple[int, int])
 
 
 def over(places: Any, size: tuple[int, int], at: tuple[int, int], reach: int) -> Any:
-    """Which tokens hold a pixel for certain (0), or may know of it (1), for pixels are resampled by cubes."""
+    """Which tokens hold a pixel for certain (0), or may know of it (1), for pixels are resampled by
+    cubes."""
     found = np.ones(len(places), bool)
     for low, high, pixels, where in ((0, 1, size[0], at[0]), (2, 3, size[1], at[1])):
         edges = places[:, (low, high)] * pixels
@@ -145,7 +161,9 @@ def features(model: LocalVLM, network: Any, own: Any, pixels: Pixels) -> tuple[A
     inputs = model.inputs(network, [model.chat([Message("user", (view(pixels), "x"))])])
     names = ("pixel_values", "image_sizes", "image_grid_thw")
     with torch.inference_mode():
-        found = own.get_image_features(**{name: inputs[name] for name in names if name in inputs}).pooler_output
+        found = own.get_image_features(
+            **{name: inputs[name] for name in names if name in inputs}
+        ).pooler_output
     return inputs, torch.cat(list(found)).numpy().reshape(-1, 32)
 
 
@@ -153,36 +171,55 @@ def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> Non
     places = np.array([[np.nan] * 4, [0, 1, -0.5, 0.25], [0, 1, 0.25, 1], [0, 1, 1, 1.5]])
     found = spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
     assert np.allclose(found, [[0.5, 0.5, 0.5, 0.5]] * 2)
-    assert np.allclose(spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4), "tokens that are less than a pixel"
+    assert np.allclose(spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4), (
+        "tokens that are less than a pixel"
+    )
 
 
 @pytest.mark.parametrize(
     ("prompt", "without", "words"),
     [
-        ("abXYZcd", "abcd", [2, 3, 4]), ("abab", "ab", [2, 3]), ("XY", "", [0, 1]), ("abX", "ab", [2]),
-        ("Xab", "ab", [0]), ("ab", "ab", []), ("aXbYb", "ab", [1, 2, 3]),
+        ("abXYZcd", "abcd", [2, 3, 4]),
+        ("abab", "ab", [2, 3]),
+        ("XY", "", [0, 1]),
+        ("abX", "ab", [2]),
+        ("Xab", "ab", [0]),
+        ("ab", "ab", []),
+        ("aXbYb", "ab", [1, 2, 3]),
     ],
-)  # fmt: skip
-def test_words_are_what_the_same_prompt_lacks_without_them(prompt: str, without: str, words: list[int]) -> None:
+)
+def test_words_are_what_the_same_prompt_lacks_without_them(
+    prompt: str, without: str, words: list[int]
+) -> None:
     assert words_among(list(map(ord, prompt)), list(map(ord, without))) == words
 
 
 @pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
-    """Words ask for ink: of four image tokens the dark one gets e^3 times what another token gets."""
+    """Words ask for ink: of four image tokens the dark one gets e^3 times what another token
+    gets."""
     model = LocalVLM(str(seeks_ink(tmp_path / "planted")))
     down, right = (28 * each for each in corner)
     pixels = np.full((56, 56, 3), 255, np.uint8)
     pixels[down : down + 28, right : right + 28] = 0
     sample = Sample(
-        "s", "how many", (Picture(pixels),),
-        marks=(Box("star 1", right, down, right + 28, down + 28), Box("circle 1", 28 - right, 0, 56 - right, 56)),
-    )  # fmt: skip
+        "s",
+        "how many",
+        (Picture(pixels),),
+        marks=(
+            Box("star 1", right, down, right + 28, down + 28),
+            Box("circle 1", 28 - right, 0, 56 - right, 56),
+        ),
+    )
     attention = attention_of(model, labels=("star",))
     measured = attention(State.start(sample), NoModel()).measures
-    assert measured["question_attention"] == pytest.approx(np.exp(MORE) / (np.exp(MORE) + 3), rel=2e-3)
+    assert measured["question_attention"] == pytest.approx(
+        np.exp(MORE) / (np.exp(MORE) + 3), rel=2e-3
+    )
     assert measured["marked_area"] == 0.25
-    tokens = model.inputs(model.network(), [model.chat(asked_of(State.start(sample)))])["input_ids"][0].tolist()
+    tokens = model.inputs(model.network(), [model.chat(asked_of(State.start(sample)))])[
+        "input_ids"
+    ][0].tolist()
     first, words = tokens.index(6) + 5, model.network().tokenizer(" how many")["input_ids"]
     assert tokens[first : first + len(words)] == words
     seen = [
@@ -197,7 +234,9 @@ def test_it_asks_what_the_model_was_asked(folder: Callable[[str], str]) -> None:
     look = attention_of(model)
     asked = Pipeline({"ask": Ask(), "look": look})(State.start(sample), model)
     assert asked.messages[-1].role == "assistant"
-    assert asked.measures == look(State.start(sample), NoModel()).measures, "the reply is not among the words"
+    assert asked.measures == look(State.start(sample), NoModel()).measures, (
+        "the reply is not among the words"
+    )
     other = Pipeline({"ask": Ask(images="after"), "look": look})(State.start(sample), model)
     assert other.notes[-1] == "question attention: no word of the question stands behind a picture"
     assert not other.measures
@@ -216,7 +255,10 @@ def test_of_several_pictures_the_marks_of_each_count(folder: Callable[[str], str
         first, second = (looks.map(number, *size) for number in (0, 1))
         measured = attention(after, NoModel()).measures
         inside = (first.sum() + second[:, : size[1] // 2].sum()) / (first.sum() + second.sum())
-        assert measured["question_attention"] == pytest.approx(inside) and measured["marked_area"] == 0.75
+        assert (
+            measured["question_attention"] == pytest.approx(inside)
+            and measured["marked_area"] == 0.75
+        )
         assert first.sum() + second.sum() < looks.values.sum(), "newlines have no place"
     alone = replace(attention, labels=("C",))(state, NoModel())
     assert alone.notes == ("question attention: no view shows a mark",) and not alone.measures
@@ -226,7 +268,11 @@ def asked_of(state: State) -> Messages:
     return [Message("user", (*state.views, state.prompt))]
 
 
-def test_families_whose_tokens_have_no_known_place_are_refused(folder: Callable[[str], str]) -> None:
+def test_families_whose_tokens_have_no_known_place_are_refused(
+    folder: Callable[[str], str],
+) -> None:
     messages = [Message("user", (view(picture(56, 56)), "x"))]
-    with pytest.raises(WeightsError, match="known of llava, llava_next, qwen2_vl, qwen2_5_vl, not of 'idefics3'"):
+    with pytest.raises(
+        WeightsError, match="known of llava, llava_next, qwen2_vl, qwen2_5_vl, not of 'idefics3'"
+    ):
         QuestionAttention(folder("idefics3")).predict((messages,))

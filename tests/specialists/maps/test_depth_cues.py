@@ -1,4 +1,5 @@
-"""What is told without weights: pictorial cues of depth, and reflectance, on pictures whose truth is known."""
+"""What is told without weights: pictorial cues of depth, and reflectance, on pictures whose truth
+is known."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,14 +54,18 @@ PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
     "contrast": (LocalContrast(), beside(hazy(0.9), hazy(0.4))),
     "saturation": (Saturation(), beside(texture(), gray(texture()))),
     "brightness": (Brightness(), beside(texture() + 40, texture() - 40)),
-    "sharpness": (Sharpness(), beside(texture(), np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.0)))),
+    "sharpness": (
+        Sharpness(),
+        beside(texture(), np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.0))),
+    ),
     "texture": (TextureSize(), beside(texture(4.0), texture(1.0))),
 }
 
 
 @pytest.mark.parametrize("name", sorted(PICTURES))
 def test_a_cue_tells_near_from_far(name: str) -> None:
-    """Away from the seam, nearly everything on the left is nearer than nearly everything on the right."""
+    """Away from the seam, nearly everything on the left is nearer than nearly everything on the
+    right."""
     cue, picture = PICTURES[name]
     found = cue(picture)
     assert found.larger_is_nearer
@@ -96,7 +101,9 @@ def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
     assert np.isfinite(found[:, :80]).all() and np.isnan(found[:, 200:]).all()
 
 
-@pytest.mark.parametrize("cue", [Haze(), LocalContrast(), Saturation(), Brightness(), Sharpness(), TextureSize()])
+@pytest.mark.parametrize(
+    "cue", [Haze(), LocalContrast(), Saturation(), Brightness(), Sharpness(), TextureSize()]
+)
 def test_one_colour_tells_nothing(cue: DepthEstimator) -> None:
     for size in ((1, 1), (40, 30)):
         with pytest.raises(NoEvidence, match="of one colour"):
@@ -119,13 +126,16 @@ def test_settings_that_make_no_sense_are_refused(make: Callable[[], Any], messag
 
 
 def lit(light: Floats) -> tuple[Pixels, Floats]:
-    """Patches of grey and of colours in a light that falls off, as sRGB; and what the patches reflect."""
+    """Patches of grey and of colours in a light that falls off, as sRGB; and what the patches
+    reflect."""
     rng = np.random.default_rng(4)
     colors = rng.uniform(0.15, 0.6, (4, 6, 3))
     colors[::2] = colors[::2].mean(-1, keepdims=True)
     reflected = np.asarray(np.kron(colors, np.ones((30, 40, 1))), np.float64)
     seen = reflected * light[..., None]
-    encoded = np.where(seen <= 0.0031308, 12.92 * seen, 1.055 * np.maximum(seen, 1e-9) ** (1 / 2.4) - 0.055)
+    encoded = np.where(
+        seen <= 0.0031308, 12.92 * seen, 1.055 * np.maximum(seen, 1e-9) ** (1 / 2.4) - 0.055
+    )
     return (255 * encoded).round().astype(np.uint8), reflected
 
 
@@ -169,4 +179,6 @@ def test_linear_light_is_that_of_the_standard() -> None:
     """IEC 61966-2-1: level 0.5 is 21.4 % of the light; the two pieces meet at 0.04045."""
     pixels = np.array([[[0, 255, 128]]], np.uint8)
     assert to_linear(pixels)[0, 0] == pytest.approx([0, 1, 0.2159], abs=1e-3)
-    assert to_linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0] == pytest.approx([0.00304, 0.00335, 0.00368], abs=1e-5)
+    assert to_linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0] == pytest.approx(
+        [0.00304, 0.00335, 0.00368], abs=1e-5
+    )

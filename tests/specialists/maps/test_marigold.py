@@ -26,26 +26,42 @@ def intrinsics(folder: Path, names: list[str], space: str) -> Path:
     tiny_matchers.stable_diffusion(folder)
     torch.manual_seed(0)
     UNet2DConditionModel(
-        block_out_channels=(8, 8, 16, 16), layers_per_block=1, sample_size=16, cross_attention_dim=16, in_channels=12,
-        out_channels=8, attention_head_dim=4, norm_num_groups=4,
-    ).save_pretrained(folder / "unet")  # fmt: skip
+        block_out_channels=(8, 8, 16, 16),
+        layers_per_block=1,
+        sample_size=16,
+        cross_attention_dim=16,
+        in_channels=12,
+        out_channels=8,
+        attention_head_dim=4,
+        norm_num_groups=4,
+    ).save_pretrained(folder / "unet")
     told = {
-        "_class_name": "MarigoldIntrinsicsPipeline", "prediction_type": "intrinsics", "default_denoising_steps": 2,
+        "_class_name": "MarigoldIntrinsicsPipeline",
+        "prediction_type": "intrinsics",
+        "default_denoising_steps": 2,
         "default_processing_resolution": 64,
         "target_properties": {"target_names": names, "albedo": {"prediction_space": space}},
-    }  # fmt: skip
+    }
     (folder / "model_index.json").write_text(json.dumps(told))
     return folder
 
 
 @pytest.mark.parametrize(("space", "place"), [("srgb", 0), ("linear", 0), ("srgb", 1)])
-def test_the_albedo_is_that_of_the_pipeline_in_linear_light(tmp_path: Path, space: str, place: int) -> None:
+def test_the_albedo_is_that_of_the_pipeline_in_linear_light(
+    tmp_path: Path, space: str, place: int
+) -> None:
     names = ["material", "albedo"][:: 1 if place else -1]
     ours = MarigoldAlbedo(str(intrinsics(tmp_path, names, space)), device="cpu")
     found = ours(PHOTO)
-    told = ours.network()(PHOTO.astype(np.float32) / 255, generator=torch.Generator().manual_seed(0))
+    told = ours.network()(
+        PHOTO.astype(np.float32) / 255, generator=torch.Generator().manual_seed(0)
+    )
     theirs = told.prediction[place]
-    expected = theirs.astype(np.float64) if space == "linear" else levels_to_linear(theirs.astype(np.float64))
+    expected = (
+        theirs.astype(np.float64)
+        if space == "linear"
+        else levels_to_linear(theirs.astype(np.float64))
+    )
     assert found.shape == (48, 64, 3)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     close_networks()
@@ -57,7 +73,9 @@ def test_a_pipeline_without_an_albedo_is_refused(tmp_path: Path) -> None:
     close_networks()
 
 
-@pytest.mark.parametrize(("setting", "value"), [("steps", 0), ("longest", 0), ("ensemble", 0), ("ensemble", 2)])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("steps", 0), ("longest", 0), ("ensemble", 0), ("ensemble", 2)]
+)
 def test_settings_have_bounds(setting: str, value: int) -> None:
     with pytest.raises(ValueError, match=setting):
         MarigoldAlbedo(**{setting: value})  # type: ignore[arg-type]

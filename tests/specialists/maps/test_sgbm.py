@@ -40,21 +40,29 @@ def test_sgbm_settings_that_opencv_would_refuse(settings: dict[str, Any], messag
 
 
 def test_a_real_stereo_pair() -> None:
-    """Depth and correspondence against the true disparity of Middlebury's motorcycle (in skimage inf is unknown)."""
+    """Depth and correspondence against the true disparity of Middlebury's motorcycle (in skimage
+    inf is unknown)."""
     from skimage import data
 
     left, right, truth = data.stereo_motorcycle()  # type: ignore[no-untyped-call]
     near, matches = SGBM()(left, right), SIFT()(left, right)
     depth, match = NearerPoint(lambda *_: near), MatchedPoint(Given(matches))
     rng, right_of = np.random.default_rng(0), {"depth": 0, "match": 0}
-    ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))  # what the right view can hold
+    ys, xs = np.nonzero(
+        np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth)
+    )  # what the right view can hold
     for _ in range(150):
         one, two = rng.integers(0, len(xs), 2)
-        marks = Point("A", float(xs[one]), float(ys[one])), Point("B", float(xs[two]), float(ys[two]))
+        marks = (
+            Point("A", float(xs[one]), float(ys[one])),
+            Point("B", float(xs[two]), float(ys[two])),
+        )
         nearer = "A" if truth[ys[one], xs[one]] > truth[ys[two], xs[two]] else "B"
         right_of["depth"] += run_stage(depth, depths(*marks, images=(left, right))).answer == nearer
         target = (xs[one] - truth[ys[one], xs[one]], ys[one])
-        candidates = tuple(Point(label, *xy, image=1) for label, xy in spread(target, "D", 3).items())
+        candidates = tuple(
+            Point(label, *xy, image=1) for label, xy in spread(target, "D", 3).items()
+        )
         asked = sample(left, right, choices=4, marks=(Point("REF", *marks[0].center), *candidates))
         right_of["match"] += run_stage(match, asked).answer == "D"
     assert right_of["depth"] >= 0.8 * 150

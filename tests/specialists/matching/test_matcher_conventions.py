@@ -1,4 +1,5 @@
-"""What all matchers hold to: points are pixel centres at every size, and a lower precision is obeyed."""
+"""What all matchers hold to: points are pixel centres at every size, and a lower precision is
+obeyed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +18,10 @@ from tests.original_files import cat
 torch = pytest.importorskip("torch")
 
 Build = Callable[..., str]
-CORNERS = ("efficient_loftr", "loftr")  # whose networks count from the corner of the upper left pixel
+CORNERS = (
+    "efficient_loftr",
+    "loftr",
+)  # whose networks count from the corner of the upper left pixel
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
     place = tmp_path_factory.mktemp("tiny")
 
     def build(name: str, *more: str) -> str:
-        path: Path = place / f"{name}{'-'.join(more)}{'.ckpt' if name in ('loftr', 'disk', 'head') else ''}"
+        path: Path = (
+            place / f"{name}{'-'.join(more)}{'.ckpt' if name in ('loftr', 'disk', 'head') else ''}"
+        )
         if not path.exists():
             getattr(tiny, name)(path, *more)
         return str(path)
@@ -40,14 +46,19 @@ def matcher_of(name: str, built: Build) -> Any:
         return LoFTR(built(name), threshold=0.0, longest=128, device="cpu")
     if name == "disk":
         head = built("head", "disk")
-        return LightGlue(built("disk"), matcher=head, keypoints=64, threshold=0.0, longest=128, device="cpu")
+        return LightGlue(
+            built("disk"), matcher=head, keypoints=64, threshold=0.0, longest=128, device="cpu"
+        )
     return KeypointMatcher(built(name), device="cpu")
 
 
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("name", ["efficient_loftr", "loftr", "light_glue", "super_glue", "disk"])
-def test_points_are_pixel_centers_whatever_the_network_counts_from(name: str, factor: int, built: Build) -> None:
-    """From what the network itself gives at 128 x 96 pixels, to points of an image of that size or of twice that."""
+def test_points_are_pixel_centers_whatever_the_network_counts_from(
+    name: str, factor: int, built: Build
+) -> None:
+    """From what the network itself gives at 128 x 96 pixels, to points of an image of that size or
+    of twice that."""
     matcher, told = matcher_of(name, built), list[Any]()
     image = np.ascontiguousarray(cat()[: 96 * factor, 90 : 90 + 128 * factor])
     network = matcher.network()
@@ -67,7 +78,9 @@ def test_points_are_pixel_centers_whatever_the_network_counts_from(name: str, fa
 
 
 def run(matcher: Any, dtype: str) -> Matches:
-    found: Matches = replace(matcher, dtype=dtype)(cat()[:96, 90:218].copy(), cat()[6:102, 86:214].copy())
+    found: Matches = replace(matcher, dtype=dtype)(
+        cat()[:96, 90:218].copy(), cat()[6:102, 86:214].copy()
+    )
     return found
 
 
@@ -77,15 +90,20 @@ def test_xfeat_in_half_precision_is_off_by_little_but_is_off(dtype: str) -> None
     whole, half = (run(XFeat(device="cpu"), each) for each in ("float32", dtype))
     assert len(half) > 0.8 * len(whole)
     assert len(half) != len(whole) or not np.array_equal(half.confidence, whole.confidence)
-    off, least = (np.median(np.linalg.norm(each.xy1 - each.xy0 - [4, -6], axis=1)) for each in (half, whole))
+    off, least = (
+        np.median(np.linalg.norm(each.xy1 - each.xy0 - [4, -6], axis=1)) for each in (half, whole)
+    )
     assert off < least + 0.3
 
 
 @pytest.mark.parametrize("name", ["loftr", "disk", "efficient_loftr", "light_glue"])
 def test_a_lower_precision_is_obeyed_and_leaves_coordinates_whole(name: str, built: Build) -> None:
-    """Sums are rounded otherwise, so the scores differ; but points of image 0 still lie on the network's grid."""
+    """Sums are rounded otherwise, so the scores differ; but points of image 0 still lie on the
+    network's grid."""
     matcher = matcher_of(name, built)
     whole, half = (run(matcher, each) for each in ("float32", "bfloat16"))
-    assert len(half) and (len(half) != len(whole) or not np.array_equal(half.confidence, whole.confidence))
+    assert len(half) and (
+        len(half) != len(whole) or not np.array_equal(half.confidence, whole.confidence)
+    )
     on_grid = half.xy0 + (0.5 if name == "loftr" else 0.0)
     np.testing.assert_allclose(on_grid, on_grid.round(), atol=1e-3)

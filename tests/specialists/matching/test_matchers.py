@@ -1,4 +1,5 @@
-"""Matchers and dense features: tiny networks on the paths of the real ones, and real weights that packages bring."""
+"""Matchers and dense features: tiny networks on the paths of the real ones, and real weights that
+packages bring."""
 
 import math
 import shutil
@@ -86,7 +87,10 @@ def matcher_of(name: str, built: Callable[..., str]) -> LoFTR | LightGlue | Keyp
     if name == "loftr":
         return LoFTR(built("loftr", ".ckpt"), **cpu)
     if name in ("disk", "aliked"):
-        file, head = built(name, ".pth" if name == "disk" else ".safetensors"), built("head", ".pth", name)
+        file, head = (
+            built(name, ".pth" if name == "disk" else ".safetensors"),
+            built("head", ".pth", name),
+        )
         return LightGlue(file, features=name, matcher=head, keypoints=64, **cpu)  # type: ignore[arg-type]
     return KeypointMatcher(built(name), **cpu)
 
@@ -94,8 +98,12 @@ def matcher_of(name: str, built: Callable[..., str]) -> LoFTR | LightGlue | Keyp
 # Matchers
 
 
-@pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"])
-def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(name: str, built: Callable[..., str]) -> None:
+@pytest.mark.parametrize(
+    "name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"]
+)
+def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(
+    name: str, built: Callable[..., str]
+) -> None:
     matcher = matcher_of(name, built)
     together = matcher.predict_many(PAIRS)
     assert sum(map(len, together)) > 0
@@ -110,16 +118,24 @@ def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(name: str,
 
 
 @pytest.mark.parametrize(
-    ("make", "least"), [(lambda: LoFTR("x.ckpt"), 48), (lambda: LightGlue("x.pth"), 32), (lambda: XFeat(), 32)]
+    ("make", "least"),
+    [(lambda: LoFTR("x.ckpt"), 48), (lambda: LightGlue("x.pth"), 32), (lambda: XFeat(), 32)],
 )
 @pytest.mark.parametrize("size", [(1, 1), (300, 20)])
-def test_an_image_that_is_too_small_is_no_evidence(make: Callable[[], Matcher], least: int, size: Any) -> None:
-    with pytest.raises(NoEvidence, match=rf"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed"):
+def test_an_image_that_is_too_small_is_no_evidence(
+    make: Callable[[], Matcher], least: int, size: Any
+) -> None:
+    with pytest.raises(
+        NoEvidence,
+        match=rf"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed",
+    ):
         make()(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
 
 
 @pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr"])
-def test_networks_match_nothing_with_an_image_of_one_color(name: str, built: Callable[..., str]) -> None:
+def test_networks_match_nothing_with_an_image_of_one_color(
+    name: str, built: Callable[..., str]
+) -> None:
     matcher, flat = matcher_of(name, built), np.full((96, 96, 3), 90, np.uint8)
     found = [len(matcher(*pair)) for pair in ((flat, flat), (texture(96, 96), flat))]
     assert found == [0, 0]
@@ -129,16 +145,30 @@ def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() 
     from looktwice.specialists.matching.keypoints import match_cells
 
     scores = torch.zeros(2, 4, 4, 4, 4)
-    planted = {(0, 5, 10): 0.9, (0, 6, 5): 0.8, (0, 9, 6): 0.7, (1, 10, 5): 0.6, (1, 9, 5): 0.3, (1, 0, 9): 0.9}
+    planted = {
+        (0, 5, 10): 0.9,
+        (0, 6, 5): 0.8,
+        (0, 9, 6): 0.7,
+        (1, 10, 5): 0.6,
+        (1, 9, 5): 0.3,
+        (1, 0, 9): 0.9,
+    }
     for (pair, cell0, cell1), score in planted.items():
         scores.flatten(3).flatten(1, 2)[pair, cell0, cell1] = score
     config = SimpleNamespace(coarse_matching_threshold=0.2, coarse_matching_border_removal=1)
     joined, sure = match_cells(scores, config)
     found = [
-        {(int(a), int(b)): round(float(s), 3) for a, b, s in zip(*cells, told[0], strict=True) if a >= 0}
+        {
+            (int(a), int(b)): round(float(s), 3)
+            for a, b, s in zip(*cells, told[0], strict=True)
+            if a >= 0
+        }
         for cells, told in zip(joined, sure, strict=True)
     ]
-    assert found == [{(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7}, {(10, 5): 0.6}]  # cell 0 lies on the rim
+    assert found == [
+        {(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7},
+        {(10, 5): 0.6},
+    ]  # cell 0 lies on the rim
 
 
 def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> None:
@@ -146,7 +176,10 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
 
     config = SimpleNamespace(fine_matching_slice_dim=2, fine_matching_regress_temperature=10.0)
     fine0, fine1 = torch.zeros(2, 3, 64, 6), torch.zeros(2, 3, 100, 6)
-    places = {(0, 1): ((2, 5), (6, 1)), (1, 2): ((0, 7), (3, 3))}  # (x, y) in the windows of image 0 and 1
+    places = {
+        (0, 1): ((2, 5), (6, 1)),
+        (1, 2): ((0, 7), (3, 3)),
+    }  # (x, y) in the windows of image 0 and 1
     for at, ((x0, y0), (x1, y1)) in places.items():
         fine0[(*at, 8 * y0 + x0)][:4] = fine1[(*at, 10 * (y1 + 1) + x1 + 1)][:4] = 10.0
     cells = torch.tensor([[[40.0, 80.0]] * 3, [[16.0, 24.0]] * 3]).expand(2, 2, 3, 2)
@@ -165,13 +198,17 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
         (((400, 300), (300, 400)), (96, 128)),
     ],
 )
-def test_keypoint_matchers_keep_the_proportions_of_an_image(shapes: Any, seen: Any, built: Callable[..., str]) -> None:
+def test_keypoint_matchers_keep_the_proportions_of_an_image(
+    shapes: Any, seen: Any, built: Callable[..., str]
+) -> None:
     matcher = KeypointMatcher(built("light_glue"), device="cpu")
     pair, told = [texture(width, height, 5) for height, width in shapes], []
     network = matcher.network()
     own = (network.processor.size["height"], network.processor.size["width"])
     network.processor.size = {"height": 96, "width": 128}
-    hook = network.model.register_forward_pre_hook(lambda module, args, given: told.append(given), with_kwargs=True)
+    hook = network.model.register_forward_pre_hook(
+        lambda module, args, given: told.append(given), with_kwargs=True
+    )
     matcher(pair[0], pair[1])
     hook.remove()
     network.processor.size = {"height": own[0], "width": own[1]}
@@ -198,7 +235,12 @@ def test_xfeat_finds_peaks_up_to_the_rim_as_its_authors_do() -> None:
     with torch.inference_mode():
         logits = network.net(torch.from_numpy(image).permute(2, 0, 1)[None] / 255)[1]
     heat = torch.nn.functional.pixel_shuffle(logits.softmax(1)[:, :64], 8)[0, 0]
-    around = torch.nn.functional.pad(heat, (2,) * 4, value=-1).unfold(0, 5, 1).unfold(1, 5, 1).amax((2, 3))
+    around = (
+        torch.nn.functional.pad(heat, (2,) * 4, value=-1)
+        .unfold(0, 5, 1)
+        .unfold(1, 5, 1)
+        .amax((2, 3))
+    )
     peaks = ((heat == around) & (heat > 0.05)).nonzero().flip(1).numpy()
     rim = peaks[(peaks < 2).any(1) | (peaks >= (158, 126)).any(1)]
     among = (found[:, None] == peaks).all(2)
@@ -222,7 +264,9 @@ def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[.
 
 
 def test_a_precision_that_a_matcher_exceeds_is_refused(built: Callable[..., str]) -> None:
-    with pytest.raises(ValueError, match="exceed float16 and then find nothing; set dtype: bfloat16"):
+    with pytest.raises(
+        ValueError, match="exceed float16 and then find nothing; set dtype: bfloat16"
+    ):
         KeypointMatcher(built("efficient_loftr"), dtype="float16")
 
 
@@ -254,7 +298,8 @@ def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
 ) -> None:
     network = features_of(name, built)
     items = [
-        (image, prompt) if name == "dift" else (image,) for image, prompt in zip(IMAGES, ("a", "", "b"), strict=True)
+        (image, prompt) if name == "dift" else (image,)
+        for image, prompt in zip(IMAGES, ("a", "", "b"), strict=True)
     ]
     together = network.predict_many(items)
     for item, found, shape in zip(items, together, shapes, strict=True):
@@ -269,7 +314,12 @@ def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., st
     hpatches = DIFTHPatches(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
     assert (spair.timestep, spair.up_block, spair.prompt) == (261, 1, "a photo of a {}")
     assert (hpatches.timestep, hpatches.up_block, hpatches.prompt) == (0, 2, "")
-    assert (DIFTSPair().size, DIFTSPair().ensemble, DIFTHPatches().size, DIFTHPatches().ensemble) == (768, 8, 768, 8)
+    assert (
+        DIFTSPair().size,
+        DIFTSPair().ensemble,
+        DIFTHPatches().size,
+        DIFTHPatches().ensemble,
+    ) == (768, 8, 768, 8)
     assert spair.network() is hpatches.network()
     last = spair.network().unet.up_blocks[-1]
     ran: list[int] = []
@@ -287,13 +337,16 @@ def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., st
 def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable[..., str]) -> None:
     dift = DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
     said = {word: dift(IMAGES[0], word).values for word in ("", "cat", "dog")}
-    assert not np.allclose(said["cat"], said["dog"], atol=1e-5) and not np.allclose(said[""], said["cat"], atol=1e-5)
+    assert not np.allclose(said["cat"], said["dog"], atol=1e-5) and not np.allclose(
+        said[""], said["cat"], atol=1e-5
+    )
     np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
     assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
 
 
 def test_the_noise_of_dift_ties_no_cell_to_its_own_place(built: Callable[..., str]) -> None:
-    """Of two images without anything in common, as many cells match their own place as chance has it."""
+    """Of two images without anything in common, as many cells match their own place as chance has
+    it."""
     dift = DIFT(built("stable_diffusion"), size=512, ensemble=1, device="cpu", up_block=1)
     first, second = (dift(texture(256, 256, seed)).values for seed in (1, 2))
     rows = [grid.reshape(-1, grid.shape[-1]) for grid in (first, second)]
@@ -306,24 +359,32 @@ def test_dift_sees_a_cubic_square_and_says_where_a_word_is_missing(
     built: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"size": 128, "ensemble": 1, "device": "cpu"}
-    spair, hpatches = (kind(built("stable_diffusion"), **settings) for kind in (DIFTSPair, DIFTHPatches))
+    spair, hpatches = (
+        kind(built("stable_diffusion"), **settings) for kind in (DIFTSPair, DIFTHPatches)
+    )
     vae, seen = spair.network().vae, list[Any]()
     encode = vae.encode
     monkeypatch.setattr(vae, "encode", lambda images: seen.append(images) or encode(images))  # type: ignore[func-returns-value]
     hpatches(IMAGES[0])
     image = PIL.Image.fromarray(IMAGES[0]).resize((128, 128), PIL.Image.Resampling.BICUBIC)
-    np.testing.assert_allclose((seen[0][0].permute(1, 2, 0) + 1) * 127.5, np.asarray(image), atol=1e-3)
+    np.testing.assert_allclose(
+        (seen[0][0].permute(1, 2, 0) + 1) * 127.5, np.asarray(image), atol=1e-3
+    )
     with collect_remarks() as remarks:
         spair(IMAGES[0], "cat")
         hpatches(IMAGES[0])
     assert not remarks
     with collect_remarks() as remarks:
         spair(IMAGES[0])
-    assert remarks == ["DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"]
+    assert remarks == [
+        "DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"
+    ]
 
 
 @pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])
-def test_dift_with_weights_of_another_network_is_refused(part: str, built: Callable[..., str], tmp_path: Path) -> None:
+def test_dift_with_weights_of_another_network_is_refused(
+    part: str, built: Callable[..., str], tmp_path: Path
+) -> None:
     folder = shutil.copytree(built("stable_diffusion"), tmp_path / "mixed")
     shutil.copy(Path(built("convnext")) / "model.safetensors", folder / f"{part}.safetensors")
     with pytest.raises(WeightsError, match=r"mixed: its files lack (\d+) of the \1 tensors of "):
@@ -349,19 +410,33 @@ def test_a_matcher_without_the_means_of_its_normalizations_is_refused(
 
     folder = shutil.copytree(built(name), tmp_path / "few")
     held = load_file(folder / "model.safetensors")
-    save_file({key: each for key, each in held.items() if "running_mean" not in key}, folder / "model.safetensors")
-    with pytest.raises(WeightsError, match=r"few: its files lack \d+ of the \d+ tensors .*running_mean"):
+    save_file(
+        {key: each for key, each in held.items() if "running_mean" not in key},
+        folder / "model.safetensors",
+    )
+    with pytest.raises(
+        WeightsError, match=r"few: its files lack \d+ of the \d+ tensors .*running_mean"
+    ):
         KeypointMatcher(str(folder), device="cpu")(*PAIRS[0])
 
 
-def test_original_files_that_lack_a_tensor_are_refused(built: Callable[..., str], tmp_path: Path) -> None:
+def test_original_files_that_lack_a_tensor_are_refused(
+    built: Callable[..., str], tmp_path: Path
+) -> None:
     held = read_tensors(built("loftr", ".ckpt"))
     held = held.get("state_dict", held)
-    torch.save({key: each for key, each in held.items() if "running_var" not in key}, tmp_path / "few.ckpt")
-    with pytest.raises(WeightsError, match=r"few.ckpt does not fit LoFTR \(.*running_var is missing\)"):
+    torch.save(
+        {key: each for key, each in held.items() if "running_var" not in key}, tmp_path / "few.ckpt"
+    )
+    with pytest.raises(
+        WeightsError, match=r"few.ckpt does not fit LoFTR \(.*running_var is missing\)"
+    ):
         LoFTR(str(tmp_path / "few.ckpt"), device="cpu")(*PAIRS[0])
     whole = read_tensors(EfficientNet()._file())
-    torch.save({key: each for key, each in whole.items() if "_blocks.3._bn1.bias" not in key}, tmp_path / "few.pth")
+    torch.save(
+        {key: each for key, each in whole.items() if "_blocks.3._bn1.bias" not in key},
+        tmp_path / "few.pth",
+    )
     with pytest.raises(WeightsError, match=r"few.pth lacks the tensor _blocks\.3\._bn1\.bias"):
         EfficientNet(str(tmp_path / "few.pth"), device="cpu")(IMAGES[0])
 
@@ -369,17 +444,32 @@ def test_original_files_that_lack_a_tensor_are_refused(built: Callable[..., str]
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: LoFTR(str(p / "none.ckpt")), r"there is no weights file .*none.ckpt; set model: to the path of one"),
-        (lambda p: LoFTR(str(p / "broken.pt")), "broken.pt could not be read as a file of tensors alone"),
-        (lambda p: LoFTR(str(p / "code.pt")), "code.pt could not be read as a file of tensors alone"),
+        (
+            lambda p: LoFTR(str(p / "none.ckpt")),
+            r"there is no weights file .*none.ckpt; set model: to the path of one",
+        ),
+        (
+            lambda p: LoFTR(str(p / "broken.pt")),
+            "broken.pt could not be read as a file of tensors alone",
+        ),
+        (
+            lambda p: LoFTR(str(p / "code.pt")),
+            "code.pt could not be read as a file of tensors alone",
+        ),
         (lambda p: LoFTR(str(p / "other.pt")), "other.pt does not fit LoFTR .* give its own file"),
         (lambda p: LoFTR(str(p / "list.pt")), "list.pt holds a list, not tensors by name"),
         (lambda p: LoFTR(), r"LoFTR outdoor \(model:\) could not be fetched .* set its path"),
         (lambda p: LightGlue(), r"DISK depth \(model:\) could not be fetched .* set its path"),
-        (lambda p: LightGlue(features="aliked"), r"ALIKED aliked-n16 \(model:\) could not be fetched .* set its path"),
+        (
+            lambda p: LightGlue(features="aliked"),
+            r"ALIKED aliked-n16 \(model:\) could not be fetched .* set its path",
+        ),
         (lambda p: XFeat(str(p / "other.pt")), "other.pt does not fit XFeatModel"),
         (lambda p: KeypointMatcher(str(p / "none")), "there is no folder"),
-        (lambda p: KeypointMatcher("nobody/nothing"), "nobody/nothing: AutoImageProcessor could not be opened"),
+        (
+            lambda p: KeypointMatcher("nobody/nothing"),
+            "nobody/nothing: AutoImageProcessor could not be opened",
+        ),
     ],
 )
 def test_weights_that_cannot_be_had_are_one_sentence(
@@ -398,7 +488,10 @@ def test_weights_that_cannot_be_had_are_one_sentence(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: DIFT(str(p)), "UNet2DConditionModel of its part 'unet' could not be opened from the folder"),
+        (
+            lambda p: DIFT(str(p)),
+            "UNet2DConditionModel of its part 'unet' could not be opened from the folder",
+        ),
         (lambda p: DINOv2(str(p / "none")), "there is no folder"),
         (lambda p: EfficientNet(str(p / "none.pth")), "there is no weights file"),
         (lambda p: EfficientNet(str(p / "other.pt")), "other.pt is not EfficientNet-lite0's"),
@@ -441,7 +534,9 @@ def test_tensors_are_read_from_either_kind_of_file(tmp_path: Path) -> None:
         ((5, 700), None, 32, False, (672, 32)),
     ],
 )
-def test_working_sizes(shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any) -> None:
+def test_working_sizes(
+    shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any
+) -> None:
     image = texture(shape[1], shape[0])
     size = InputSize.of(image, longest, multiple, enlarge=enlarge)
     assert (size.columns, size.rows) == expected == size.resized(image).shape[1::-1]
@@ -454,7 +549,9 @@ def test_working_sizes(shape: Any, longest: int | None, multiple: int, enlarge: 
 
 @pytest.mark.weights
 def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
-    wall0, wall1 = (Picture.open(shared_data / "pairs" / name).pixels for name in ("graf1.png", "graf3.png"))
+    wall0, wall1 = (
+        Picture.open(shared_data / "pairs" / name).pixels for name in ("graf1.png", "graf3.png")
+    )
     stored = cv2.FileStorage(str(shared_data / "pairs" / "H1to3p.xml"), cv2.FILE_STORAGE_READ)
     homography = np.asarray(stored.getFirstTopLevelNode().mat())
     found = XFeat(keypoints=2048, device="cpu")(wall0, wall1)
@@ -490,14 +587,21 @@ def test_images_of_one_color_give_no_match_and_no_answer() -> None:
     flat = np.full((96, 96, 3), 90, np.uint8)
     assert len(XFeat(device="cpu")(flat, flat)) == 0
     sample = asked(flat, flat)
-    assert stated(MatchedPoint(XFeat(device="cpu")), sample).reason.startswith("abstained: 0 matches")
-    assert stated(NearestFeature(EfficientNet(device="cpu")), sample).reason == "abstained: image 0 is of one color"
+    assert stated(MatchedPoint(XFeat(device="cpu")), sample).reason.startswith(
+        "abstained: 0 matches"
+    )
+    assert (
+        stated(NearestFeature(EfficientNet(device="cpu")), sample).reason
+        == "abstained: image 0 is of one color"
+    )
 
 
 @pytest.mark.weights
 def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
     network = EfficientNet(longest=128, device="cpu")
-    for image, found in zip(IMAGES, network.predict_many([(image,) for image in IMAGES]), strict=True):
+    for image, found in zip(
+        IMAGES, network.predict_many([(image,) for image in IMAGES]), strict=True
+    ):
         np.testing.assert_allclose(found.values, network(image).values, atol=1e-4)
         assert (found.width, found.height) == image.shape[1::-1]
 
@@ -505,12 +609,14 @@ def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
 @pytest.mark.weights
 @pytest.mark.parametrize("block", [2, 4, 10])
 def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
-    """In a mirrored image the features are mirrored too, and not beside that by a cell or a part of one."""
+    """In a mirrored image the features are mirrored too, and not beside that by a cell or a part of
+    one."""
     from skimage.data import astronaut
 
     image = np.ascontiguousarray(astronaut()[:320, 60:380])  # type: ignore[no-untyped-call]
     plain, mirrored = (
-        EfficientNet(block=block, longest=320, device="cpu")(each) for each in (image, image[:, ::-1].copy())
+        EfficientNet(block=block, longest=320, device="cpu")(each)
+        for each in (image, image[:, ::-1].copy())
     )
     step = 320 / plain.values.shape[1]
     x, y = np.meshgrid(np.arange(60, 260, 10.0), np.arange(60, 260, 10.0))
@@ -532,7 +638,8 @@ def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Features that are the colour of each pixel, a cell each; keeps the prompts that it was given."""
+    """Features that are the colour of each pixel, a cell each; keeps the prompts that it was
+    given."""
 
     prompts: list[str]
 
@@ -546,7 +653,13 @@ def asked(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
     spots = {"A": (1, 1), "B": (5, 1), "C": (1, 5)}
     points = [Point("REF", 2, 2), *(Point(label, *at, image=1) for label, at in spots.items())]
     pictures = tuple(Picture(image) for image in images)
-    return Sample("s", "Which?", pictures, ("Point A", "Point B", "Point C"), tuple(points if marks is None else marks))
+    return Sample(
+        "s",
+        "Which?",
+        pictures,
+        ("Point A", "Point B", "Point C"),
+        tuple(points if marks is None else marks),
+    )
 
 
 def stated(stage: Any, sample: Sample) -> State:
@@ -575,13 +688,25 @@ def angle(first: Sequence[int], second: Sequence[int]) -> float:
     [
         ("candidates", colored(a=BLUE, b=RED, c=GREEN), "B", 1.0),
         ("candidates", colored(a=ORANGE, b=BLUE, c=GREEN), "A", 1 - angle(RED, ORANGE)),
-        ("everywhere", colored(a=ORANGE, b=BLUE, far=RED), None, "equally like"),  # B and C are as far from (6, 6)
+        (
+            "everywhere",
+            colored(a=ORANGE, b=BLUE, far=RED),
+            None,
+            "equally like",
+        ),  # B and C are as far from (6, 6)
         ("everywhere", colored(a=BLUE, b=ORANGE, c=GREEN), "B", 1.0),
-        ("candidates", colored(a=RED, b=RED, c=BLUE), None, "candidates A and B are equally like the reference"),
+        (
+            "candidates",
+            colored(a=RED, b=RED, c=BLUE),
+            None,
+            "candidates A and B are equally like the reference",
+        ),
         ("candidates", np.full((8, 8, 3), 7, np.uint8), None, "image 1 is of one color"),
     ],
 )
-def test_the_nearest_feature_answers(search: Any, other: Pixels, answer: str | None, confidence: Any) -> None:
+def test_the_nearest_feature_answers(
+    search: Any, other: Pixels, answer: str | None, confidence: Any
+) -> None:
     state = stated(NearestFeature(Drawn([]), search), asked(colored(ref=RED), other))
     assert state.answer == answer
     if answer is None:
@@ -594,7 +719,10 @@ def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
     features, images = Drawn([]), (colored(ref=RED), colored(b=RED))
     assert stated(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
     assert features.prompts == ["cat", "cat"]
-    for marks, reason in (([Point("A", 1, 1, image=1)], "no points 'REF'"), ([Point("REF", 1, 1)], "no point A, B, C")):
+    for marks, reason in (
+        ([Point("A", 1, 1, image=1)], "no points 'REF'"),
+        ([Point("REF", 1, 1)], "no point A, B, C"),
+    ):
         assert reason in stated(NearestFeature(features), asked(*images, marks=marks)).reason
     assert "1 images and 3 choices" in stated(NearestFeature(features), asked(images[0])).reason
 
@@ -606,11 +734,20 @@ def test_style_is_alike_wherever_the_things_are() -> None:
     features = Drawn([])
     image, other = colored(a=RED, b=BLUE, far=GREEN), colored(a=GREEN, b=GREEN, c=GREEN)
     moved = np.roll(image, (3, 2), axis=(0, 1))
-    gram, whole, dense = GramSimilarity(features), GlobalSimilarity(features), DenseSimilarity(features)
+    gram, whole, dense = (
+        GramSimilarity(features),
+        GlobalSimilarity(features),
+        DenseSimilarity(features),
+    )
     for likeness in (gram, whole, dense):
         assert likeness(image, image) == pytest.approx(1) == likeness(image, moved)
         assert likeness(image, other) < 0.999
         assert likeness(image, other) == pytest.approx(likeness(other, image))
     black, red = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), RED, np.uint8)
-    assert (gram(black, black), gram(black, red), whole(black, red), dense(black, red)) == (1, 0, 0, 0)
+    assert (gram(black, black), gram(black, red), whole(black, red), dense(black, red)) == (
+        1,
+        0,
+        0,
+        0,
+    )
     assert gram(red, np.full((4, 4, 3), BLUE, np.uint8)) == pytest.approx(1 - math.sqrt(2) / 2)

@@ -1,4 +1,5 @@
-"""A matcher that is led around: the turn is found, and matches come back in the image's own pixels."""
+"""A matcher that is led around: the turn is found, and matches come back in the image's own
+pixels."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ DOTS = {(255, 0, 0): (60, 50), (0, 255, 0): (150, 60), (0, 0, 255): (110, 130)}
 
 @dataclass(frozen=True)
 class Upright:
-    """Finds the coloured dots again, but only in views that are turned by less than `most` degrees."""
+    """Finds the coloured dots again, but only in views that are turned by less than `most`
+    degrees."""
 
     most: float = 12.0
 
@@ -54,7 +56,9 @@ def picture() -> Pixels:
 @pytest.mark.parametrize("turn", [-40, -25, 0, 20, 44])
 def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
     around = cv2.getRotationMatrix2D((109.5, 89.5), turn, 1.0)
-    view = np.asarray(cv2.warpAffine(picture(), around, (220, 180), borderValue=(30, 30, 30)), np.uint8)
+    view = np.asarray(
+        cv2.warpAffine(picture(), around, (220, 180), borderValue=(30, 30, 30)), np.uint8
+    )
     found = RotationSearch(Upright())(picture(), view)
     assert len(found) == 3
     np.testing.assert_allclose(found.xy1, found.xy0 @ around[:, :2].T + around[:, 2], atol=0.5)
@@ -62,11 +66,14 @@ def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
 
 
 def test_what_is_matched_beside_the_image_is_dropped() -> None:
-    """Turned by a quarter, the middle of the left rim lies in the image, and a point beyond the right one does not."""
+    """Turned by a quarter, the middle of the left rim lies in the image, and a point beyond the
+    right one does not."""
 
     def rim(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         high, wide = pixels1.shape[:2]
-        return Matches(np.zeros((2, 2)), np.array([[0, high / 2], [wide + 3.0, high / 2]]), np.ones(2))
+        return Matches(
+            np.zeros((2, 2)), np.array([[0, high / 2], [wide + 3.0, high / 2]]), np.ones(2)
+        )
 
     found = RotationSearch(rim, degrees=(90,))(picture(), picture())
     np.testing.assert_allclose(found.xy1, [[109.0, 0.0]], atol=1e-6)

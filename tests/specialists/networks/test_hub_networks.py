@@ -35,7 +35,8 @@ SIZES = [(60, 90), (90, 60), (70, 70), (33, 120), (60, 90)]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The folder or file of a tiny network, built when first asked for; all are freed at the end."""
+    """The folder or file of a tiny network, built when first asked for; all are freed at the
+    end."""
     place = tmp_path_factory.mktemp("tiny")
     yield cache(lambda name: str(getattr(tiny, name)(place / name)))
     close_networks()
@@ -51,7 +52,9 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
 @pytest.mark.parametrize("name", ["depth_anything", "depth_anything_metric", "glpn"])
-def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(name: str, built: Callable[[str], str]) -> None:
+def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(
+    name: str, built: Callable[[str], str]
+) -> None:
     depth = DepthAnything(built(name), device="cpu")
     images = [*IMAGES[:3], IMAGES[4]]  # the sliver stands in the next test: it is half of the time
     together = depth.predict_many([(image,) for image in images])
@@ -64,15 +67,26 @@ def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(name: str, built: C
     assert not np.allclose(together[0].values, together[3].values)
 
 
-@pytest.mark.parametrize(("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)])
-def test_depth_is_what_the_authors_code_gives(name: str, corners: bool, built: Callable[[str], str]) -> None:
-    """Their `infer_image` of version 2 and `run.py` of version 1, step by step, over the same network."""
+@pytest.mark.parametrize(
+    ("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)]
+)
+def test_depth_is_what_the_authors_code_gives(
+    name: str, corners: bool, built: Callable[[str], str]
+) -> None:
+    """Their `infer_image` of version 2 and `run.py` of version 1, step by step, over the same
+    network."""
     network = transformers.AutoModelForDepthEstimation.from_pretrained(built(name)).eval()
-    for image, size in ((IMAGES[0], (784, 518)), (IMAGES[3], (1890, 518)), (noise((700, 600)), (518, 602))):
+    for image, size in (
+        (IMAGES[0], (784, 518)),
+        (IMAGES[3], (1890, 518)),
+        (noise((700, 600)), (518, 602)),
+    ):
         seen = cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC)
         seen = ((seen - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).transpose(2, 0, 1)
         with torch.no_grad():
-            bare = network(pixel_values=torch.tensor(seen[None], dtype=torch.float32)).predicted_depth[:, None]
+            bare = network(
+                pixel_values=torch.tensor(seen[None], dtype=torch.float32)
+            ).predicted_depth[:, None]
         resize = torch.nn.functional.interpolate
         expected = resize(bare, image.shape[:2], mode="bilinear", align_corners=corners)[0, 0]
         found = DepthAnything(built(name), device="cpu")(image).values
@@ -86,53 +100,80 @@ def test_depth_by_the_hub_is_what_transformers_itself_gives(built: Callable[[str
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
     with torch.no_grad():
         bare = network(**processor(images=IMAGES[0], return_tensors="pt")).predicted_depth[:, None]
-    expected = torch.nn.functional.interpolate(bare, IMAGES[0].shape[:2], mode="bicubic", align_corners=False)[0, 0]
+    expected = torch.nn.functional.interpolate(
+        bare, IMAGES[0].shape[:2], mode="bicubic", align_corners=False
+    )[0, 0]
     found = DepthAnything(folder, device="cpu", resize="hub")(IMAGES[0]).values
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("width", "height", "expected"),
-    [(518, 518, (518, 518)), (640, 480, (686, 518)), (480, 640, (518, 686)), (2000, 1500, (686, 518))],
+    [
+        (518, 518, (518, 518)),
+        (640, 480, (686, 518)),
+        (480, 640, (518, 686)),
+        (2000, 1500, (686, 518)),
+    ],
 )
-def test_the_authors_size_reaches_518_on_both_sides(width: int, height: int, expected: tuple[int, int]) -> None:
+def test_the_authors_size_reaches_518_on_both_sides(
+    width: int, height: int, expected: tuple[int, int]
+) -> None:
     assert authors_size(width, height, 14) == expected
 
 
 def test_a_direction_that_is_not_known_is_asked_for(built: Callable[[str], str]) -> None:
     with pytest.raises(
-        WeightsError, match=r"configuration of a dpt does not say .* set larger_is_nearer: true for inv"
+        WeightsError,
+        match=r"configuration of a dpt does not say .* set larger_is_nearer: true for inv",
     ):
         DepthAnything(built("dpt"), device="cpu")(IMAGES[0])
     for said in (True, False):
-        assert DepthAnything(built("dpt"), device="cpu", larger_is_nearer=said)(IMAGES[0]).larger_is_nearer is said
+        assert (
+            DepthAnything(built("dpt"), device="cpu", larger_is_nearer=said)(
+                IMAGES[0]
+            ).larger_is_nearer
+            is said
+        )
 
 
-@pytest.mark.parametrize(("name", "said"), [("depth_anything_metric", True), ("glpn", True), ("depth_anything", False)])
+@pytest.mark.parametrize(
+    ("name", "said"), [("depth_anything_metric", True), ("glpn", True), ("depth_anything", False)]
+)
 def test_a_direction_that_the_configuration_denies_is_refused(
     name: str, said: bool, built: Callable[[str], str]
 ) -> None:
     with pytest.raises(WeightsError, match=f"larger_is_nearer: {str(said).lower()} says otherwise"):
         DepthAnything(built(name), device="cpu", larger_is_nearer=said)(IMAGES[0])
-    assert DepthAnything(built(name), device="cpu", larger_is_nearer=not said)(IMAGES[0]).larger_is_nearer is not said
+    assert (
+        DepthAnything(built(name), device="cpu", larger_is_nearer=not said)(
+            IMAGES[0]
+        ).larger_is_nearer
+        is not said
+    )
 
 
 def test_of_a_metric_network_the_smaller_value_is_nearer(built: Callable[[str], str]) -> None:
     found = DepthAnything(built("depth_anything_metric"), device="cpu")(IMAGES[0])
     low, high = (
-        np.unravel_index(place, found.values.shape) for place in (found.values.argmin(), found.values.argmax())
+        np.unravel_index(place, found.values.shape)
+        for place in (found.values.argmin(), found.values.argmax())
     )
     assert found.nearness[low] > found.nearness[high]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 50), (1, 300), (300, 3), (9, 1000)])
-def test_specks_and_slivers_are_no_evidence(size: tuple[int, int], built: Callable[[str], str]) -> None:
+def test_specks_and_slivers_are_no_evidence(
+    size: tuple[int, int], built: Callable[[str], str]
+) -> None:
     with pytest.raises(NoEvidence, match=f"an image of {size[1]} x {size[0]} pixels is too small"):
         DepthAnything(built("depth_anything"))(noise(size))
     with pytest.raises(NoEvidence, match="is too small"):
         GroundingDINO(built("grounding_dino"))(noise(size), ["cat"])
     assert DepthAnything(built("depth_anything"))(noise((5, 7))).values.shape == (5, 7)
-    with pytest.raises(NoEvidence, match="too small, 32 x 32 are needed"):  # its processor rounds sides down to 32s
+    with pytest.raises(
+        NoEvidence, match="too small, 32 x 32 are needed"
+    ):  # its processor rounds sides down to 32s
         DepthAnything(built("glpn"))(noise((31, 60)))
 
 
@@ -164,20 +205,30 @@ def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
 
 
 def test_a_threshold_keeps_the_surest(built: Callable[[str], str]) -> None:
-    every = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, device="cpu")(IMAGES[0], ["cat"])
-    level = float(np.median(every.scores))
-    some = GroundingDINO(built("grounding_dino"), threshold=level, text_threshold=0, device="cpu")(IMAGES[0], ["cat"])
-    assert some.scores.tolist() == [score for score in every.scores if score > level]
-    one = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, most=1, device="cpu")(
+    every = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, device="cpu")(
         IMAGES[0], ["cat"]
     )
+    level = float(np.median(every.scores))
+    some = GroundingDINO(built("grounding_dino"), threshold=level, text_threshold=0, device="cpu")(
+        IMAGES[0], ["cat"]
+    )
+    assert some.scores.tolist() == [score for score in every.scores if score > level]
+    one = GroundingDINO(
+        built("grounding_dino"), threshold=0, text_threshold=0, most=1, device="cpu"
+    )(IMAGES[0], ["cat"])
     assert one.scores.tolist() == every.scores[:1].tolist()
 
 
 @pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
-def test_a_box_has_the_likeliest_words_whatever_their_order(name: str, built: Callable[[str], str]) -> None:
+def test_a_box_has_the_likeliest_words_whatever_their_order(
+    name: str, built: Callable[[str], str]
+) -> None:
     detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
-    orders = [("the cat", "red box", "mug"), ("mug", "the cat", "red box"), ("red box", "mug", "the cat")]
+    orders = [
+        ("the cat", "red box", "mug"),
+        ("mug", "the cat", "red box"),
+        ("red box", "mug", "the cat"),
+    ]
     found = [detector(IMAGES[0], words) for words in orders]
     assert len(set(found[0].labels)) > 1
     for boxes in found[1:]:
@@ -192,23 +243,40 @@ def test_the_likeliest_words_are_those_of_the_highest_token() -> None:
         def convert_tokens_to_ids(self, token: str) -> int:
             return {".": 1}[token]
 
-    ids = torch.tensor([0, 5, 6, 1, 5, 7, 1, 4, 1, 8, 1, 9])  # [CLS] red cat . red dog . st . bernard . [SEP]
+    ids = torch.tensor(
+        [0, 5, 6, 1, 5, 7, 1, 4, 1, 8, 1, 9]
+    )  # [CLS] red cat . red dog . st . bernard . [SEP]
     rows = torch.full((5, 16), 0.1)
     for row, column in enumerate((2, 5, 4, 9, 10)):
-        rows[row, column] = 0.8  # cat, dog, the red of the dog, bernard, and the last full stop alone
+        rows[row, column] = (
+            0.8  # cat, dog, the red of the dog, bernard, and the last full stop alone
+        )
     rows[0, 4:6] = 0.7  # a red dog fits as well
     rows[4, 1] = 0.5
     rows = rows.logit()
-    labels = _likeliest(rows, ids, ["red cat", "red dog", "st. bernard"], 0.3, SimpleNamespace(tokenizer=Words()))
+    labels = _likeliest(
+        rows, ids, ["red cat", "red dog", "st. bernard"], 0.3, SimpleNamespace(tokenizer=Words())
+    )
     assert labels == ["red cat", "red dog", "red dog", "st. bernard", "red cat"]
     assert (
-        len(_likeliest(rows, ids, ["red cat", "red dog", "st. bernard"], 0.9, SimpleNamespace(tokenizer=Words()))) == 0
+        len(
+            _likeliest(
+                rows,
+                ids,
+                ["red cat", "red dog", "st. bernard"],
+                0.9,
+                SimpleNamespace(tokenizer=Words()),
+            )
+        )
+        == 0
     )
 
 
 def test_a_package_s_label_is_the_asked_word_with_its_own_spaces() -> None:
     asked = ("café", "t-shirt", "shirt", "st. bernard")
-    labels = [_asked_word(label, asked) for label in ("cafe", "t - shirt", "shirt", "bernard", "sock")]
+    labels = [
+        _asked_word(label, asked) for label in ("cafe", "t - shirt", "shirt", "bernard", "sock")
+    ]
     assert labels == ["café", "t-shirt", "shirt", "st. bernard", "sock"]
 
 
@@ -218,10 +286,15 @@ def test_a_detector_needs_a_word(built: Callable[[str], str]) -> None:
             GroundingDINO(built("grounding_dino"), device="cpu")(IMAGES[0], words)
 
 
-def test_scores_that_are_no_numbers_are_not_taken_for_no_find(built: Callable[[str], str], tmp_path: Path) -> None:
+def test_scores_that_are_no_numbers_are_not_taken_for_no_find(
+    built: Callable[[str], str], tmp_path: Path
+) -> None:
     shutil.copytree(built("owlv2"), tmp_path / "odd")
     held = load_file(tmp_path / "odd" / "model.safetensors")
-    save_file(held | {"class_head.logit_shift.bias": torch.full((1,), torch.nan)}, tmp_path / "odd/model.safetensors")
+    save_file(
+        held | {"class_head.logit_shift.bias": torch.full((1,), torch.nan)},
+        tmp_path / "odd/model.safetensors",
+    )
     with pytest.raises(ValueError, match="gives scores that are no numbers in float32"):
         GroundingDINO(str(tmp_path / "odd"), device="cpu")(IMAGES[0], ["cat"])
 
@@ -235,23 +308,35 @@ def test_a_threshold_is_a_probability(setting: str) -> None:
 # Real or generated
 
 
-def test_dire_is_the_resnet_of_transformers_with_its_names_changed(built: Callable[[str], str]) -> None:
-    """The same weights in a ResNet-50 that others wrote give the same probability, whatever the batch."""
+def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
+    built: Callable[[str], str],
+) -> None:
+    """The same weights in a ResNet-50 that others wrote give the same probability, whatever the
+    batch."""
     images = [noise((300, 260), 7), noise((256, 400), 8) // 4, noise((40, 50), 9) // 2 + 120]
     dire = DIRE(built("dire"), device="cpu")
     together = [each.value for each in dire.predict_many([(image,) for image in images])]
     assert together == pytest.approx([dire(image) for image in images], abs=1e-5)
     network = tiny.resnet()
     processor = transformers.ConvNextImageProcessorPil(
-        size={"shortest_edge": 224}, crop_pct=224 / 256, resample=2,
-        image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225],
-    )  # fmt: skip
+        size={"shortest_edge": 224},
+        crop_pct=224 / 256,
+        resample=2,
+        image_mean=[0.485, 0.456, 0.406],
+        image_std=[0.229, 0.224, 0.225],
+    )
     for image, found in zip(images, together, strict=True):
         with torch.no_grad():
             logit = network(**processor(images=image, return_tensors="pt")).logits.item()
-            exact = network(torch.from_numpy(_inner(image).transpose(2, 0, 1)[None])).logits.sigmoid().item()
+            exact = (
+                network(torch.from_numpy(_inner(image).transpose(2, 0, 1)[None]))
+                .logits.sigmoid()
+                .item()
+            )
         assert found == pytest.approx(exact, abs=1e-5)
-        assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.03)  # its crop may lie a pixel aside
+        assert found == pytest.approx(
+            1 / (1 + np.exp(-logit)), abs=0.03
+        )  # its crop may lie a pixel aside
     assert np.diff(np.sort(together)).min() > 0.015
 
 
@@ -261,13 +346,18 @@ def test_dire_looks_at_the_middle_of_an_image_in_its_own_proportions(turned: boo
     ramp = np.repeat(np.arange(195, dtype=np.uint8)[:, None, None], 130, 1).repeat(3, 2)
     seen = _inner(ramp.transpose(1, 0, 2) if turned else ramp)[..., 0] * 0.229 + 0.485
     along = (seen[112] if turned else seen[:, 112]) * 255
-    np.testing.assert_allclose(along[[0, -1]], (np.array([80, 303]) + 0.5) * 195 / 384 - 0.5, atol=0.6)
+    np.testing.assert_allclose(
+        along[[0, -1]], (np.array([80, 303]) + 0.5) * 195 / 384 - 0.5, atol=0.6
+    )
 
 
 @pytest.mark.parametrize(
-    ("image", "reason"), [(noise((31, 90)), "90 x 31 pixels is too small"), (noise((90, 90)) * 0, "of one colour")]
+    ("image", "reason"),
+    [(noise((31, 90)), "90 x 31 pixels is too small"), (noise((90, 90)) * 0, "of one colour")],
 )
-def test_a_picture_without_traces_is_no_evidence(image: Pixels, reason: str, built: Callable[[str], str]) -> None:
+def test_a_picture_without_traces_is_no_evidence(
+    image: Pixels, reason: str, built: Callable[[str], str]
+) -> None:
     with pytest.raises(NoEvidence, match=reason):
         DIRE(built("dire"), device="cpu")(image)
 
@@ -298,7 +388,10 @@ def test_weights_that_cannot_be_had_are_one_sentence(ask: Callable[[str], Any], 
         ask(where)
     message = str(caught.value)
     assert where in message and "\n" not in message
-    assert "hf download ID --local-dir DIR" in message or "give a folder saved with save_pretrained" in message
+    assert (
+        "hf download ID --local-dir DIR" in message
+        or "give a folder saved with save_pretrained" in message
+    )
 
 
 def test_a_folder_of_another_network_is_said(built: Callable[[str], str]) -> None:
@@ -338,7 +431,10 @@ def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
     other = tmp_path / "other"
     shutil.copytree(built("depth_anything"), other)
     shutil.copy(Path(built("glpn")) / "model.safetensors", other)
-    with pytest.raises(WeightsError, match=r"other: its files lack \d+ of the \d+ tensors of DepthAnything.* random"):
+    with pytest.raises(
+        WeightsError,
+        match=r"other: its files lack \d+ of the \d+ tensors of DepthAnything.* random",
+    ):
         DepthAnything(str(other), device="cpu")(IMAGES[0])
 
 
@@ -361,43 +457,60 @@ def test_a_file_that_lacks_a_few_tensors_is_refused(
         if name in ("grounding_dino", "owlv2")
         else (lambda: DepthAnything(folder, device="cpu", larger_is_nearer=None)(IMAGES[0]))
     )
-    with pytest.raises(WeightsError, match=rf"few: its files lack \d+ of the \d+ tensors .*{re.escape(part)}"):
+    with pytest.raises(
+        WeightsError, match=rf"few: its files lack \d+ of the \d+ tensors .*{re.escape(part)}"
+    ):
         ask()
 
 
-def test_a_tensor_that_no_result_depends_on_may_be_missing(built: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_tensor_that_no_result_depends_on_may_be_missing(
+    built: Callable[[str], str], tmp_path: Path
+) -> None:
     few = lacking(built("depth_anything"), tmp_path / "few", "mask_token")
-    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (few, built("depth_anything")))
+    found, whole = (
+        DepthAnything(name, device="cpu")(IMAGES[0]).values
+        for name in (few, built("depth_anything"))
+    )
     np.testing.assert_array_equal(found, whole)
 
 
 def with_surplus(folder: str, to: Path, name: str) -> str:
     """A copy of a network's folder with a tensor more."""
     shutil.copytree(folder, to)
-    save_file({**load_file(to / "model.safetensors"), name: torch.zeros(2)}, to / "model.safetensors")
+    save_file(
+        {**load_file(to / "model.safetensors"), name: torch.zeros(2)}, to / "model.safetensors"
+    )
     return str(to)
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [("depth_anything", "head.conv4.weight"), ("grounding_dino", "model.adapter.weight")]
+    ("name", "part"),
+    [("depth_anything", "head.conv4.weight"), ("grounding_dino", "model.adapter.weight")],
 )
 def test_a_file_with_a_tensor_of_another_network_is_refused(
     name: str, part: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     folder = with_surplus(built(name), tmp_path / "more", part)
-    with pytest.raises(WeightsError, match=rf"more: its files hold 1 tensors that .* does not have \({part}\)"):
+    with pytest.raises(
+        WeightsError, match=rf"more: its files hold 1 tensors that .* does not have \({part}\)"
+    ):
         if name == "depth_anything":
             DepthAnything(folder, device="cpu")(IMAGES[0])
         else:
             GroundingDINO(folder, device="cpu")(IMAGES[0], ["cat"])
 
 
-@pytest.mark.parametrize("part", ["backbone.embeddings.position_ids", "backbone.pooler.dense.weight"])
+@pytest.mark.parametrize(
+    "part", ["backbone.embeddings.position_ids", "backbone.pooler.dense.weight"]
+)
 def test_a_tensor_that_no_result_depends_on_may_be_there(
     part: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     more = with_surplus(built("depth_anything"), tmp_path / "more", part)
-    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (more, built("depth_anything")))
+    found, whole = (
+        DepthAnything(name, device="cpu")(IMAGES[0]).values
+        for name in (more, built("depth_anything"))
+    )
     np.testing.assert_array_equal(found, whole)
 
 
@@ -413,31 +526,44 @@ def test_dire_with_a_missing_tensor_is_refused(
     drop: str, said: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
     held = torch.load(built("dire"))["model"]
-    torch.save({"model": {name: each for name, each in held.items() if drop not in name}}, tmp_path / "few.pth")
+    torch.save(
+        {"model": {name: each for name, each in held.items() if drop not in name}},
+        tmp_path / "few.pth",
+    )
     with pytest.raises(WeightsError, match=said):
         DIRE(str(tmp_path / "few.pth"), device="cpu")(IMAGES[0])
 
 
-def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable[[str], str]) -> None:
+def test_networks_that_are_first_asked_at_the_same_time_all_open(
+    built: Callable[[str], str],
+) -> None:
     kinds = {
         "AutoModelForDepthEstimation": ("depth_anything", "glpn"),
         "AutoModelForZeroShotObjectDetection": ("grounding_dino", "owlv2"),
     }
     told = [text for kind, names in kinds.items() for name in names for text in (kind, built(name))]
-    done = subprocess.run([sys.executable, "-c", TOGETHER, *told], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER, *told], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # by torch itself
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
+)  # by torch itself
 def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
-    plain, compiled = (DepthAnything(built("glpn"), device="cpu", compile=each) for each in (False, True))
+    plain, compiled = (
+        DepthAnything(built("glpn"), device="cpu", compile=each) for each in (False, True)
+    )
     np.testing.assert_allclose(plain(IMAGES[0]).values, compiled(IMAGES[0]).values, rtol=1e-4)
 
 
 def test_a_compiled_network_is_another_one_in_memory() -> None:
     plain, compiled = DepthAnything("x"), DepthAnything("x", compile=True)
-    assert plain.network_key() != compiled.network_key() and plain._settings() == compiled._settings()
+    assert (
+        plain.network_key() != compiled.network_key() and plain._settings() == compiled._settings()
+    )
     with pytest.raises(ValueError, match="drop compile"):
         VisionAttention("x", compile=True)
 

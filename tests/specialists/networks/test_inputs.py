@@ -1,4 +1,5 @@
-"""What a specialist takes: pixels through one gate, a word as a word, and several inputs by the rules of one."""
+"""What a specialist takes: pixels through one gate, a word as a word, and several inputs by the
+rules of one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,11 +26,24 @@ from looktwice.specialists.maps import (
     TextureSize,
     VerticalPosition,
 )
-from looktwice.specialists.matching import SIFT, KeypointMatcher, LightGlue, LoFTR, RotationSearch, XFeat
+from looktwice.specialists.matching import (
+    SIFT,
+    KeypointMatcher,
+    LightGlue,
+    LoFTR,
+    RotationSearch,
+    XFeat,
+)
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
-from looktwice.specialists.segmentation import SAM, Felzenszwalb, GroundedSAM, SegmentEverything, Slic
+from looktwice.specialists.segmentation import (
+    SAM,
+    Felzenszwalb,
+    GroundedSAM,
+    SegmentEverything,
+    Slic,
+)
 from looktwice.specialists.sharing import look_once
 
 COLOR = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
@@ -103,9 +117,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     place = tmp_path_factory.mktemp("inputs")
     for module, name in (
-        (tiny_networks, "depth_anything"), (tiny_networks, "grounding_dino"), (tiny_networks, "dire"),
-        (tiny_matchers, "dinov2"), (tiny_matchers, "efficient_loftr"), (tiny_segmenters, "sam"),
-    ):  # fmt: skip
+        (tiny_networks, "depth_anything"),
+        (tiny_networks, "grounding_dino"),
+        (tiny_networks, "dire"),
+        (tiny_matchers, "dinov2"),
+        (tiny_matchers, "efficient_loftr"),
+        (tiny_segmenters, "sam"),
+    ):
         getattr(module, name)(place / name)
     yield place
     close_networks()
@@ -119,7 +137,9 @@ def test_a_pil_image_is_its_pixels(folder: Path) -> None:
 
 
 def test_a_word_is_a_word_and_not_its_letters(folder: Path) -> None:
-    detector = GroundingDINO(str(folder / "grounding_dino"), threshold=0, text_threshold=0, device="cpu")
+    detector = GroundingDINO(
+        str(folder / "grounding_dino"), threshold=0, text_threshold=0, device="cpu"
+    )
     one, listed = detector(COLOR, "red box"), detector(COLOR, ["red box"])
     np.testing.assert_array_equal(one.xyxy, listed.xyxy)
     assert one.labels.tolist() == listed.labels.tolist()
@@ -130,14 +150,20 @@ def test_a_word_is_a_word_and_not_its_letters(folder: Path) -> None:
 def test_many_gives_what_calls_give(folder: Path) -> None:
     images: list[Pixels] = [COLOR, COLOR[::-1].copy(), COLOR[:, :64].copy()]
     cpu: dict[str, Any] = {"device": "cpu"}
-    depth, encoder = DepthAnything(str(folder / "depth_anything"), **cpu), DINOv2(str(folder / "dinov2"), **cpu)
+    depth, encoder = (
+        DepthAnything(str(folder / "depth_anything"), **cpu),
+        DINOv2(str(folder / "dinov2"), **cpu),
+    )
     for image, near, values in zip(images, depth.many(images), encoder.many(images), strict=True):
         np.testing.assert_allclose(near.values, depth(image).values, atol=1e-4)
         np.testing.assert_allclose(values.values, encoder(image).values, atol=1e-4)
     dire = DIRE(str(folder / "dire"), **cpu)
     assert dire.many(images) == pytest.approx([dire(image) for image in images], abs=1e-5)
     sam = SAM(str(folder / "sam"), **cpu)
-    assert [masks.labels.tolist() for masks in sam.many([(COLOR, BOX), (COLOR, BOX[[]])])] == [["cat"], []]
+    assert [masks.labels.tolist() for masks in sam.many([(COLOR, BOX), (COLOR, BOX[[]])])] == [
+        ["cat"],
+        [],
+    ]
     detector = GroundingDINO(str(folder / "grounding_dino"), threshold=0, text_threshold=0, **cpu)
     one, two = detector.many([(COLOR, "Cat."), (COLOR, ["cat"])])
     np.testing.assert_allclose(one.xyxy, two.xyxy, atol=1e-3)
@@ -149,7 +175,10 @@ def test_many_follows_the_rules_of_a_call(folder: Path) -> None:
     matcher = KeypointMatcher(str(folder / "efficient_loftr"), device="cpu")
     ran = list[int]()
     hook = matcher.network().model.register_forward_hook(lambda *_: ran.append(1))
-    assert [len(found) for found in matcher.many([(flat, flat), (COLOR, flat)])] == [0, 0] and not ran
+    assert [len(found) for found in matcher.many([(flat, flat), (COLOR, flat)])] == [
+        0,
+        0,
+    ] and not ran
     assert len(matcher.many([(flat, flat), (COLOR, COLOR)])[1]) and ran == [1]
     hook.remove()
     for wrong, error in ((flat, NoEvidence), (COLOR[:2], NoEvidence), (COLOR / 255, ValueError)):
@@ -161,7 +190,9 @@ def test_many_follows_the_rules_of_a_call(folder: Path) -> None:
         LoFTR("x.ckpt").many([(COLOR, COLOR[:40])])
 
 
-def test_without_a_store_neither_files_nor_pixels_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_store_neither_files_nor_pixels_are_hashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("weights_hash", "result_key"):
         monkeypatch.setattr(f"looktwice.specialists.sharing.{name}", None)
     assert len(look_once(Slic(segments=1), COLOR)) >= 1

@@ -75,7 +75,12 @@ def finder(folder: Path) -> Path:
 
 
 def lines(model: str) -> Any:
-    return PPOCR(threshold=0, box_threshold=0, detector=Path(model), recognizer=Path(model).with_name("reader"))(PHOTO)
+    return PPOCR(
+        threshold=0,
+        box_threshold=0,
+        detector=Path(model),
+        recognizer=Path(model).with_name("reader"),
+    )(PHOTO)
 
 
 LISTED: dict[str, Opens] = {
@@ -114,7 +119,10 @@ LISTED: dict[str, Opens] = {
     "SAM 3": (tiny_sam3.tracker, masks),
     "EdgeTAM": (tiny_sam3.edgetam, masks),
     "SAM3": (tiny_sam3.video, lambda model: SAM3(model, words=WORDS, threshold=0)(PHOTO).scores),
-    "SegmentEverything": (tiny_segmenters.sam, lambda model: SegmentEverything(SAM(model), side=2)(PHOTO).masks.shape),
+    "SegmentEverything": (
+        tiny_segmenters.sam,
+        lambda model: SegmentEverything(SAM(model), side=2)(PHOTO).masks.shape,
+    ),
     "GroundedSAM": (
         tiny_segmenters.sam,
         lambda model: GroundedSAM(lambda *_: BOXES, SAM(model), WORDS)(PHOTO).scores,
@@ -124,9 +132,18 @@ NAME = re.compile(r"[A-Z][\w-]*(?: (?:[A-Z][\w-]*|\d))*")
 
 
 def listed_names() -> list[str]:
-    """The networks of Hugging Face transformers in the table of the page, without what is said of them."""
-    page = (ROOT / "docs" / "specialists.md").read_text("utf-8").partition("## Specialists by protocol")[2]
-    rows = [row.split("|")[2] for row in page.partition("\n\n**")[0].splitlines() if row.endswith("| `hf` |")]
+    """The networks of Hugging Face transformers in the table of the page, without what is said of
+    them."""
+    page = (
+        (ROOT / "docs" / "specialists.md")
+        .read_text("utf-8")
+        .partition("## Specialists by protocol")[2]
+    )
+    rows = [
+        row.split("|")[2]
+        for row in page.partition("\n\n**")[0].splitlines()
+        if row.endswith("| `hf` |")
+    ]
     assert len(rows) > 5
     return sorted({name for row in rows for name in NAME.findall(row)})
 
@@ -149,7 +166,11 @@ def test_a_listed_network_runs_or_says_what_it_needs(name: str, tmp_path: Path) 
 
 def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of the page, with tiny networks in the folders that they name."""
-    page = (ROOT / "docs" / "specialists.md").read_text("utf-8").partition("**A detector of fixed classes**")[2]
+    page = (
+        (ROOT / "docs" / "specialists.md")
+        .read_text("utf-8")
+        .partition("**A detector of fixed classes**")[2]
+    )
     block = page.partition("```yaml\n")[2].partition("```")[0]
     models = tmp_path / "models"
     tiny_detectors.rf_detr(models / "rf-detr-base")
@@ -159,15 +180,17 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for given, tiny in (
         ("model: models/rf", "threshold: 0.05, model: models/rf"),
         ("model: models/sam3", "threshold: 0.01, most: 2, model: models/sam3"),
-        ("task: text", "task: text, longest: 60"), ("PPOCR,", "PPOCR, threshold: 0, box_threshold: 0,"),
-    ):  # fmt: skip
+        ("task: text", "task: text, longest: 60"),
+        ("PPOCR,", "PPOCR, threshold: 0, box_threshold: 0,"),
+    ):
         assert given in block
         block = block.replace(given, tiny)
     monkeypatch.chdir(tmp_path)
     stages = yaml.safe_load(block)
     state = State.start(asked("How many cats are there?", images=[cat()]))
     zoom, mark, count, read, lines = (
-        build({key: value for key, value in node.items() if key != "before"}) for node in stages.values()
+        build({key: value for key, value in node.items() if key != "before"})
+        for node in stages.values()
     )
     assert zoom(state, NoModel()).views[-1].parts != state.views[-1].parts
     assert len(mark(state, NoModel()).sample.marks) > 0
@@ -177,16 +200,23 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("make", [tiny_backbones.vit, tiny_backbones.clip, tiny_backbones.siglip])
-def test_backbones_give_what_transformers_gives(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    """The last state of the bare network, of an image of its own size, with the mean and deviation of its processor."""
+def test_backbones_give_what_transformers_gives(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    """The last state of the bare network, of an image of its own size, with the mean and deviation
+    of its processor."""
     import transformers
 
     folder, photo = make(tmp_path / "tiny"), cat()[:64, :64]
     network = transformers.AutoModel.from_pretrained(folder).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
-    seen = processor(images=photo, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]
+    seen = processor(images=photo, do_resize=False, do_center_crop=False, return_tensors="pt")[
+        "pixel_values"
+    ]
     with torch.no_grad():
-        theirs = getattr(network, "vision_model", network)(pixel_values=seen).last_hidden_state[0, -16:]
+        theirs = getattr(network, "vision_model", network)(pixel_values=seen).last_hidden_state[
+            0, -16:
+        ]
     ours = DINOv2(str(folder), longest=64)(photo).values.reshape(16, -1)
     np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
     wide, high = DINOv2(str(folder), longest=96).many([cat()[:64, :96], cat()[:96, :64]])
@@ -194,32 +224,45 @@ def test_backbones_give_what_transformers_gives(tmp_path: Path, make: Callable[[
     close_networks()
 
 
-@pytest.mark.parametrize("make", [tiny_networks.grounding_dino, tiny_networks.mm_grounding_dino, tiny_networks.owlv2])
+@pytest.mark.parametrize(
+    "make", [tiny_networks.grounding_dino, tiny_networks.mm_grounding_dino, tiny_networks.owlv2]
+)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_detectors_by_words_give_what_transformers_gives(
     tmp_path: Path, make: Callable[[Path], Path], dtype: Any
 ) -> None:
-    """Processor, network and post-processing used bare as its documentation shows, of wide, high and large images."""
+    """Processor, network and post-processing used bare as its documentation shows, of wide, high
+    and large images."""
     import transformers
 
     folder, level = make(tmp_path / "tiny"), 0.001
     number = getattr(torch, dtype)
-    network = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(folder, dtype=number).eval()
+    network = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(
+        folder, dtype=number
+    ).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
     for photo in (PHOTO, PHOTO[:, :50], cat()):
-        inputs = processor(images=photo, text=[["cat", "dog"]], return_tensors="pt").to("cpu", number)
+        inputs = processor(images=photo, text=[["cat", "dog"]], return_tensors="pt").to(
+            "cpu", number
+        )
         with torch.inference_mode():
             out = network(**inputs)
         both = {} if make is tiny_networks.owlv2 else {"text_threshold": level}
         (expected,) = processor.post_process_grounded_object_detection(
-            out, threshold=level, target_sizes=[photo.shape[:2]], text_labels=[["cat", "dog"]], **both
+            out,
+            threshold=level,
+            target_sizes=[photo.shape[:2]],
+            text_labels=[["cat", "dog"]],
+            **both,
         )
         height, width = photo.shape[:2]
         boxes = expected["boxes"].float().numpy().clip(0, [width, height, width, height])
         scores = expected["scores"].float().numpy()
         order = np.argsort(-scores, kind="stable")
         order = order[(boxes[order, 2:] > boxes[order, :2]).all(1)]
-        found = GroundingDINO(str(folder), threshold=level, text_threshold=level, dtype=dtype)(photo, ["cat", "dog"])
+        found = GroundingDINO(str(folder), threshold=level, text_threshold=level, dtype=dtype)(
+            photo, ["cat", "dog"]
+        )
         np.testing.assert_allclose(found.scores, scores[order], atol=1e-5)
         np.testing.assert_allclose(found.xyxy, boxes[order], atol=1e-3)
         assert len(found) > 3
@@ -227,7 +270,9 @@ def test_detectors_by_words_give_what_transformers_gives(
 
 
 @pytest.mark.parametrize("size", [(100, 150), (150, 90)])
-def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
     photo = cat()[: size[0], : size[1]]
     found = DepthAnything(str(tiny_depth.zoedepth(tmp_path)))(photo)
     assert found.values.shape == size and not found.larger_is_nearer
@@ -250,28 +295,37 @@ def test_depth_pro_without_torchvision_names_it(tmp_path: Path) -> None:
         with pytest.raises(WeightsError, match="pip install torchvision"):
             DepthAnything(str(tiny_depth.depth_pro(tmp_path)))(cat()[:100, :150])
     else:
-        assert DepthAnything(str(tiny_depth.depth_pro(tmp_path)))(cat()[:100, :150]).values.shape == (100, 150)
+        assert DepthAnything(str(tiny_depth.depth_pro(tmp_path)))(
+            cat()[:100, :150]
+        ).values.shape == (100, 150)
     close_networks()
 
 
 @pytest.mark.parametrize("make", [tiny_depth.dinov3, tiny_depth.siglip2_naflex])
 @pytest.mark.parametrize("layer", [-1, 1])
-def test_other_backbones_give_a_vector_for_each_patch(tmp_path: Path, make: Callable[[Path], Path], layer: int) -> None:
+def test_other_backbones_give_a_vector_for_each_patch(
+    tmp_path: Path, make: Callable[[Path], Path], layer: int
+) -> None:
     found = DINOv2(str(make(tmp_path)), longest=128, layer=layer)(cat()[:100, :150])
     assert found.values.shape == (5, 8, 32)
     close_networks()
 
 
 def test_naflex_sees_the_patches_that_its_own_processor_cuts(tmp_path: Path) -> None:
-    """The last state is the same as with the processor of transformers, which keeps an image of this size."""
+    """The last state is the same as with the processor of transformers, which keeps an image of
+    this size."""
     from transformers import Siglip2ImageProcessorPil, Siglip2VisionModel
 
     folder = tiny_depth.siglip2_naflex(tmp_path)
     photo = cat()[:64, :128]
-    inputs = Siglip2ImageProcessorPil(patch_size=16, max_num_patches=32)(images=photo, return_tensors="pt")
+    inputs = Siglip2ImageProcessorPil(patch_size=16, max_num_patches=32)(
+        images=photo, return_tensors="pt"
+    )
     assert inputs["spatial_shapes"].tolist() == [[4, 8]]
     with torch.inference_mode():
-        theirs = Siglip2VisionModel.from_pretrained(folder).eval()(**inputs).last_hidden_state[0].numpy()
+        theirs = (
+            Siglip2VisionModel.from_pretrained(folder).eval()(**inputs).last_hidden_state[0].numpy()
+        )
     ours = DINOv2(str(folder), longest=128)(photo).values.reshape(32, -1)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
     close_networks()

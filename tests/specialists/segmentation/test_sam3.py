@@ -23,7 +23,12 @@ from tests import tiny_sam3 as tiny
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-SIZES = [(48, 80), (100, 30), (56, 56), (200, 300)]  # wide, high, the network's own, and larger than it looks
+SIZES = [
+    (48, 80),
+    (100, 30),
+    (56, 56),
+    (200, 300),
+]  # wide, high, the network's own, and larger than it looks
 LEVEL = 0.03
 
 
@@ -35,14 +40,17 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 
 
 @pytest.fixture(scope="module", params=["concepts", "video"])
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The detector of concepts alone, and as it is published, with a tracker."""
     yield str(getattr(tiny, request.param)(tmp_path_factory.mktemp("sam3") / request.param))
     close_networks()
 
 
 def seen_by_transformers(image: Pixels) -> Any:
-    """What its processor gives: itself where torchvision is, else PIL's filter, which is the same but for a step."""
+    """What its processor gives: itself where torchvision is, else PIL's filter, which is the same
+    but for a step."""
     if find_spec("torchvision") is not None:
         processor = transformers.Sam3ImageProcessor(size={"height": 56, "width": 56})
         return processor(images=image, return_tensors="pt")["pixel_values"]
@@ -63,7 +71,9 @@ def test_masks_are_those_of_transformers(model: str) -> None:
     network = transformers.Sam3Model.from_pretrained(model).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     words = ("cat", "red box")
-    for image, found in zip(IMAGES, SAM3(model, words=words, threshold=LEVEL, device="cpu").many(IMAGES), strict=True):
+    for image, found in zip(
+        IMAGES, SAM3(model, words=words, threshold=LEVEL, device="cpu").many(IMAGES), strict=True
+    ):
         assert len(found) > 2
         for word in words:
             text = tokenizer(word, padding="max_length", max_length=32, return_tensors="pt")
@@ -77,7 +87,9 @@ def test_masks_are_those_of_transformers(model: str) -> None:
             order = np.argsort(-scores[scores > LEVEL], kind="stable")
             np.testing.assert_allclose(ours.scores, scores[scores > LEVEL][order], atol=1e-5)
             if len(ours):
-                large = torch.nn.functional.interpolate(small, image.shape[:2], mode="bilinear", align_corners=False)
+                large = torch.nn.functional.interpolate(
+                    small, image.shape[:2], mode="bilinear", align_corners=False
+                )
                 assert (ours.masks != (large[0] > 0.5).numpy()[order]).mean() < 1e-3
 
 
@@ -95,7 +107,10 @@ def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(model: str) -> None
         assert found.masks.shape == (8, *image.shape[:2])
         assert (np.diff(found.scores) <= 0).all()
         assert set(found.labels) <= {"dog", "cat"}
-    assert min(found.masks.mean() for found in together) < 0.9 and max(found.masks.mean() for found in together) > 0.1
+    assert (
+        min(found.masks.mean() for found in together) < 0.9
+        and max(found.masks.mean() for found in together) > 0.1
+    )
 
 
 def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
@@ -103,7 +118,11 @@ def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
     detector = MaskBoxes(sam)
     own, asked = detector(IMAGES[0]), detector(IMAGES[0], ["Red box."])
     assert set(own.labels) == {"cat"} and set(asked.labels) == {"red box"}
-    assert asked.scores.tolist() == replace(sam, words=("red box",))(IMAGES[0]).scores.tolist() != own.scores.tolist()
+    assert (
+        asked.scores.tolist()
+        == replace(sam, words=("red box",))(IMAGES[0]).scores.tolist()
+        != own.scores.tolist()
+    )
     assert len(MaskBoxes(replace(sam, words=()))(IMAGES[0], "dog")) > 0
     with pytest.raises(NoEvidence, match="looks for words, and none was given"):
         replace(sam, words=(" ",))(IMAGES[0])
@@ -112,16 +131,24 @@ def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
 def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
     sam = SAM3(model, words=("cat",), threshold=0, most=5, device="cpu")
     with use_result_store(tmp_path / "results"):
-        first, other, again = sam(IMAGES[0]), replace(sam, words=("dog",))(IMAGES[0]), sam(IMAGES[0])
+        first, other, again = (
+            sam(IMAGES[0]),
+            replace(sam, words=("dog",))(IMAGES[0]),
+            sam(IMAGES[0]),
+        )
     same(first, again)
     assert set(other.labels) == {"dog"}
     assert len(list((tmp_path / "results").rglob("*.npz"))) == 2
-    assert sam._batcher() is replace(sam, words=("dog",))._batcher()  # so that words of many threads are one batch
+    assert (
+        sam._batcher() is replace(sam, words=("dog",))._batcher()
+    )  # so that words of many threads are one batch
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_near(model: str, dtype: Any) -> None:
-    whole = SAM3(model, words=("cat",), threshold=0, most=3, device="cpu", dtype="float32")(IMAGES[3])
+    whole = SAM3(model, words=("cat",), threshold=0, most=3, device="cpu", dtype="float32")(
+        IMAGES[3]
+    )
     half = SAM3(model, words=("cat",), threshold=0, most=3, device="cpu", dtype=dtype)(IMAGES[3])
     np.testing.assert_allclose(half.scores, whole.scores, atol=0.03)
     assert (half.scores != whole.scores).any()
@@ -132,7 +159,11 @@ def test_the_surest_are_kept(model: str) -> None:
     level = float(np.median(every.scores))
     some = SAM3(model, words=("cat",), threshold=level, device="cpu")(IMAGES[1])
     assert some.scores.tolist() == [score for score in every.scores if score > level]
-    assert SAM3(model, words=("cat",), threshold=0.9999, device="cpu")(IMAGES[1]).masks.shape == (0, 100, 30)
+    assert SAM3(model, words=("cat",), threshold=0.9999, device="cpu")(IMAGES[1]).masks.shape == (
+        0,
+        100,
+        30,
+    )
     with pytest.raises(ValueError, match="threshold is a probability"):
         SAM3(threshold=1)
 
@@ -141,7 +172,8 @@ def test_the_surest_are_kept(model: str) -> None:
 
 
 def stretched(image: Pixels, side: int) -> Any:
-    """An image as SAM 2 and EdgeTAM see it: stretched, then with ImageNet's mean and deviation taken out."""
+    """An image as SAM 2 and EdgeTAM see it: stretched, then with ImageNet's mean and deviation
+    taken out."""
     pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255
     small = torch.nn.functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -184,4 +216,6 @@ def test_edgetam_without_timm_names_it(tmp_path: Path) -> None:
         pytest.skip("timm is installed")
     transformers.EdgeTamConfig().save_pretrained(tmp_path)
     with pytest.raises(WeightsError, match="pip install timm"):
-        SAM(str(tmp_path), device="cpu")(IMAGES[0], Boxes(np.array([[0, 0, 9, 9.0]]), np.ones(1), np.array(["a"])))
+        SAM(str(tmp_path), device="cpu")(
+            IMAGES[0], Boxes(np.array([[0, 0, 9, 9.0]]), np.ones(1), np.array(["a"]))
+        )

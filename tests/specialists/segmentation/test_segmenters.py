@@ -1,4 +1,5 @@
-"""Segment Anything on one code path for both versions, its original files, and what is composed of it."""
+"""Segment Anything on one code path for both versions, its original files, and what is composed of
+it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,14 +25,22 @@ from tests import tiny_segmenters
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-TINY = {"sam": tiny_segmenters.sam, "sam2": tiny_segmenters.sam2, "sam2_video": tiny_segmenters.sam2_video}
+TINY = {
+    "sam": tiny_segmenters.sam,
+    "sam2": tiny_segmenters.sam2,
+    "sam2_video": tiny_segmenters.sam2_video,
+}
 SIZES = [(48, 80), (100, 30), (64, 64), (1, 9), (200, 3)]
-BOXES = Boxes(np.array([[0, 0, 3, 1], [1, 0, 2, 1.0]]), np.array([0.9, 0.4]), np.array(["cat", "dog"]))
+BOXES = Boxes(
+    np.array([[0, 0, 3, 1], [1, 0, 2, 1.0]]), np.array([0.9, 0.4]), np.array(["cat", "dog"])
+)
 ANY = MaskFilter(iou=0, stability=0, overlap=1)
 
 
 @pytest.fixture(scope="module", params=[*TINY, "original"])
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The tiny networks, by folder or by file."""
     place = tmp_path_factory.mktemp("sam") / request.param
     if request.param == "original":
@@ -103,7 +112,10 @@ def opened(folder: Path) -> SamNetwork:
 
 
 def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(tmp_path: Path) -> None:
-    ours, theirs = tiny_segmenters.sam(tmp_path / "sam"), tiny_segmenters.original(tmp_path / "sam.pth")
+    ours, theirs = (
+        tiny_segmenters.sam(tmp_path / "sam"),
+        tiny_segmenters.original(tmp_path / "sam.pth"),
+    )
     held = [opened(place).model.state_dict() for place in (ours, theirs)]
     assert held[0].keys() == held[1].keys()
     assert all(torch.equal(held[0][name], held[1][name]) for name in held[0])
@@ -124,25 +136,41 @@ def test_images_and_masks_go_through_the_network_as_transformers_own_processor_s
     square = {"height": 64, "width": 64}
     processor = SamImageProcessorPil(size={"longest_edge": 64}, pad_size=square)
     theirs = processor(images=image, return_tensors="pt")
-    torch.testing.assert_close(network._square(image), theirs["pixel_values"])  # of whole grey levels
+    torch.testing.assert_close(
+        network._square(image), theirs["pixel_values"]
+    )  # of whole grey levels
     logits = torch.randn(2, 3, 32, 32)
-    masks = processor.post_process_masks([logits], [size], theirs["reshaped_input_sizes"], binarize=False)[0]
+    masks = processor.post_process_masks(
+        [logits], [size], theirs["reshaped_input_sizes"], binarize=False
+    )[0]
     for several, each in zip(logits, masks, strict=True):
         torch.testing.assert_close(network.upscaled(several, size), each)
 
 
 def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
-    """Prompts are brought to the square as the image is: pixel centres of it, half a pixel before their edges."""
+    """Prompts are brought to the square as the image is: pixel centres of it, half a pixel before
+    their edges."""
     seen: dict[str, Any] = {}
 
     class Spy:
-        config = type("C", (), {"model_type": "sam", "prompt_encoder_config": type("P", (), {"image_size": 64})})
+        config = type(
+            "C",
+            (),
+            {"model_type": "sam", "prompt_encoder_config": type("P", (), {"image_size": 64})},
+        )
 
         def __call__(self, **given: Any) -> Any:
             seen.update(given)
-            return type("Found", (), {"pred_masks": torch.zeros(1, 1, 1, 4, 4), "iou_scores": torch.zeros(1, 1, 1)})
+            return type(
+                "Found",
+                (),
+                {"pred_masks": torch.zeros(1, 1, 1, 4, 4), "iou_scores": torch.zeros(1, 1, 1)},
+            )
 
-    for pads, box, point in ((True, [8, 16, 64, 32], [9.5, 17.5]), (False, [8, 32, 64, 64], [9.5, 35.5])):
+    for pads, box, point in (
+        (True, [8, 16, 64, 32], [9.5, 17.5]),
+        (False, [8, 32, 64, 64], [9.5, 35.5]),
+    ):
         network = SamNetwork(Spy(), Place("cpu", "float32"), pads)
         network.decode(None, np.array([[16.0, 32, 128, 64]]), (64, 128), False)
         np.testing.assert_allclose(seen["input_boxes"][0, 0], np.array(box) - 0.5)
@@ -176,7 +204,9 @@ def test_a_stage_tints_what_is_segmented(model: str) -> None:
     after = SegmentTint(segmenter, contour=0)(state, NoModel())
     changed = (after.views[0].pixels != state.views[0].pixels).any(-1)
     covered = segmenter(state.views[0].pixels).masks.any(0)
-    assert (changed == covered).mean() > 0.98 and covered.any()  # noise may have the tint's own colour
+    assert (
+        changed == covered
+    ).mean() > 0.98 and covered.any()  # noise may have the tint's own colour
 
 
 def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -188,7 +218,10 @@ def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) ->
     CLIPVisionConfig().save_pretrained(other)
     said = {
         missing: "there is no weights file",
-        wrong: "a network that is not known here, of 1 entries such as 'fc.weight'; this takes a file of SAM",
+        wrong: (
+            "a network that is not known here, of 1 entries such as 'fc.weight'; this takes a file"
+            " of SAM"
+        ),
         tmp_path / "code.pth": "file of tensors alone",
         other: "'clip_vision_model', not Segment Anything",
         tmp_path / "none": "there is no folder",

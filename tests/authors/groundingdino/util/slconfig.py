@@ -10,4 +10,6 @@ class SLConfig:
     @staticmethod
     def fromfile(filename: str) -> SimpleNamespace:
         held = runpy.run_path(filename)
-        return SimpleNamespace(**{name: each for name, each in held.items() if not name.startswith("_")})
+        return SimpleNamespace(
+            **{name: each for name, each in held.items() if not name.startswith("_")}
+        )
