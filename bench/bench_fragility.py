@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from looktwice.eval.analysis.fragility import Variants, measure_fragility
-from looktwice.eval.statistics import holm
+from looktwice.eval.statistics.paired import holm
 
 
 def draw_study(

@@ -21,18 +21,11 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.replies import load_key, load_replies
 from looktwice.eval.replies.scored import score_replies
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.metrics import macro_row
-from looktwice.eval.scoring.row import Row, fill
+from looktwice.eval.scoring.row import Row, fill, macro_row
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics import (
-    benjamini_hochberg,
-    bootstrap_mean,
-    cohens_kappa,
-    compare_paired,
-    holm,
-    mean_difference,
-)
-from looktwice.eval.statistics.shares import share_interval, wilson
+from looktwice.eval.statistics import bootstrap_mean, cohens_kappa, compare_paired, mean_difference
+from looktwice.eval.statistics.intervals import share_interval, wilson
+from looktwice.eval.statistics.paired import benjamini_hochberg, holm
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]

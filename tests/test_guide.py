@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from looktwice.eval import RunFolder
 from looktwice.eval.cli import app
-from looktwice.eval.statistics.bootstrap import resampled_means
+from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.folder import KEYS
 from looktwice.pipelines.config.load import load
@@ -121,7 +121,7 @@ def make_no_twice(patch: pytest.MonkeyPatch) -> None:
         return resampled_means(*arguments, **more | {"resamples": 100})
 
     patch.setattr("looktwice.eval.page.of_runs.thumbnail", once)
-    patch.setattr("looktwice.eval.statistics.bootstrap.resampled_means", few)
+    patch.setattr("looktwice.eval.statistics.intervals.resampled_means", few)
 
 
 @pytest.fixture

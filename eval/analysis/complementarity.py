@@ -11,7 +11,7 @@ from typing import Any
 from looktwice.eval.analysis.contestants import right_on_first_draw
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import share_interval
+from looktwice.eval.statistics.intervals import share_interval
 from looktwice.pipelines.config.spec import public_path
 from looktwice.specialists.answers import Chance, Guess
 

@@ -20,12 +20,10 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
-from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
-from looktwice.eval.statistics.bootstrap import bootstrap_mean, cluster_codes
-from looktwice.eval.statistics.draws import majority_value
-from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.ranks import swap_over_halves
-from looktwice.eval.statistics.significance import benjamini_hochberg, holm
+from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa, majority_value
+from looktwice.eval.statistics.intervals import bootstrap_mean, cluster_codes
+from looktwice.eval.statistics.paired import benjamini_hochberg, compare_paired, holm
+from looktwice.eval.statistics.settings import swap_over_halves
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
 MAX_ANSWERS = 24  # more are no choices but free words, of which kappa says little

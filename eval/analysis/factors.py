@@ -16,8 +16,7 @@ from looktwice.eval.scoring.benchmark_rows import own_metrics
 from looktwice.eval.scoring.comparison import accuracy_to_compare
 from looktwice.eval.scoring.labels import contestant_changes, setting_at
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.significance import mean_difference
+from looktwice.eval.statistics.paired import compare_paired, mean_difference
 
 INTERACTION, WHOLE = "interaction", "the whole gap"
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.bootstrap import (
+from looktwice.eval.statistics.intervals import (
+    Estimate,
     cluster_codes,
     cluster_sums,
     percentile_interval,
     resampled_means,
 )
-from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.significance import holm
+from looktwice.eval.statistics.paired import compare_paired, holm
 
 RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ class StyleShift:
 
     name: str
     accuracy: float
-    delta: PairedComparison
+    delta: Estimate
     p_holm: float
 
     @property

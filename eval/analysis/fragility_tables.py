@@ -18,7 +18,7 @@ from looktwice.eval.analysis.fragility import (
 )
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.ranks import reordering
+from looktwice.eval.statistics.settings import reordering
 
 NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the"

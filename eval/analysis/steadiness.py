@@ -13,10 +13,14 @@ import numpy as np
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.bootstrap import Estimate, bootstrap_mean
-from looktwice.eval.statistics.choices import position_bias
-from looktwice.eval.statistics.draws import majority_value, pass_at_k, split_variance
-from looktwice.eval.statistics.ranks import swap_over_settings
+from looktwice.eval.statistics.answers import (
+    majority_value,
+    pass_at_k,
+    position_bias,
+    split_variance,
+)
+from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
+from looktwice.eval.statistics.settings import swap_over_settings
 from looktwice.pipelines.model import canonical
 
 DRAW_NOTE = (

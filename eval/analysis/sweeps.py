@@ -14,8 +14,9 @@ from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.factorial import contrast
-from looktwice.eval.statistics.significance import MeanDifference, correct, mean_difference
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import correct, mean_difference
+from looktwice.eval.statistics.settings import contrast
 from looktwice.pipelines.config.expand import flat_changes
 
 ALL_TASKS = "all tasks"
@@ -75,7 +76,7 @@ class LevelEffect:
     factor: str
     level: str
     against: str
-    effect: MeanDifference
+    effect: Estimate
     p_holm: float | None = None
     p_bh: float | None = None
 
@@ -249,7 +250,7 @@ def _effects(
                 )
 
 
-def _effect(samples: Sequence[tuple[float, str]]) -> MeanDifference:
+def _effect(samples: Sequence[tuple[float, str]]) -> Estimate:
     """The mean difference of samples, of each the difference and the cluster."""
     return mean_difference([gap for gap, _ in samples], [cluster for _, cluster in samples])
 

@@ -19,9 +19,8 @@ from looktwice.eval.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem
 from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.log import letter_or_text
-from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
-from looktwice.eval.statistics.bootstrap import Estimate
-from looktwice.eval.statistics.shares import Stratum, mean_of_shares
+from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
+from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.display.printable import cell, printable
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
-from looktwice.eval.scoring.metrics import METRICS
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.row import METRICS, Row
 from looktwice.eval.scoring.verdict import REASONS, RunScores, Verdict
-from looktwice.eval.statistics.bootstrap import Estimate
+from looktwice.eval.statistics.intervals import Estimate
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

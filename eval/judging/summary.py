@@ -10,7 +10,7 @@ from statistics import fmean
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.agreement import cohens_kappa
+from looktwice.eval.statistics.answers import cohens_kappa
 from looktwice.pipelines.counted import counted
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.logs.match import Matching, match
-from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.significance import correct
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import compare_paired, correct
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
 
@@ -42,7 +42,7 @@ class Contrast:
     baseline: str
     value: float
     other: float
-    paired: PairedComparison
+    paired: Estimate
     fell_out: int
     p_holm: float = 1.0
     p_bh: float = 1.0

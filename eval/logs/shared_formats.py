@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.logs.log import Log
-from looktwice.eval.statistics.bootstrap import Estimate
-from looktwice.eval.statistics.shares import share_interval
+from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_json

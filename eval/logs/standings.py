@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from looktwice.eval.logs.tables import find_columns, open_columns, read_numbers
-from looktwice.eval.statistics.ranks import reordering
+from looktwice.eval.statistics.settings import reordering
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
 

@@ -14,10 +14,14 @@ from statistics import fmean
 import numpy as np
 
 from looktwice.eval.page.data import PageAnswer, PageData
-from looktwice.eval.statistics.bootstrap import cluster_codes
-from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_interval
-from looktwice.eval.statistics.significance import correct
+from looktwice.eval.statistics.intervals import (
+    Estimate,
+    Stratum,
+    cluster_codes,
+    mean_of_shares,
+    share_interval,
+)
+from looktwice.eval.statistics.paired import compare_paired, correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
@@ -60,7 +64,7 @@ class ContestantPair:
     contestant: int
     rival: int
     task: int
-    paired: PairedComparison
+    paired: Estimate
     out: int
     p_holm: float | None = None
     p_bh: float | None = None

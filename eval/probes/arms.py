@@ -14,8 +14,8 @@ from looktwice.eval.probes.linear import FOLDS, Floats, fit_probe
 from looktwice.eval.probes.questions import Question, is_held_out, questions_of
 from looktwice.eval.records.records import RunError, StoredMessage
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.significance import holm
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.model import Model, ModelError
 from looktwice.pipelines.models.internals.layers import Layer, States
@@ -70,7 +70,7 @@ class ArmProbe:
     trained: int
     wordings: int
 
-    def compare(self, right: Floats, other: Floats) -> PairedComparison:
+    def compare(self, right: Floats, other: Floats) -> Estimate:
         """The paired difference on the same questions, tested by clusters."""
         return compare_paired(right, other, self.clusters)
 
@@ -90,7 +90,7 @@ class ArmProbe:
         return max(self.best.values(), key=lambda probe: probe.inner)
 
     @cached_property
-    def gap(self) -> PairedComparison:
+    def gap(self) -> Estimate:
         """The model's answers against what is read at the peak."""
         return self.compare(self.answered, self.peak.right)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.statistics.bootstrap import cluster_codes
+from looktwice.eval.statistics.intervals import cluster_codes
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

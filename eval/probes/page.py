@@ -9,8 +9,8 @@ from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_
 from looktwice.eval.probes.arms import LEVEL, ArmProbe, ProbedRun
 from looktwice.eval.probes.linear import SHUFFLES, Floats
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.bootstrap import bootstrap_mean
-from looktwice.eval.statistics.significance import holm
+from looktwice.eval.statistics.intervals import bootstrap_mean
+from looktwice.eval.statistics.paired import holm
 
 NOTE = (
     "Right: the share of held-out questions, with the 95 % interval of a cluster bootstrap."

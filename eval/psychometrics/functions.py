@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums
+from looktwice.eval.statistics.intervals import cluster_codes, cluster_sums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -16,7 +16,7 @@ from looktwice.eval.psychometrics.functions import Direction, Threshold, check_f
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.labels import as_number
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import share_interval
+from looktwice.eval.statistics.intervals import share_interval
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers"

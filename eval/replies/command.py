@@ -21,7 +21,7 @@ from looktwice.eval.replies.scored import (
     score_replies,
     score_run_replies,
 )
-from looktwice.eval.scoring.metrics import macro_row, micro_row
+from looktwice.eval.scoring.row import macro_row, micro_row
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage

@@ -16,8 +16,7 @@ from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRo
 from looktwice.eval.replies.files import HIDDEN, RecordedReply, letter_of, subtask_of_idx
 from looktwice.eval.replies.task import OfficialLabel
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.metrics import METRICS
-from looktwice.eval.scoring.row import Row, fill
+from looktwice.eval.scoring.row import METRICS, Row, fill
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, Score, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError

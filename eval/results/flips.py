@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.verdict import RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.paired import PairedComparison
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
 
@@ -83,7 +83,7 @@ class Flips(Sequence[Flip]):
     items: tuple[Flip, ...] = field(repr=False)
     n: int
     left_out: int
-    compared: PairedComparison
+    compared: Estimate
 
     @overload
     def __getitem__(self, index: int) -> Flip: ...

@@ -11,8 +11,7 @@ from statistics import fmean
 from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
 from looktwice.eval.scoring.comparison import compare
 from looktwice.eval.scoring.measurements import MEASURED, TURNS
-from looktwice.eval.scoring.metrics import METRICS, macro_row, micro_row
-from looktwice.eval.scoring.row import Row, fill
+from looktwice.eval.scoring.row import METRICS, Row, fill, macro_row, micro_row
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
-from looktwice.eval.scoring.metrics import macro_row, micro_row
-from looktwice.eval.scoring.row import Row, fill, published_names
+from looktwice.eval.scoring.row import Row, fill, macro_row, micro_row, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"

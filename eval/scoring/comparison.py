@@ -9,8 +9,7 @@ from dataclasses import replace
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores
-from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.significance import correct
+from looktwice.eval.statistics.paired import compare_paired, correct
 
 COMPARED = (
     "baseline",

@@ -14,7 +14,7 @@ from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.comparison import compare
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.verdict import PointScores, Verdict
-from looktwice.eval.statistics.bootstrap import Clusters, cluster_codes, cluster_sums
+from looktwice.eval.statistics.intervals import Clusters, cluster_codes, cluster_sums
 
 MEASURED = "measured."
 """How the metrics of measurements begin in report.csv."""

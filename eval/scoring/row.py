@@ -1,16 +1,24 @@
-"""One row of the long table: the columns of report.csv, each described here; `measure` in `metrics`
-fills them."""
+"""The rows of report.csv: their columns, each described here, the metrics that every task has, and
+their means over tasks.
+
+With several draws a sample's value is the mean over its draws; intervals and tests are over
+samples, and the verdicts are counted per draw.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import Stratum, share_interval
+from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict, mean
+from looktwice.eval.statistics.intervals import Stratum, mean_of_shares, share_interval
 
 SUMMED = {"summed": True}
 """Metadata of a column that is summed over tasks in the rows `macro` and `micro`."""
@@ -157,4 +165,184 @@ def fill(row: Row, metric: Metric) -> Row:
     found = share_interval(*units[:2])
     return replace(
         row, value=found.value, low=found.low, high=found.high, clusters=found.clusters, units=units
+    )
+
+
+ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
+
+
+def accuracy(scores: PointScores) -> dict[str, float]:
+    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
+
+    None where every answer failed: then nothing was measured. What only a judge could score, and
+    none has, is left out.
+    """
+    if scores.failure:
+        return {}
+    values = {
+        name: [s.score.value for s in asked if s.reason != UNJUDGED]
+        for name, asked in scores.draws_asked.items()
+        if name in scores.keyed
+    }
+    return {name: mean(draws) for name, draws in values.items() if draws}
+
+
+def accuracy_answered(scores: PointScores) -> dict[str, float]:
+    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
+    out."""
+    graded = (Verdict.RIGHT, Verdict.WRONG)
+    values = {
+        name: [s.score.value for s in asked if s.score.verdict in graded]
+        for name, asked in scores.draws_asked.items()
+    }
+    return {name: mean(draws) for name, draws in values.items() if draws}
+
+
+def coverage(scores: PointScores) -> dict[str, float]:
+    """The share of asked samples with a readable answer: right, wrong, or without ground truth to
+    compare with."""
+    return {
+        name: mean([s.score.verdict in ANSWERED for s in asked])
+        for name, asked in scores.draws_asked.items()
+    }
+
+
+METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
+    "accuracy": accuracy,
+    "accuracy_answered": accuracy_answered,
+    "coverage": coverage,
+}
+"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added
+here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
+`accuracy` stays first."""
+
+
+def measure(scores: PointScores, row: Row) -> list[Row]:
+    """The rows of one arm (or one slice of it), one for each metric; `row` holds the names that
+    they share.
+
+    What was not asked is in none of them. A row "missing" with its share of the planned draws is
+    added only if there are such draws.
+    """
+    counts, missing = Counter(s.verdict for s in scores.all), scores.missing
+    costs = [s.cost for s in scores.all if s.cost is not None]
+    row = replace(
+        row,
+        right=counts[Verdict.RIGHT],
+        wrong=counts[Verdict.WRONG],
+        unreadable=counts[Verdict.UNREADABLE],
+        failed=counts[Verdict.FAILED],
+        hidden=counts[Verdict.HIDDEN],
+        missing=missing,
+        failure=scores.failure,
+        n_groups=len({s.score.group for s in scores.all if s.score.group}) or None,
+        tokens_in=sum(s.tokens_in for s in scores.all),
+        tokens_out=sum(s.tokens_out for s in scores.all),
+        cost=sum(costs) if costs and len(costs) == len(scores.all) else None,
+    )
+    rows = [
+        fill(row, Metric(name, metric(scores), clusters=scores.clusters))
+        for name, metric in METRICS.items()
+    ]
+    if missing:
+        n = len(scores.samples) if scores.planned is None else scores.planned
+        rows.append(
+            replace(row, metric="missing", value=missing / (missing + len(scores.all)), n=n)
+        )
+    return rows
+
+
+def macro_row(rows: Sequence[Row]) -> Row:
+    """The unweighted mean over tasks; a task swept over several variants counts as one task, with
+    their mean.
+
+    Its interval counts a question that several variants ask, and a picture that several tasks show,
+    once.
+    """
+    rows_with_value = [row for row in rows if row.value is not None and row.n]
+    variants: dict[str, list[Row]] = defaultdict(list)
+    for row in rows_with_value:
+        variants[row.task_name].append(row)
+    total = replace(_sum_rows(rows), task="macro", n_tasks=len(variants))
+    if not rows_with_value:
+        return total
+    value = fmean(fmean(row.value or 0.0 for row in mine) for mine in variants.values())
+    deltas = [[row.delta for row in mine if row.delta is not None] for mine in variants.values()]
+    whole = sum(map(len, deltas)) == len(rows_with_value)
+    total = replace(total, value=value, delta=fmean(map(fmean, deltas)) if whole else None)
+    if len(rows_with_value) == 1:
+        return _with_interval_of(total, rows_with_value[0])
+    strata = [_pooled(mine, 1 / len(variants)) for mine in variants.values()]
+    if not all(strata):
+        return total
+    found = mean_of_shares([stratum for stratum in strata if stratum])
+    low, high = value - (found.value - found.low), value + (found.high - found.value)
+    return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=found.clusters)
+
+
+def micro_row(rows: Sequence[Row]) -> Row:
+    """All samples of all tasks as one set, tasks weighted by their size.
+
+    What several variants ask again is of one cluster, as are questions of several tasks about one
+    picture.
+    """
+    rows_with_value = [row for row in rows if row.value is not None and row.n]
+    n, total = (
+        sum(row.n for row in rows_with_value),
+        sum((row.value or 0.0) * row.n for row in rows_with_value),
+    )
+    row = replace(
+        _sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in rows_with_value}), n=n
+    )
+    if not n:
+        return row
+    row = replace(row, value=total / n)
+    if len(rows_with_value) == 1:
+        return _with_interval_of(row, rows_with_value[0])
+    units = _pooled(rows_with_value)
+    if units is None:
+        return row
+    found = share_interval(*units[:2])
+    return replace(row, low=found.low, high=found.high, clusters=found.clusters)
+
+
+def _with_interval_of(mean: Row, only: Row) -> Row:
+    return replace(mean, low=only.low, high=only.high, clusters=only.clusters)
+
+
+def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
+    """The units behind several rows as one set, each of which varies around the mean of its row;
+    None for levels."""
+    units = [row.units for row in rows if row.units is not None]
+    if len(units) < len(rows):
+        return None
+    centres = [np.full(len(stratum.values), stratum.values.mean()) for stratum in units]
+    values = np.concatenate([stratum.values for stratum in units])
+    clusters = [*chain.from_iterable(stratum.clusters or () for stratum in units)]
+    return Stratum(values, clusters, weight, np.concatenate(centres))
+
+
+def _sum_rows(rows: Sequence[Row]) -> Row:
+    """One row that adds up the columns marked as summed and joins the distinct split, label version
+    and reader."""
+    first = rows[0]
+    sums: dict[str, Any] = {}
+    for name in (column.name for column in fields(Row) if column.metadata.get("summed")):
+        values = [value for row in rows if (value := getattr(row, name)) is not None]
+        sums[name] = sum(values) if values else None
+    facts: dict[str, Any] = {
+        name: "; ".join(dict.fromkeys(getattr(row, name) for row in rows if getattr(row, name)))
+        for name in ("split", "label_version", "reader")
+    }
+    return Row(
+        first.run,
+        "",
+        first.contestant,
+        first.task,
+        first.slice,
+        first.metric,
+        None,
+        unit=first.unit,
+        **sums,
+        **facts,
     )

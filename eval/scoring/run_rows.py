@@ -23,8 +23,7 @@ from looktwice.eval.scoring.comparison import (
 from looktwice.eval.scoring.groups import circular_rows
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.measurements import measured_parts, measurement_rows
-from looktwice.eval.scoring.metrics import METRICS, macro_row, measure, micro_row
-from looktwice.eval.scoring.row import Row, empty_row
+from looktwice.eval.scoring.row import METRICS, Row, empty_row, macro_row, measure, micro_row
 from looktwice.eval.scoring.turns import turn_rows
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 

@@ -1,52 +1,142 @@
-"""Two contestants on the same units: their difference, how sure it is, and what so many units could
-have shown."""
+"""Two contestants on the same units: their difference, exact tests, what so many units could have
+shown, and corrections for many tests.
+
+Without scipy.stats, which takes a second to load."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import sqrt
 from statistics import NormalDist
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from looktwice.eval.statistics.bootstrap import (
+from looktwice.eval.statistics.intervals import (
+    LEVEL,
     Clusters,
+    Estimate,
     bootstrap_mean,
     cluster_codes,
     cluster_sums,
 )
-from looktwice.eval.statistics.significance import MeanDifference, mcnemar_p, sign_flip_p
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
+ALPHA, POWER = 1 - LEVEL, 0.8
 NORMAL = 1000  # of more differences the exact test is as good as the normal one
 
+Line = TypeVar("Line")
 
-@dataclass(frozen=True)
-class PairedComparison(MeanDifference):
-    """The mean of `values - others`, each in 0..1, over n units in `clusters` clusters.
 
-    `low` and `high` are the cluster bootstrap interval, `p` is two-sided and `test` says by which
-    test; `better` and `worse` count units. `detectable` is the smallest difference that the test
-    shows with 80 % power.
+@lru_cache(maxsize=1024)
+def mcnemar_p(better: int, worse: int) -> float:
+    """The exact two-sided McNemar test: how often a coin falls at least as unevenly, to either
+    side.
+
+    It is a test of the mean difference only where each sample is right or wrong: `compare_paired`
+    flips signs for graded values. In whole numbers: to import scipy.stats takes a second.
     """
+    n, tail, ways = better + worse, 0, 1
+    if n > 10_000:
+        from scipy.special import betainc
 
-    better: int
-    worse: int
-    detectable: float
-    test: str
+        fewer = min(better, worse)
+        return min(1.0, float(2 * betainc(n - fewer, fewer + 1, 0.5)))
+    for k in range(min(better, worse) + 1):
+        tail, ways = tail + ways, ways * (n - k) // (k + 1)
+    return min(1.0, float(2 * tail / 2**n))
+
+
+def mean_difference(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
+    """The mean of differences that have no two sides, such as contrasts of a sweep; else take
+    `compare_paired`.
+
+    The interval is that of every paired difference, a bootstrap over clusters; p is that of the
+    two-sided sign-flip test, which flips whole clusters. Differences may lie beyond -1..1, as
+    interactions do. Raises ValueError for none.
+    """
+    data = np.asarray(gaps, float)
+    codes = cluster_codes(clusters, len(data))
+    sums, _ = cluster_sums(data, codes)
+    return replace(bootstrap_mean(data, codes, floor=-1.0), p=sign_flip_p(sums.tolist()))
+
+
+def sign_flip_p(gaps: Sequence[float]) -> float:
+    """How often the sum of the differences is as far from 0 if each sign is a coin's (Fisher's
+    randomisation test).
+
+    Over all signs of up to 13 differences that are not 0, else over 10000 drawn ones, always the
+    same; of more than 10000 differences the sum is normal. Signs fall on the sizes of the
+    differences in their order, so that p depends neither on the order of the differences nor on
+    which side is subtracted.
+    """
+    moved = np.sort([abs(gap) for gap in gaps if abs(gap) > 1e-9])
+    far, count, random = abs(math.fsum(gaps)) - 1e-9, len(moved), np.random.default_rng(0)
+    if count <= 13:
+        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
+        return float(np.mean(np.abs(signs @ moved) >= far))
+    if count > 10_000:
+        return math.erfc(max(far, 0.0) / math.sqrt(2 * float(moved @ moved)))
+    drawn = (1 - 2 * random.integers(0, 2, (500, count), dtype=np.int8) for _ in range(20))
+    return float(
+        (1 + sum(np.count_nonzero(np.abs(signs @ moved) >= far) for signs in drawn)) / 10001
+    )
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
+    order = np.argsort(ps)
+    stepped = np.maximum.accumulate(np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1))
+    return list(map(float, np.minimum(stepped, 1.0)[np.argsort(order)]))
+
+
+def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
+    """The step-up correction of Benjamini and Hochberg (1995) of a family of p-values, in their
+    order.
+
+    Calling every result at or below q a find keeps the expected share of false finds among them at
+    q, where the tests are independent or positively dependent.
+    """
+    order = np.argsort(ps)[::-1]
+    ranks = np.arange(len(ps), 0, -1)
+    stepped = np.minimum.accumulate(np.asarray(ps, float)[order] * len(ps) / ranks)
+    return list(map(float, np.minimum(stepped, 1.0)[np.argsort(order)]))
+
+
+def correct(
+    lines: Sequence[Line], p: Callable[[Line], float | None], family: Callable[[Line], Hashable]
+) -> list[Line]:
+    """The lines, dataclasses with `p_holm` and `p_bh`, with both corrections of their p over those
+    of their family.
+
+    A line whose p is None stays as it is.
+    """
+    families = defaultdict[Hashable, dict[int, float]](dict)
+    for place, line in enumerate(lines):
+        if (tested := p(line)) is not None:
+            families[family(line)][place] = tested
+    corrected: list[Any] = list(lines)
+    for places in families.values():
+        ps = [*places.values()]
+        for place, strict, mild in zip(places, holm(ps), benjamini_hochberg(ps), strict=True):
+            corrected[place] = replace(corrected[place], p_holm=strict, p_bh=mild)
+    return corrected
 
 
 def compare_paired(
-    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None, level: float = 0.95
-) -> PairedComparison:
-    """Compares two contestants on the same units, in the same order.
+    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
+) -> Estimate:
+    """The mean of `values - others`, each in 0..1: two contestants on the same units, in one order.
 
     `clusters` names the cluster of each unit: units that share a picture, a pair or a group are not
-    independent. Where each unit is its own cluster and right or wrong the test is McNemar's exact
-    one; else Fisher's randomisation test, which flips the signs of whole clusters. Raises
-    ValueError for no units and unequal lengths.
+    independent. The interval is the cluster bootstrap's. Where each unit is its own cluster and
+    right or wrong the test is McNemar's exact one; else Fisher's randomisation test, which flips
+    the signs of whole clusters. Raises ValueError for no units and unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
     if not len(mine) or len(mine) != len(theirs):
@@ -56,17 +146,20 @@ def compare_paired(
         )
     gaps, codes = mine - theirs, cluster_codes(clusters, len(mine))
     better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
-    found = bootstrap_mean(gaps, codes, level=level, floor=-1.0)
+    mean = bootstrap_mean(gaps, codes, floor=-1.0)
     sums, _ = cluster_sums(gaps, codes)
-    exact = found.clusters == found.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
-    p, test = (mcnemar_p(better, worse), MCNEMAR) if exact else (sign_flip_p(sums.tolist()), FLIP)
-    detectable = minimum_detectable(sums * found.clusters / found.n, 1 - level)
-    return PairedComparison(
-        **vars(found), p=p, better=better, worse=worse, detectable=detectable, test=test
+    exact = mean.clusters == mean.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
+    return replace(
+        mean,
+        p=mcnemar_p(better, worse) if exact else sign_flip_p(sums.tolist()),
+        test=MCNEMAR if exact else FLIP,
+        better=better,
+        worse=worse,
+        detectable=minimum_detectable(sums * mean.clusters / mean.n),
     )
 
 
-def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8) -> float:
+def minimum_detectable(gaps: ArrayLike) -> float:
     """The smallest mean difference that the exact test of n independent differences, spread as
     these are, shows.
 
@@ -81,7 +174,7 @@ def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8)
     n, total = len(squares), float(squares.sum())
     differing = total * total / float(np.square(squares).sum()) if total > 0 else 0.0
     size = sqrt(total / differing) if total > 0 else 1.0
-    za, zb = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
+    za, zb = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
     root = n * za**2 - (n + zb**2) * (za**2 - zb**2)
     normal = sqrt(differing / n) * (sqrt(n) * za + sqrt(max(0.0, root))) / (n + zb**2)
     if differing > NORMAL:
@@ -89,12 +182,12 @@ def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8)
     low, high = 0.0, min(1.0, 2 * normal + 16 / n)
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        enough = _exact_power(n, differing / n, middle, alpha) >= power
+        enough = _exact_power(n, differing / n, middle) >= POWER
         low, high = (low, middle) if enough else (middle, high)
     return min(1.0, size * high)
 
 
-def _exact_power(n: int, differing: float, difference: float, alpha: float) -> float:
+def _exact_power(n: int, differing: float, difference: float) -> float:
     """How often McNemar's exact test of n pairs finds a difference, where so many differ, or more
     if it needs more.
 
@@ -110,21 +203,21 @@ def _exact_power(n: int, differing: float, difference: float, alpha: float) -> f
     ways = -gammaln(counts + 1) - gammaln(n - counts + 1)
     likely = ways + xlogy(counts, share) + xlog1py(n - counts, -share)
     weights = np.exp(likely - likely.max())
-    most = _most_on_the_smaller_side(1 << last.bit_length(), alpha)[counts]
+    most = _most_on_the_smaller_side(1 << last.bit_length())[counts]
     sides = (1 - difference / share) / 2, (1 + difference / share) / 2
     found = np.where(most < 0, 0.0, sum(bdtr(np.maximum(most, 0), counts, side) for side in sides))
     return float(weights @ found / weights.sum())
 
 
 @lru_cache(maxsize=64)
-def _most_on_the_smaller_side(n: int, alpha: float) -> NDArray[np.int64]:
+def _most_on_the_smaller_side(n: int) -> NDArray[np.int64]:
     """Of 0 to n pairs that differ, the most on the smaller side with which the exact test finds
     something; else -1."""
     from scipy.special import bdtr
 
     found, most = np.full(n + 1, -1), -1
     for count in range(n + 1):
-        while bdtr(most + 1, count, 0.5) <= alpha / 2:
+        while bdtr(most + 1, count, 0.5) <= ALPHA / 2:
             most += 1
         found[count] = most
     return found

@@ -26,7 +26,7 @@ from looktwice.eval.scoring.comparison import COMPARED, accuracy_to_compare, com
 from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
-from looktwice.eval.statistics.significance import holm, mcnemar_p
+from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Model

@@ -38,10 +38,9 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.score import compare_with_key
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Verdict
-from looktwice.eval.statistics.choices import position_bias
-from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.shares import share_interval
-from looktwice.eval.statistics.significance import benjamini_hochberg
+from looktwice.eval.statistics.answers import position_bias
+from looktwice.eval.statistics.intervals import share_interval
+from looktwice.eval.statistics.paired import benjamini_hochberg, compare_paired
 from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.model import canonical
 

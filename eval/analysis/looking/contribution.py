@@ -17,8 +17,8 @@ from looktwice.eval.analysis.agent_looks import summarize_looks
 from looktwice.eval.display.text_tables import TextTable, format_p, percent, share_cell
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.shares import share_interval
+from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.statistics.paired import compare_paired
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -66,7 +66,7 @@ class Certificate:
         """The values of an arm on the shared samples."""
         return [self.arms[role].comparable[name] for name in self.samples]
 
-    def difference(self, role: str, other: str) -> PairedComparison:
+    def difference(self, role: str, other: str) -> Estimate:
         """One arm minus another; samples that share a picture or a group are one cluster."""
         return compare_paired(self.values(role), self.values(other), self.clusters)
 
@@ -76,7 +76,7 @@ class Certificate:
         return [self.arms["full"].clusters[name] for name in self.samples]
 
     @property
-    def gain(self) -> PairedComparison:
+    def gain(self) -> Estimate:
         """What tool use gains in all."""
         return self.difference("full", "without")
 
@@ -251,7 +251,7 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _points(found: PairedComparison) -> str:
+def _points(found: Estimate) -> str:
     """A difference in points: "1.1 [-0.9, 3.0]"."""
     return f"{100 * found.value:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 

@@ -21,9 +21,12 @@ from looktwice.eval.scoring.measurements import (
     rightness,
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.bootstrap import Estimate, cluster_codes, cluster_sums
-from looktwice.eval.statistics.shares import share_interval
-from looktwice.eval.statistics.significance import MeanDifference
+from looktwice.eval.statistics.intervals import (
+    Estimate,
+    cluster_codes,
+    cluster_sums,
+    share_interval,
+)
 
 _Points = Sequence[tuple[float, float, float, float]]
 
@@ -137,7 +140,7 @@ def _number_cells(
 
 def _gap(
     mine: Mapping[str, float], others: Mapping[str, float], clusters: Mapping[str, str]
-) -> MeanDifference | None:
+) -> Estimate | None:
     """The difference of two means with its 95 % t interval and p; None without any spread.
 
     Of samples that stand alone it is Welch's (1947); else its variance is that between clusters,
@@ -165,6 +168,6 @@ def _gap(
             part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True)
         )
     half = float(stdtrit(freedom, 0.975)) * error
-    return MeanDifference(
+    return Estimate(
         gap, gap - half, gap + half, len(names), m, float(2 * stdtr(freedom, -abs(gap) / error))
     )

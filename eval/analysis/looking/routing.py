@@ -18,9 +18,8 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.bootstrap import Estimate
-from looktwice.eval.statistics.shares import share_interval
-from looktwice.eval.statistics.significance import MeanDifference, mean_difference
+from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.statistics.paired import mean_difference
 
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the samples that are sent on, or answered at all."""
@@ -43,7 +42,7 @@ class Route:
     router: float
     random: float
     oracle: float
-    gain: MeanDifference
+    gain: Estimate
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.turns import Turns, TurnsOfArm
 from looktwice.eval.scoring.verdict import Verdict
-from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.shares import share_interval
-from looktwice.eval.statistics.significance import MeanDifference, mean_difference
+from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.statistics.paired import compare_paired, mean_difference
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class TurnChange:
     after: int
     gained: int
     lost: int
-    paired: PairedComparison
+    paired: Estimate
     tokens: float
     cost: float | None
 
@@ -95,7 +94,7 @@ class StoppingRule:
     unit: str
     accuracy: float
     fixed: float
-    gain: MeanDifference
+    gain: Estimate
 
 
 def stopping_rules(arm: TurnsOfArm) -> list[StoppingRule]:

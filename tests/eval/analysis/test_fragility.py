@@ -32,8 +32,8 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics.ranks import reordering
-from looktwice.eval.statistics.significance import holm, mcnemar_p
+from looktwice.eval.statistics.paired import holm, mcnemar_p
+from looktwice.eval.statistics.settings import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
 from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName

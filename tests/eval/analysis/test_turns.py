@@ -20,7 +20,7 @@ from looktwice.eval.runs.replay import replay
 from looktwice.eval.scoring.measurements import measured_parts, measurements
 from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
 from looktwice.eval.statistics import compare_paired
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.intervals import wilson
 from looktwice.pipelines.model import Messages, Model, Reply, Usage
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.pipeline import Pipeline, StageFailed

@@ -18,10 +18,9 @@ from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
 from looktwice.eval.scoring.labels import baseline_of, contestant_label, labels, task_label
-from looktwice.eval.scoring.metrics import METRICS
-from looktwice.eval.scoring.row import COLUMNS
+from looktwice.eval.scoring.row import COLUMNS, METRICS
 from looktwice.eval.scoring.verdict import PointScores
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks.blink import NAMES
 from tests.made_run import MadeRun
 

@@ -17,8 +17,7 @@ from looktwice.eval.scoring import AllRight, Metric, Row, Scorer, Verdict
 from looktwice.eval.scoring.benchmark_rows import benchmark_rows
 from looktwice.eval.scoring.chance import majority_and_chance
 from looktwice.eval.scoring.groups import circular_rows, group_metric, right_by_draw
-from looktwice.eval.scoring.metrics import macro_row, micro_row
-from looktwice.eval.scoring.row import empty_row
+from looktwice.eval.scoring.row import empty_row, macro_row, micro_row
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
 from tests.made_run import MadeRun

@@ -21,9 +21,8 @@ from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
-from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.shares import Stratum, mean_of_shares, wilson
-from looktwice.eval.statistics.significance import holm
+from looktwice.eval.statistics.intervals import Stratum, mean_of_shares, wilson
+from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models import ChatAPI

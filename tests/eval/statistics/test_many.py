@@ -16,19 +16,9 @@ from statsmodels.stats.inter_rater import (
     fleiss_kappa as their_fleiss,
 )
 
-from looktwice.eval.statistics import (
-    cohens_kappa,
-    contrast,
-    fleiss_kappa,
-    majority_value,
-    mean_difference,
-    pass_at_k,
-    position_bias,
-    split_variance,
-    swap_over_halves,
-    swap_over_settings,
-)
-from looktwice.eval.statistics.factorial import Cell
+from looktwice.eval.statistics import cohens_kappa, fleiss_kappa, mean_difference, pass_at_k
+from looktwice.eval.statistics.answers import majority_value, position_bias, split_variance
+from looktwice.eval.statistics.settings import Cell, contrast, swap_over_halves, swap_over_settings
 
 RANDOM = np.random.default_rng(11)
 

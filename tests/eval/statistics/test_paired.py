@@ -12,17 +12,17 @@ from scipy.stats import binomtest, bootstrap, multinomial, norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from looktwice.eval.statistics import (
+from looktwice.eval.statistics import bootstrap_mean, compare_paired
+from looktwice.eval.statistics.intervals import cluster_codes, wilson
+from looktwice.eval.statistics.paired import (
+    FLIP,
+    MCNEMAR,
     benjamini_hochberg,
-    bootstrap_mean,
-    compare_paired,
     holm,
+    mcnemar_p,
     minimum_detectable,
+    sign_flip_p,
 )
-from looktwice.eval.statistics.bootstrap import cluster_codes
-from looktwice.eval.statistics.paired import FLIP, MCNEMAR
-from looktwice.eval.statistics.shares import wilson
-from looktwice.eval.statistics.significance import mcnemar_p, sign_flip_p
 
 RANDOM = np.random.default_rng(7)
 

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from looktwice.eval.statistics.bootstrap import bootstrap_mean
-from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_interval, wilson
+from looktwice.eval.statistics.intervals import (
+    Stratum,
+    bootstrap_mean,
+    mean_of_shares,
+    share_interval,
+    wilson,
+)
 
 Floats = NDArray[np.float64]
 
