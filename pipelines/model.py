@@ -9,18 +9,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NotRequired, Protocol
 
-from looktwice.pipelines.shapes import (
-    fields as shape_of,
-    flag,
-    list_of,
-    mapping_of,
-    maybe,
-    number,
-    text,
-    whole,
-)
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from looktwice.pipelines.schema import CLOSED, Number, Whole
 from looktwice.pipelines.view import View
 
 __all__ = [
@@ -228,23 +222,33 @@ class Reply:
         return Message("assistant", (self.text,), self.tool_calls)
 
 
-TOOL_CALL = shape_of({"id": text, "name": text, "arguments": text})
-REPLY = shape_of(
-    {"text": text},
-    {
-        "finish": text,
-        "reasoning": text,
-        "tool_calls": list_of(TOOL_CALL),
-        "refusal": text,
-        "usage": shape_of({}, {name.name: whole for name in fields(Usage)}),
-        "seconds": number,
-        "logprobs": list_of(mapping_of(maybe(number))),
-        "cached": flag,
-        "served_by": mapping_of(text),
-        "calls_left_out": whole,
-    },
-)
-"""What `Reply.to_dict` writes, for what was read from a file before `Reply.from_dict` gets it."""
+@with_config(CLOSED)
+class ToolCallNode(TypedDict):
+    """A `ToolCall` in a file."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@with_config(CLOSED)
+class ReplyNode(TypedDict):
+    """What `Reply.to_dict` writes, for what was read from a file before `Reply.from_dict` gets
+    it."""
+
+    text: str
+    finish: NotRequired[str]
+    reasoning: NotRequired[str]
+    tool_calls: NotRequired[list[ToolCallNode]]
+    refusal: NotRequired[str]
+    usage: NotRequired[
+        dict[Literal["tokens_in", "tokens_out", "reasoning_tokens", "cached_tokens"], Whole]
+    ]
+    seconds: NotRequired[Number]
+    logprobs: NotRequired[list[dict[str, Number | None]]]
+    cached: NotRequired[bool]
+    served_by: NotRequired[dict[str, str]]
+    calls_left_out: NotRequired[Whole]
 
 
 class Model(Protocol):

@@ -11,15 +11,16 @@ from typing import Any
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import (
-    REPLY,
     CallOptions,
     Messages,
     Model,
     ModelError,
     Reply,
+    ReplyNode,
     Stopped,
     canonical,
 )
+from looktwice.pipelines.schema import read_as
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
 __all__ = [
@@ -174,15 +175,13 @@ def reply_fault(reply: object) -> str:
     if not isinstance(reply, Reply):
         return f"it is {type(reply).__name__}, not a Reply"
     try:
-        plain = reply.to_dict()
-        return REPLY(plain).removeprefix(".") or (
-            "" if mend_text(text := canonical(plain)) == text else HALF
-        )
+        text = canonical(reply.to_dict())
+        if mend_text(text) != text:
+            return "a text of it holds half a surrogate pair"
+        read_as(ReplyNode, text)
     except (TypeError, ValueError, RecursionError) as exc:
         return str(exc)
-
-
-HALF = "a text of it holds half a surrogate pair"
+    return ""
 
 
 def calls_made(state: State, model: Model) -> int:

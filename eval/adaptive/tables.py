@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import with_config
+from typing_extensions import TypedDict
 
 from looktwice.eval.adaptive.betting import confidence_sequence
 from looktwice.eval.adaptive.runs import RaceResult
@@ -15,8 +17,7 @@ from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.disk import read_file, write_file
-from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.shapes import fields, list_of, mapping_of, text
+from looktwice.pipelines.schema import OPEN, read_as
 
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
 NOTE = (
@@ -30,7 +31,15 @@ NOTE = (
 
 
 FILE = "race.json"
-SAVED = list_of(fields({"task": text, "said": text, "arms": list_of(mapping_of(text))}, more=True))
+
+
+@with_config(OPEN)
+class RaceNode(TypedDict):
+    """A race as race.json holds it."""
+
+    task: str
+    said: str
+    arms: list[dict[str, str]]
 
 
 def race_table(results: Sequence[RaceResult]) -> TextTable:
@@ -87,14 +96,11 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
 
 def _read(path: Path) -> Any:
     try:
-        found = read_json(read_file(path))
+        return read_as(list[RaceNode], read_file(path))
     except (OSError, ValueError) as exc:
         raise RunError(
             f"{path}: it cannot be read ({exc}); `looktwice race` writes it again"
         ) from exc
-    if fault := SAVED(found):
-        raise RunError(f"{path}{fault}; `looktwice race` writes it again")
-    return found
 
 
 def _plain(result: RaceResult, level: float) -> dict[str, Any]:

@@ -8,14 +8,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from pydantic import with_config
+from typing_extensions import TypedDict
 
-from looktwice.eval.records.checked import parse_yaml
-from looktwice.eval.records.records import RunError
+from looktwice.eval.records.schema import RunError, read_yaml
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.pipelines.shapes import fields, list_of, mapping_of, maybe, text
+from looktwice.pipelines.schema import OPEN
 
-CHOSEN = fields({"subset": fields({"ids": list_of(text)}, more=True)}, more=True)
-FRAGMENT = fields({}, {"task": CHOSEN, "tasks": maybe(mapping_of(CHOSEN))}, more=True)
+
+@with_config(OPEN)
+class IdsNode(TypedDict):
+    """The samples of a subset."""
+
+    ids: list[str]
+
+
+@with_config(OPEN)
+class ChosenNode(TypedDict):
+    """A task of which a subset is named."""
+
+    subset: IdsNode
+
+
+@with_config(OPEN)
+class FragmentNode(TypedDict, total=False):
+    """A piece of a configuration that names subsets."""
+
+    task: ChosenNode
+    tasks: dict[str, ChosenNode] | None
 
 
 def read_subset(path: Path) -> Mapping[str, set[str]]:
@@ -25,7 +45,7 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
     Raises RunError where it is none.
     """
     try:
-        held = parse_yaml(path, FRAGMENT) or {}
+        held = read_yaml(path, FragmentNode) or {}
     except (OSError, ValueError, yaml.YAMLError) as exc:
         raise RunError(
             f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes"

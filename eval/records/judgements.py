@@ -9,11 +9,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from looktwice.eval.records.checked import JUDGEMENT, parse_line
-from looktwice.eval.records.records import Record, RunError
+from looktwice.eval.records.schema import Draw, Record, RunError
 from looktwice.pipelines.disk import append_file
+from looktwice.pipelines.schema import CLOSED, Holds, Number, Whole, read_as
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
@@ -42,22 +42,23 @@ class Judgement:
     tokens are those of the judge's call.
     """
 
+    __pydantic_config__ = CLOSED
     kind: str
     point: str
     sample: str
-    draw: int
+    draw: Draw
     judge: str
     identity: str
     words: str
-    asked: int = 1
+    asked: Whole = 1
     answer: str | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
+    scores: Annotated[Mapping[str, float], Holds(dict[str, Number])] = field(default_factory=dict)
     none: bool = False
     reason: str = ""
     error: str = ""
     said: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens_in: Whole = 0
+    tokens_out: Whole = 0
     cached: bool = False
     v: int = VERSION
 
@@ -145,10 +146,9 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     found: dict[JudgementKey, Judgement] = {}
     for number, line in enumerate(_whole(run / "judged.jsonl").split(b"\n")[:-1], 1):
         try:
-            data = parse_line(line, JUDGEMENT)
-            if data["v"] != VERSION:
-                raise ValueError(f"version {data['v']}; this looktwice reads version {VERSION}")
-            one = Judgement(**data)
+            one: Judgement = read_as(Judgement, line)
+            if one.v != VERSION:
+                raise ValueError(f"version {one.v}; this looktwice reads version {VERSION}")
         except ValueError as exc:
             advice = "delete the line and judge the run again"
             raise RunError(

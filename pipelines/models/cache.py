@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import (
-    REPLY,
     CallOptions,
     Messages,
     Model,
     ModelError,
     Reply,
+    ReplyNode,
     Stopped,
     request_key,
 )
@@ -31,6 +30,7 @@ from looktwice.pipelines.models import claims
 from looktwice.pipelines.models.claims import Claims
 from looktwice.pipelines.runtime.group_commit import GroupCommit, Work
 from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.schema import read_as
 
 VERSION = 1
 INLINE = 16 * 1024
@@ -292,12 +292,11 @@ class Store:
                 data = (
                     self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
                 )
-            found: Any = read_json(data) if isinstance(data, bytes) else None
+            return Reply.from_dict(read_as(ReplyNode, data)) if isinstance(data, bytes) else None
         except CacheError:
             raise
         except ValueError:
             return None
-        return None if REPLY(found) else Reply.from_dict(found)
 
     def _blob(self, sha: str) -> bytes | None:
         try:

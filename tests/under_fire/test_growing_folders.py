@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.records import records as records_module
+from looktwice.eval.records import RunFolder
 from tests.first_day.studies import looktwice
 
 STUDY = """
@@ -51,14 +51,14 @@ def test_a_folder_that_grows_meanwhile_is_read_as_far_as_it_is_whole(
             half = b"" if written[name] == 4 or name != first else lines[written[name]][:40]
             (run / name).write_bytes(b"".join(lines[: written[name]]) + half)
 
-    read = records_module._lines
+    read = RunFolder._lines
 
-    def lines(path: Path) -> Iterator[bytes]:
-        found = list(read(path))
+    def lines(folder: RunFolder, name: str) -> Iterator[tuple[int, bytes]]:
+        found = list(read(folder, name))
         grow()
         yield from found
 
-    monkeypatch.setattr(records_module, "_lines", lines)
+    monkeypatch.setattr(RunFolder, "_lines", lines)
     more = ["--out", tmp_path / "merged"] if words[0] == "merge" else []
     result = looktwice(words[0], run, *words[1:], *more)
     assert result.exception is None, (result.output, result.exception)

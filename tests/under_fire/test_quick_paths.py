@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ import pytest
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
-from bench.large_run import ARMS, make_run
+from bench.large_run import make_run
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.eval.records.checked import RECORD, SAMPLE, parse_line, require
 from looktwice.eval.records.records import Record
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.comparison import COMPARED, accuracy_to_compare, compare
@@ -28,116 +26,20 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.runtime.stores import Blobs
-from looktwice.pipelines.shapes import json_reader
 from looktwice.pipelines.state import State
-
-WHOLE: dict[str, Any] = {"point": "p", "sample": "s", "sample_sha": "", "draw": 0, "v": 1}
-CALL = {
-    "messages": ["m"],
-    "draw": 0,
-    "reply": {"text": "B", "usage": {"tokens_in": 1}},
-    "options": {"stop": ["x"]},
-}
-
-
-def nested(levels: int) -> Any:
-    """A list of lists, so many levels deep."""
-    value: Any = []
-    for _ in range(levels - 1):
-        value = [value]
-    return value
-
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "call": {"calls": [CALL]},
-    "numbers": {
-        "confidence": 1,
-        "timings": {"total": 0, "stages": {"a": 0.5, "b": None}, "more": [1]},
-    },
-    "no number": {"timings": {"total": float("nan")}, "confidence": float("inf")},
-    "a field of a newer one": {"colour": "red"},
-    "a field of a newer call": {"calls": [CALL | {"colour": "red"}]},
-    "another version": {"v": 2},
-    "a text for a number": {"v": "1"},
-    "a truth for a number": {"v": True},
-    "a fraction": {"draw": 1.0},
-    "a draw below 0": {"draw": -1},
-    "too many draws": {"draw": 10_000},
-    "a number beyond all counts": {"calls": [CALL | {"draw": 2**60}]},
-    "null for a list": {"calls": None},
-    "a number in a list of texts": {"notes": ["a", 5]},
-    "a reply of another kind": {"calls": [CALL | {"reply": "B"}]},
-    "deep": {"calls": [CALL | {"options": {"a": nested(120)}}]},
-    "what was measured": {"measured": {"a": 1, "b": 1.0, "c": [2**60, None, 0.5, "x"], "d": 2**60}},
-    "a truth that was measured": {"measured": {"a": True}},
-    "truths that were measured": {"measured": {"a": [True]}},
-    "choices": {"choices": ["x", {"picture": "1"}]},
-    "a number for a choice": {"choices": ["x", 5]},
-    "any options": {
-        "calls": [
-            CALL | {"options": {"a": 1, "b": 1.0, "c": True, "d": None, "e": [1], "f": 2**70}}
-        ]
-    },
-    "half a pair": {"reason": "\ud83d"},
-    "a whole pair": {"reason": "\U0001f600"},
-}
-METAS: dict[str, Any] = {
-    "plain values": {"a": 1, "b": 1.0, "c": True, "d": None, "e": "x", "f": 2**70, "g": -0.0},
-    "values inside": {"a": [1, {"b": [0.5, None]}]},
-    "no number at all": {"a": float("nan")},
-    "no number inside": {"a": {"b": [0, float("-inf")]}},
-    "no mapping": [1],
-    "deep values": {"a": nested(90)},
-    "too deep values": {"a": nested(120)},
-}
-LINES = {name: json.dumps(WHOLE | change) for name, change in CHANGES.items()} | {
-    "twice the same field": '{"point":"p","sample":"a","sample":"s","sample_sha":"","v":1}',
-    "a field too few": '{"point":"p","sample":"s","v":1}',
-    "a sign that is no text": json.dumps(WHOLE).replace('"p"', '"p\x01"'),
-    "nothing but a number": "5",
-    "no JSON": "{",
-}
-
-
-@pytest.mark.parametrize("name", [*LINES, *METAS])
-def test_a_line_is_read_as_the_careful_look_reads_it(name: str) -> None:
-    """Each line was parsed, and then looked at field by field, which took half of the time of
-    scoring."""
-    asked = {
-        "id": "s",
-        "question": "",
-        "images": [],
-        "choices": ["x"],
-        "marks": [],
-        "meta": METAS.get(name),
-    }
-    sample = {"task": "t", "sha": "", "answer": None, "sample": asked}
-    line, shape = (LINES[name], RECORD) if name in LINES else (json.dumps(sample), SAMPLE)
-
-    def outcome(read: Callable[[str], Any]) -> str:
-        try:
-            return json.dumps(read(line), sort_keys=True)
-        except ValueError as exc:
-            return f"refused: {exc}"
-
-    careful = outcome(lambda line: require(read_json(line), shape))
-    assert outcome(lambda line: parse_line(line, shape)) == careful
-    quick = outcome(json_reader(shape))
-    assert quick.startswith("refused") or not careful.startswith("refused")
 
 
 def test_a_record_has_every_field_and_default() -> None:
-    """A record is filled at once, past its constructor."""
-    record = Record.from_line(json.dumps(WHOLE | {"calls": [CALL], "choices": ["x"]}))
-    assert record == Record("p", "s", "", calls=(CALL,), choices=("x",))
+    whole = {"point": "p", "sample": "s", "sample_sha": "", "draw": 0, "v": 1}
+    call = {"messages": ["m"], "draw": 0, "reply": {"text": "B"}, "options": {"stop": ["x"]}}
+    record = Record.from_line(json.dumps(whole | {"calls": [call], "choices": ["x"]}))
+    assert record == Record("p", "s", "", calls=(call,), choices=("x",))
     assert Record.from_line(record.to_line()) == record
     with pytest.raises(RunError, match="version 2"):
-        Record.from_line(LINES["another version"])
+        Record.from_line(json.dumps(whole | {"v": 2}))
 
 
 @pytest.fixture(scope="module")
@@ -236,24 +138,6 @@ def test_a_resume_reads_no_message(run: Path, monkeypatch: pytest.MonkeyPatch) -
     blobs[1].unlink()
     assert again() == 2
     assert again() == 0
-
-
-def test_what_nobody_looks_for_is_looked_for_once(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For an agent's looks and a baseline's guesses, the keys of all records were read, where there
-    are neither."""
-    keys: list[int] = []
-    real = RunFolder._raw_key
-
-    def counted(folder: RunFolder, number: int, line: bytes) -> Sequence[bytes]:
-        keys.append(number)
-        return real(folder, number, line)
-
-    monkeypatch.setattr(RunFolder, "_raw_key", counted)
-    assert not list(RunFolder(run).last_records(holding='"ended {'))
-    assert not keys
-    assert len(list(RunFolder(run).last_records(samples={"q00001"}))) == ARMS
 
 
 def test_the_tests_of_the_tables_are_those_of_the_libraries() -> None:

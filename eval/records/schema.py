@@ -1,0 +1,424 @@
+"""What the lines and files of a run folder hold, as types: pydantic checks them where they are
+read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
+
+import yaml
+from pydantic import AfterValidator, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from looktwice.pipelines.config.yaml_input import LOADER, check_yaml
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.json_input import write_json
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical, first_non_finite
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.schema import CLOSED, OPEN, Holds, Number, Whole, read_as
+
+__all__ = ["PointRow", "Record", "RunError", "SampleRow"]
+
+VERSION = 1
+MOST_DRAWS = 10_000
+"""Scoring holds a place for every draw of a sample."""
+Key = tuple[str, str, int]
+"""(point id, sample id, draw): the last record of a key counts."""
+Draw = Annotated[int, Field(ge=0, lt=MOST_DRAWS)]
+Nodes = Mapping[str, Any]
+
+
+class RunError(ValueError):
+    """A run folder that cannot be read or resumed; the message says what was found and what to
+    type."""
+
+
+@with_config(CLOSED)
+class PictureNode(TypedDict):
+    """A choice that is a picture, by its sha256."""
+
+    picture: str
+
+
+Choice = str | PictureNode
+
+
+@with_config(CLOSED)
+class MarkNode(TypedDict, total=False):
+    """A mark as `to_dict` of its class writes it; a number that JSON does not know is null."""
+
+    label: str
+    image: Whole
+    x: Number | None
+    y: Number | None
+    x0: Number | None
+    y0: Number | None
+    x1: Number | None
+    y1: Number | None
+    size: list[Whole]
+    counts: list[Whole]
+
+
+@with_config(CLOSED)
+class CallNode(TypedDict):
+    """A call: its messages by the sha256 of their JSON, and the reply or the error."""
+
+    messages: list[str]
+    draw: NotRequired[Whole]
+    options: NotRequired[dict[str, Any]]
+    reply: NotRequired[ReplyNode | None]
+    error: NotRequired[str]
+    model: NotRequired[str]
+
+
+@with_config(ConfigDict(extra="ignore", strict=True))
+class KeyNode(TypedDict):
+    """Of a record, what makes it the successor of an earlier one."""
+
+    point: str
+    sample: str
+    draw: NotRequired[Draw]
+
+
+@with_config(OPEN)
+class CallTimeNode(TypedDict, total=False):
+    """The seconds of a call, and whether its reply came from the cache."""
+
+    seconds: Number | None
+    cached: bool
+
+
+@with_config(OPEN)
+class TimingsNode(TypedDict, total=False):
+    """Seconds, in all, by stage and by call."""
+
+    total: Number | None
+    stages: dict[str, Number | None]
+    calls: list[CallTimeNode]
+
+
+@with_config(OPEN)
+class SentNode(TypedDict):
+    """A picture that was sent."""
+
+    sha: str
+    bytes: NotRequired[Whole]
+    type: NotRequired[str]
+    width: NotRequired[Whole]
+    height: NotRequired[Whole]
+    note: NotRequired[str]
+
+
+@with_config(CLOSED)
+class MessageNode(TypedDict):
+    """A message as `message_json` writes it."""
+
+    role: str
+    parts: list[Choice]
+    tool_calls: NotRequired[list[ToolCallNode]]
+    call_id: NotRequired[str]
+
+
+def _finite(value: dict[str, Any]) -> dict[str, Any]:
+    if found := first_non_finite(value):
+        raise ValueError(f"{found[0]} is {found[1]}, not a number")
+    return value
+
+
+Finite = Annotated[dict[str, Any], AfterValidator(_finite)]
+
+
+@with_config(CLOSED)
+class QuestionNode(TypedDict):
+    """A sample by its words and hashes, as `Sample.to_dict` writes it."""
+
+    id: str
+    question: str
+    images: list[str]
+    choices: list[Choice]
+    marks: list[MarkNode]
+    meta: Finite
+
+
+Measure = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record v1. `error` is the traceback of a FAILED sample; `reason` says why there is no answer.
+
+    `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `options`, and
+    `reply` or `error`. `pictures` are the sha256 of every picture sent, `sent` the same with bytes,
+    media type, width, height and, where they are not the source's own bytes, why. `marks` and
+    `choices` are given where a stage changed them, `letters` (a letter as it was asked -> the
+    sample's own letter) where a stage permuted them: `answer` and the replies speak of the letters
+    as asked, and scoring maps them back. `notes` are what the stages say they did otherwise than
+    usual, such as that nothing was found to zoom on. `measured` are the numbers and categories that
+    stages measured, by name: one, or a list with one for each turn. `timings` hold seconds (total,
+    by stage) and, per call, its seconds and whether it came from the cache.
+    """
+
+    __pydantic_config__ = CLOSED
+    point: str
+    sample: str
+    sample_sha: str
+    draw: Draw = 0
+    answer: str | None = None
+    reason: str = ""
+    confidence: Number | None = None
+    error: str = ""
+    calls: tuple[Annotated[Nodes, Holds(CallNode)], ...] = ()
+    pictures: tuple[str, ...] = ()
+    marks: tuple[Annotated[Nodes, Holds(MarkNode)], ...] | None = None
+    notes: tuple[str, ...] = ()
+    timings: Annotated[Nodes, Holds(TimingsNode)] = field(default_factory=dict)
+    sent: tuple[Annotated[Nodes, Holds(SentNode)], ...] = ()
+    choices: tuple[Annotated[Any, Holds(Choice)], ...] | None = None
+    letters: Annotated[Mapping[str, str], Holds(dict[str, str])] | None = None
+    measured: Annotated[Nodes, Holds(dict[str, Measure | list[Measure]])] | None = None
+    v: int = VERSION
+
+    @property
+    def key(self) -> Key:
+        """What makes this record the successor of an earlier one."""
+        return self.point, self.sample, self.draw
+
+    def to_line(self) -> str:
+        """One line of JSON; numbers that JSON does not know become null."""
+        return (
+            write_json({column.name: getattr(self, column.name) for column in fields(self)}) + "\n"
+        )
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """The way back. Raises ValueError for a version that this code does not know."""
+        record: Record = read_as(cls, line)
+        if record.v != VERSION:
+            raise RunError(f"a record of version {record.v}; this looktwice reads {VERSION}")
+        return record
+
+    @property
+    def last_reply(self) -> Nodes | None:
+        """The reply of the last call that brought one, as `Reply.to_dict` wrote it."""
+        return next((c["reply"] for c in reversed(self.calls) if c.get("reply")), None)
+
+    @property
+    def replies(self) -> list[Reply]:
+        """The replies of every call that brought one, in order."""
+        return [Reply.from_dict(call["reply"]) for call in self.calls if call.get("reply")]
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which
+    scoring alone reads."""
+
+    __pydantic_config__ = CLOSED
+    task: str
+    sha: str
+    answer: str | None
+    sample: Annotated[Nodes, Holds(QuestionNode)]
+    truth: Annotated[Nodes, Holds(Finite)] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The sample's id within its task."""
+        return str(self.sample["id"])
+
+    @property
+    def meta(self) -> Nodes:
+        """The sample's meta fields, for slices and groups."""
+        return self.sample["meta"]  # type: ignore[no-any-return]
+
+    @property
+    def n_choices(self) -> int:
+        """How many choices it has, 0 where it is an open question."""
+        return len(self.sample["choices"])
+
+    @property
+    def shared(self) -> str:
+        """What it has in common with other samples, which makes them dependent: its group, else its
+        pictures."""
+        group = self.meta.get("group")
+        no_group = group in (None, "")
+        return " ".join(map(str, self.sample["images"])) if no_group else f"group {group}"
+
+    def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
+        """The sample as a reader sees it: images are there by hash, and readable only where they
+        were kept.
+
+        `asked` are the choices as a record holds them, where a stage changed them.
+        """
+        node = self.sample
+        choices = [
+            choice if isinstance(choice, str) else stored_picture(blobs, choice["picture"])
+            for choice in (node["choices"] if asked is None else asked)
+        ]
+        try:
+            marks = tuple(map(mark_from_dict, node["marks"]))
+        except (ValueError, TypeError, OverflowError) as exc:
+            raise RunError(
+                f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again"
+            ) from exc
+        images = tuple(stored_picture(blobs, sha) for sha in node["images"])
+        return Sample(self.id, node["question"], images, tuple(choices), marks, node["meta"])
+
+    def to_line(self) -> bytes:
+        """One line of JSON."""
+        plain = {column.name: getattr(self, column.name) for column in fields(self)}
+        return canonical(plain).encode() + b"\n"
+
+
+def stored_picture(blobs: Blobs, sha: str) -> Picture:
+    """A picture that a run kept, read when its pixels are needed."""
+
+    def fetch() -> bytes:
+        try:
+            return blobs.get(sha)
+        except (OSError, ValueError) as exc:  # it is gone, or what names it is no sha256
+            raise PictureError(str(exc)) from exc
+
+    return Picture.lazy(fetch, f"picture {sha[:12]}")
+
+
+@with_config(OPEN)
+class ClassNode(TypedDict, total=False):
+    """Settings of a class."""
+
+    use: str
+
+
+@with_config(OPEN)
+class SpecNode(TypedDict, total=False):
+    """What an arm was built from."""
+
+    stages: dict[str, Any]
+    task: Any
+
+
+@with_config(OPEN)
+class TaskFactsNode(TypedDict, total=False):
+    """What a task says of itself."""
+
+    scorer: ClassNode | None
+    split: str | None
+    label_version: str | None
+    note: str | None
+    revision: str | None
+    errata: list[str] | None
+    left_out: list[str] | None
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A point of points.yaml: who answered, on which task, and the full spec of what was built.
+
+    `changes` are the swept or single changes behind it, by dotted place; `task` is the task's name
+    in the configuration, `task_id` the identity of the task as built; `facts` are the task's split,
+    label version, errata and note; `baseline` marks the points of the baseline contestant.
+    `replies_of` is empty, or the id of the point whose records this one reads with another reader.
+    """
+
+    __pydantic_config__ = CLOSED
+    id: str
+    contestant: str
+    task: str
+    task_id: str
+    changes: Annotated[Nodes, Holds(dict[str, Any])] = field(default_factory=dict)
+    baseline: bool = False
+    facts: Annotated[Nodes, Holds(TaskFactsNode)] = field(default_factory=dict, repr=False)
+    spec: Annotated[Nodes, Holds(SpecNode)] = field(default_factory=dict, repr=False)
+    read: Annotated[Nodes, Holds(ClassNode)] = field(default_factory=dict, repr=False)
+    draws: Annotated[int, Field(ge=1, lt=MOST_DRAWS)] = 1
+    seed: Whole = 0
+    replies_of: str = ""
+
+    @property
+    def recorded_as(self) -> str:
+        """The id under which its records stand."""
+        return self.replies_of or self.id
+
+
+@with_config(OPEN)
+class PublishedNode(TypedDict, total=False):
+    """A published result of a configuration."""
+
+    accuracy: dict[str, Number] | None
+    people: bool | None
+    split: str | None
+
+
+@with_config(OPEN)
+class ConfigNode(TypedDict, total=False):
+    """What score and report read of the configuration that a run was made from."""
+
+    sweep: dict[str, Any] | None
+    contestants: dict[str, Any] | None
+    models: dict[str, Any] | None
+    stages: dict[str, Any] | None
+    fragility: dict[str, Any] | None
+    thresholds: dict[str, Any] | None
+    each: list[dict[str, Any]] | None
+    published: dict[str, PublishedNode] | None
+
+
+@with_config(CLOSED)
+class PluginNode(TypedDict):
+    """A plugin of a run."""
+
+    name: str
+    path: str
+    sha: NotRequired[str]
+
+
+Pair = Annotated[list[Whole], Field(min_length=2, max_length=2)]
+
+
+@with_config(OPEN)
+class ShardNode(TypedDict):
+    """A shard of a merged run."""
+
+    folder: str
+    records: Whole
+    failed: Whole
+    tokens_in: Whole
+    tokens_out: Whole
+    planned: NotRequired[dict[str, Whole]]
+    started: NotRequired[str | None]
+    shard: NotRequired[Pair | None]
+
+
+@with_config(OPEN)
+class FactsNode(TypedDict, total=False):
+    """run.yaml."""
+
+    name: str | None
+    started: str | None
+    left_out: dict[str, Any] | None
+    config: ConfigNode | None
+    versions: dict[str, str | list[str]] | None
+    samples: dict[str, Whole] | None
+    planned: dict[str, Whole] | None
+    arms: list[str] | None
+    plugins: list[PluginNode] | None
+    limit: Whole | None
+    finished: bool
+    shard: Pair | None
+    data: dict[str, dict[str, str]] | None
+    shards: list[ShardNode] | None
+
+
+def read_yaml(path: Path, kind: Any) -> Any:
+    """What a YAML file holds, as this type; None where it is empty. Raises ValueError and YAMLError
+    with what is wrong."""
+    text = read_file(path).decode()
+    check_yaml(text)
+    value = yaml.load(text, Loader=LOADER)
+    line = json.dumps(value, ensure_ascii=False, default=str).encode()
+    return None if value is None else read_as(kind, line)
