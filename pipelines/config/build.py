@@ -24,6 +24,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
+from looktwice.pipelines.config.aliases import resolve_alias
 from looktwice.pipelines.config.allowances import allowed_to
 from looktwice.pipelines.config.paths import (
     Asker,
@@ -128,7 +129,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
 
     The words are checked before anything is imported.
     """
-    parts = use.removeprefix("looktwice.").split(".")
+    parts = resolve_alias(use)[0].removeprefix("looktwice.").split(".")
     if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
@@ -244,8 +245,8 @@ class Binder:
             return self.fault(f"{place}.use", str(exc))
         if key in self.built:
             return self.built[key]
-        settings = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
-        made = self.fields(cls, settings, place)
+        given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
+        made = self.fields(cls, {**resolve_alias(node["use"])[1], **given}, place)
         if made is not None:
             self.built[key] = made
         return made

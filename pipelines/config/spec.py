@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from looktwice.pipelines.config.aliases import named_alias
 from looktwice.pipelines.model import canonical
 
 NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
@@ -33,7 +34,7 @@ def identity(thing: Any) -> Any:
         else None
     )
     if isinstance(said, str):
-        return {"use": public_path(type(thing)), "identity": said}
+        return {"use": named_alias(public_path(type(thing)), thing)[0], "identity": said}
     return settings(thing)
 
 
@@ -109,9 +110,10 @@ def _code_digest(code: Any) -> str:
 
 def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any], bool]) -> Any:
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        node = {"use": public_path(type(thing))}
-        chosen = ((f, getattr(thing, f.name)) for f in dataclasses.fields(thing) if f.init)
-        return node | {f.name: inner(value) for f, value in chosen if wanted(f, value)}
+        path, implied = named_alias(public_path(type(thing)), thing)
+        own = [f for f in dataclasses.fields(thing) if f.init and f.name not in implied]
+        chosen = ((f, getattr(thing, f.name)) for f in own)
+        return {"use": path} | {f.name: inner(value) for f, value in chosen if wanted(f, value)}
     if isinstance(thing, Path):
         return thing.name if inner is identity else str(thing)
     if isinstance(thing, Mapping):

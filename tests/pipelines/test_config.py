@@ -648,3 +648,18 @@ def test_scripts_are_told_apart_by_what_they_do() -> None:
 def test_a_mapping_has_no_order_in_an_identity() -> None:
     one, two = (build(CHAT | {"extra": extra}) for extra in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
     assert digest(identity(one)) == digest(identity(two))
+
+
+def test_an_old_path_of_a_class_that_became_another_keeps_its_identity(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = "prompting.markers.SmallRings", "prompting.markers.Circles"
+    ring = {"use": old, "color": "white"}
+    monkeypatch.setattr("looktwice.pipelines.config.aliases.ALIASES", {old: (new, {"radius": 3})})
+    built = build(ring)
+    assert built == Circles(radius=3, color="white") and locate(old) is Circles
+    assert identity(built) == ring and spec(built)["use"] == old
+    assert "radius" not in spec(built) and build(spec(built)) == built
+    assert identity(Circles(radius=4))["use"] == new
+    (arm,) = planned("", "stages.mark.use=" + old, "stages.mark.radius=3").points
+    assert arm.stages["mark"] == Circles(radius=3)
