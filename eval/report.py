@@ -41,11 +41,8 @@ from looktwice.eval.analysis.steadiness import (
     position_table,
 )
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
-from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.display.text_tables import (
-    TextTable,
+from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
-    escaped,
     failure_table,
     overview_table,
     reason_table,
@@ -53,6 +50,8 @@ from looktwice.eval.display.text_tables import (
     task_table,
     token_table,
 )
+from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.display.text_tables import TextTable, escaped
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import page_pieces

@@ -164,7 +164,7 @@ def look_table(summaries: Sequence[LookSummary]) -> TextTable:
             "no gain" if one.tokens_per_gain is None else f"{one.tokens_per_gain:,.1f}",
         )
         rows.append((one.contestant, one.task, _counts(one.tools), _counts(one.ended_by), *numbers))
-    return TextTable(header, rows, text_columns=4).without_empty().without_same(1)
+    return TextTable(header, rows, text_columns=4).without_empty().without_same("task")
 
 
 def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
@@ -182,7 +182,7 @@ def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
         for summary in summaries
         for each in summary.by_turns
     ]
-    return TextTable(header, rows, text_columns=2).without_same(1)
+    return TextTable(header, rows, text_columns=2).without_same("task")
 
 
 def _verdict_at(scores: PointScores, record: Record, row: SampleRow, place: int) -> Verdict | None:

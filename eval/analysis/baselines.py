@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from looktwice.eval.display.text_tables import TextTable, percent, to_people
+from looktwice.eval.display.score_tables import to_people
+from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.chance import of_another_split
 from looktwice.eval.scoring.row import Row, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict

@@ -9,14 +9,16 @@ from functools import cached_property
 from itertools import combinations
 from statistics import fmean
 
+from looktwice.eval.display.score_tables import contestant_of, delta_cell
 from looktwice.eval.display.text_tables import (
+    Column,
     TextTable,
-    contestant_of,
-    count_cell,
-    delta_cell,
     estimate_cell,
     format_p,
     percent,
+    some,
+    table,
+    text,
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
@@ -124,57 +126,35 @@ def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
     }
 
 
+def _worse(row: Row) -> int | None:
+    return None if row.better is None or row.discordant is None else row.discordant - row.better
+
+
+COMPARISON = (
+    Column("contestant", contestant_of, text),
+    Column[Row]("task", "task", text),
+    Column[Row]("metric", "metric", text),
+    Column[Row]("against", "baseline", text),
+    Column[Row]("unit", "unit", text),
+    Column[Row]("test", "test", text),
+    Column("difference", delta_cell),
+    Column[Row]("p", "p", format_p),
+    Column[Row]("p\n(Holm)", "p_holm", format_p),
+    Column[Row]("p\n(BH)", "p_bh", format_p),
+    Column[Row]("would\nshow", "detectable", percent),
+    Column[Row]("n", "compared"),
+    Column[Row]("clusters", "n_clusters"),
+    Column[Row]("better", "better"),
+    Column("worse", _worse),
+    Column[Row]("left\nout", "excluded", some),
+)
+
+
 def comparison_table(rows: Sequence[Row]) -> TextTable:
     """Every arm and metric against its baseline: how much better, how sure, and what so many units
     could show."""
-    header = (
-        "contestant",
-        "task",
-        "metric",
-        "against",
-        "unit",
-        "test",
-        "difference",
-        "p",
-        "p\n(Holm)",
-        "p\n(BH)",
-        "would\nshow",
-        "n",
-        "clusters",
-        "better",
-        "worse",
-        "left\nout",
-    )
-    lines = []
-    for row in (
-        row
-        for row in rows
-        if row.delta is not None and row.n_clusters is not None and not row.slice
-    ):
-        worse = (
-            None if row.better is None or row.discordant is None else row.discordant - row.better
-        )
-        lines.append(
-            (
-                contestant_of(row),
-                row.task,
-                row.metric,
-                row.baseline,
-                row.unit,
-                row.test,
-                delta_cell(row),
-                format_p(row.p),
-                format_p(row.p_holm),
-                format_p(row.p_bh),
-                percent(row.detectable),
-                count_cell(row.compared),
-                count_cell(row.n_clusters),
-                count_cell(row.better),
-                count_cell(worse),
-                count_cell(row.excluded or None),
-            )
-        )
-    return TextTable(header, lines, text_columns=6).without_empty()
+    lines = [row for row in rows if row.delta is not None and row.n_clusters is not None]
+    return table(COMPARISON, [row for row in lines if not row.slice]).without_empty()
 
 
 def pair_table(runs: Sequence[RunScores]) -> TextTable:

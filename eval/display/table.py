@@ -14,24 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.display.printable import cell, csv_cell
-from looktwice.eval.display.subsets import keep_only
-from looktwice.eval.display.text_tables import (
+from looktwice.eval.display.score_tables import (
     LESS_PEOPLE,
     clusters_of,
     contestant_of,
     drop_means_of_one,
     drop_repeats,
-    escaped,
-    format_cost,
-    format_p,
     interval,
     notebook_table,
-    percent,
     place_of,
     say_no_value,
     sort_rows,
     to_people,
 )
+from looktwice.eval.display.subsets import keep_only
+from looktwice.eval.display.text_tables import escaped, format_cost, format_p, percent
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
 from looktwice.eval.scoring.benchmark_rows import headline_rows
 from looktwice.eval.scoring.labels import setting_of

@@ -10,7 +10,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from looktwice.eval.display.printable import csv_cell
-from looktwice.eval.display.text_tables import LESS_PEOPLE, TextTable
+from looktwice.eval.display.score_tables import LESS_PEOPLE
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, contrast_row
 from looktwice.eval.logs.compare_page import MOST_SAMPLES, compare_page
 from looktwice.eval.logs.standings import Standings

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from looktwice.eval.display.score_tables import contestant_of, drop_means_of_one, drop_repeats
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import contestant_of, drop_means_of_one, drop_repeats
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError

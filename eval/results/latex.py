@@ -6,15 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import (
+from looktwice.eval.display.score_tables import (
     contestant_of,
     drop_means_of_one,
     drop_repeats,
-    percent,
     sort_rows,
     to_people,
 )
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import percent
 from looktwice.eval.scoring.row import Row
 
 LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))

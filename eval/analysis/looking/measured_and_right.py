@@ -53,7 +53,7 @@ def measurement_table(runs: Sequence[RunScores]) -> TextTable:
     arms = [scores for run in runs for scores in run.points]
     rows = [line for scores in arms for line in _lines(scores)]
     table = TextTable(header, rows, text_columns=3).without_empty()
-    return table if len({scores.task for scores in arms}) > 1 else table.without(1)
+    return table if len({scores.task for scores in arms}) > 1 else table.without("task")
 
 
 def measurement_curves(run: RunScores, task: str) -> list[PageLines]:

@@ -75,7 +75,7 @@ def turn_table(arms: Sequence[TurnsOfArm]) -> TextTable:
         "cost per\ngained one",
     )
     rows = tuple(line for arm in arms for line in _lines(arm))
-    return TextTable(header, rows, text_columns=3).without_empty().without_same(1)
+    return TextTable(header, rows, text_columns=3).without_empty().without_same("task")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
         for arm in arms
         for rule in stopping_rules(arm)
     ]
-    return TextTable(header, rows, text_columns=3).without_same(1)
+    return TextTable(header, rows, text_columns=3).without_same("task")
 
 
 def _lines(arm: TurnsOfArm) -> Iterator[tuple[str, ...]]:

@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 from scipy.stats import binomtest
 
+from looktwice.eval.display.score_tables import benchmark_metric_table, task_table
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.display.text_tables import TextTable, benchmark_metric_table, task_table
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row

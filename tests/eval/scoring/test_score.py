@@ -12,8 +12,8 @@ import yaml
 from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
+from looktwice.eval.display.score_tables import token_table
 from looktwice.eval.display.table import score_table
-from looktwice.eval.display.text_tables import token_table
 from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study

@@ -1,0 +1,313 @@
+"""The tables of scored rows: contestants by tasks, every metric, totals, tokens, and what went
+wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    format_cost,
+    format_p,
+    percent,
+    points,
+    some,
+    table,
+    text,
+    with_interval,
+)
+from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
+from looktwice.eval.scoring.metrics import METRICS
+from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.verdict import REASONS, PointScores, RunScores, Verdict
+
+LESS_PEOPLE = "less\npeople"
+"""The header of a column with `to_people`."""
+
+
+def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
+    """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first.
+
+    Before these stand the metrics by which a benchmark itself is quoted, whose rows are `own`.
+    """
+    answered = {
+        place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
+    }
+    rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
+    tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
+    own = [row for row in own if not row.slice]
+    cells = {(row.run, row.contestant, row.task, row.metric): row for row in (*rows, *own)}
+    given: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        given.setdefault((row.run, row.contestant), set()).update({row.task_name} - {""})
+    whole, many = len(set().union(*given.values())), _are_several(rows)
+
+    def name(line: tuple[str, str]) -> str:
+        short = f"\n{len(given[line])} of {whole} tasks" if len(given[line]) < whole else ""
+        return _with_run(line[1], line[0], many) + short
+
+    def column(task: str, metric: str, title: str) -> Column[tuple[str, str]]:
+        def value(line: tuple[str, str]) -> str:
+            row = cells.get((*line, task, metric))
+            beside = answered.get(place_of(row), "") if row and row.metric == "accuracy" else ""
+            return _overview_cell(row, beside) if row else ""
+
+        return Column(title, value)
+
+    columns = [Column("contestant", name, text)]
+    for row in own:
+        title = f"{row.task}\n{row.metric}"
+        if all(column.title != title for column in columns):
+            columns.append(column(row.task, row.metric, title))
+    for task in (*tasks[-2:], *tasks[:-2]):
+        columns.append(column(task, "accuracy", task.replace(" [", "\n[", 1)))
+    return table(columns, given)
+
+
+def _are_several(rows: Sequence[Row]) -> bool:
+    return len({row.run for row in rows}) > 1
+
+
+def _with_run(name: str, run: str, many: bool) -> str:
+    """A contestant's name, with its run where there are several."""
+    return f"{name} ({run})" if many else name
+
+
+def _overview_cell(row: Row, answered: str) -> str:
+    if row.value is None:
+        return say_no_value(row) or ("not asked" if row.missing else "no samples")
+    below = [interval(row)]
+    if row.failed:
+        below.append(f"{row.failed} of {row.n} failed; {answered} of what was answered")
+    if gap := to_people(row):
+        below.append(f"less people {gap}")
+    return f"{percent(row.value)}\n{'; '.join(filter(None, below))}".rstrip()
+
+
+def place_of(row: Row) -> tuple[str, ...]:
+    """What the rows of several metrics of one arm, or one slice of it, have in common."""
+    return row.run, row.contestant, row.task, row.slice
+
+
+def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
+    """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the
+    baseline.
+
+    `full` is for the rows of several tasks: it shows the task's name and not only its variant.
+    """
+    by_name = {(*place_of(row), row.metric): row for row in rows}
+    many = _are_several(rows)
+
+    def variant(row: Row) -> str:
+        task = row.task
+        if row.task_name and not full:
+            task = task.removeprefix(row.task_name).strip(" []")
+        return ", ".join(filter(None, (task, row.slice)))
+
+    def metric(name: str) -> Column[Row]:
+        def value(row: Row) -> float | None:
+            other = by_name.get((*place_of(row), name))
+            return other.value if other else None
+
+        first, _, rest = name.partition("_")
+        return Column(f"{first}\n{rest.replace('_', ' ')} %".replace("\n %", "\n%"), value, percent)
+
+    columns = (
+        Column("contestant", lambda row: _with_run(contestant_of(row), row.run, many), text),
+        Column("task" if full else "variant", variant, text),
+        Column("accuracy %", _value_cell),
+        Column[Row]("n", "n"),
+        Column("clusters", clusters_of),
+        *(Column[Row](name, name) for name in ("right", "wrong", "unreadable", "failed")),
+        Column[Row]("missing", "missing", some),
+        Column[Row]("key hidden", "hidden", some),
+        Column[Row]("groups", "n_groups", some),
+        *(metric(name) for name in METRICS if name != "accuracy"),
+        Column("delta", delta_cell),
+        Column[Row]("p", "p", format_p),
+        Column(LESS_PEOPLE, to_people),
+    )
+    lines = drop_repeats([row for row in rows if row.metric == "accuracy"])
+    several = full or len(set(map(variant, lines))) > 1
+    grid = table(columns, lines).without_empty()
+    return grid if several else grid.without("variant")
+
+
+def _value_cell(row: Row) -> str:
+    value = percent(row.value, 2) or say_no_value(row)
+    return f"{value}\n{interval(row)}" if row.low is not None else value
+
+
+def notebook_table(rows: Sequence[Row]) -> TextTable:
+    """All rows in blocks of a task, which the block's first line names; of a single task without
+    its means."""
+    grid = task_table(sort_rows(drop_means_of_one(rows)), full=True)
+    header, *turned = ((task, who, *cells) for who, task, *cells in (grid.header, *grid.rows))
+    return TextTable(header, turned, 2).without_repeats("task")
+
+
+def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
+    """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each
+    metric."""
+    many = _are_several(rows)
+    columns: tuple[Column[Row], ...] = (
+        Column("task", "task", text),
+        Column[Row]("metric", "metric", text),
+        Column[Row]("slice", "slice", text),
+        Column("contestant", lambda row: _with_run(row.contestant, row.run, many), text),
+        Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
+        Column[Row]("n", "n"),
+        Column[Row]("unit", "unit"),
+        Column("clusters", clusters_of),
+        Column("levels", lambda row: row.n_groups if row.unit == "sample" else None),
+        Column("delta", delta_cell),
+        Column[Row]("p", "p", format_p),
+        Column(LESS_PEOPLE, lambda row: to_people(row, 2)),
+    )
+    lines = [row for row in rows if is_benchmark_metric(row)]
+    order = list(dict.fromkeys((row.task, row.metric) for row in lines))
+    lines.sort(key=lambda row: order.index((row.task, row.metric)))
+    whole = table(columns, lines).without_empty()
+    return whole if any(row.slice for row in lines) else whole.without("slice")
+
+
+_Unread = tuple[PointScores, Counter[str]]
+
+
+def reason_table(runs: Sequence[RunScores]) -> TextTable:
+    """Why answers are unreadable: a line per arm that has unreadable answers."""
+    lines = list[_Unread]()
+    for scores in (scores for run in runs for scores in run.points):
+        unreadable = (s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
+        lines.append((scores, Counter(unreadable)))
+
+    def count(kind: str) -> Column[_Unread]:
+        return Column(kind, lambda line: line[1][kind], some)
+
+    columns: tuple[Column[_Unread], ...] = (
+        Column("contestant", lambda line: line[0].contestant, text),
+        Column("task", lambda line: line[0].task, text),
+        *map(count, REASONS),
+    )
+    return table(columns, [line for line in lines if line[1]]).without_empty()
+
+
+@dataclass
+class _Failure:
+    """Records that failed alike."""
+
+    contestant: str
+    task: str
+    error: str
+    sample: str
+    count: int = 0
+
+
+def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
+    """Errors: the first line of each with its count and an example, most frequent first."""
+    found: dict[tuple[str, str, str], _Failure] = {}
+    for scores in (scores for run in runs for scores in run.points):
+        for scored in (entry for entry in scores.all if entry.verdict is Verdict.FAILED):
+            error = (scored.detail.strip().splitlines() or ["no message"])[0][:200]
+            key = (scores.contestant, scores.task, error)
+            found.setdefault(key, _Failure(*key, scored.sample)).count += 1
+    columns = (
+        Column[_Failure]("contestant", "contestant", text),
+        Column[_Failure]("task", "task", text),
+        Column[_Failure]("error", "error", text),
+        Column[_Failure]("for example", "sample", text),
+        Column[_Failure]("samples", "count"),
+    )
+    return table(columns, sorted(found.values(), key=lambda failure: -failure.count)[:limit])
+
+
+def token_table(rows: Sequence[Row]) -> TextTable:
+    """Tokens of every contestant, as the server counted them, and their list price; cached replies
+    are included."""
+    columns = (
+        Column[Row]("contestant", "contestant", text),
+        Column[Row]("tokens in", "tokens_in", "{:,}".format),
+        Column[Row]("tokens out", "tokens_out", "{:,}".format),
+        Column[Row]("cost\n(list price)", "cost", format_cost),
+    )
+    totals = [row for row in rows if (row.metric, row.task, row.slice) == ("accuracy", "micro", "")]
+    return table(columns, [row for row in totals if row.tokens_in]).without_empty()
+
+
+def sort_rows(rows: Sequence[Row]) -> list[Row]:
+    """The tasks in their order, the variants of each together, macro and micro at the end."""
+    names = list(dict.fromkeys(row.task_name for row in rows))
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    last = {"macro": 1, "micro": 2}
+    return sorted(
+        rows,
+        key=lambda row: (
+            0 if row.task_name else last[row.task],
+            names.index(row.task_name),
+            tasks.index(row.task),
+        ),
+    )
+
+
+def drop_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Keep majority and chance only once for each task: variants of one task mostly have the same
+    keys."""
+    seen: set[tuple[Any, ...]] = set()
+    kept = []
+    for row in rows:
+        identity = (row.run, row.contestant, row.task_name or row.task, row.slice, row.value, row.n)
+        if row.point or identity not in seen:
+            kept.append(row)
+        seen.add(identity)
+    return kept
+
+
+def drop_means_of_one(rows: Sequence[Row]) -> list[Row]:
+    """The rows without the macro and micro of a contestant that was given one task, whose accuracy
+    they are."""
+    single = len({row.task for row in rows if row.task_name}) == 1
+    return [row for row in rows if row.task_name or not (single or row.n_tasks == 1)]
+
+
+def contestant_of(row: Row) -> str:
+    """The contestant; for a mean that is not over all tasks of the run, over how many: "plain (2 of
+    3 tasks)"."""
+    part = row.task in ("macro", "micro") and row.n_tasks < row.of_tasks
+    return f"{row.contestant} ({row.n_tasks} of {row.of_tasks} tasks)" if part else row.contestant
+
+
+def to_people(row: Row, digits: int = 1) -> str:
+    """How many points the value lies above or below what people reach, as published; empty where
+    nothing is."""
+    if row.people is None or row.value is None:
+        return ""
+    return points(row.value - row.people, digits)
+
+
+def delta_cell(row: Row) -> str | None:
+    """The difference of a row to its baseline with its interval, where it has one."""
+    if row.delta is None:
+        return None
+    return with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
+
+
+def clusters_of(row: Row) -> str:
+    """In how many clusters the units behind the value lie, where these are fewer."""
+    return "" if row.clusters is None or row.clusters == row.n else str(row.clusters)
+
+
+def interval(row: Row) -> str:
+    """The interval in percent."""
+    return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
+
+
+def say_no_value(row: Row) -> str:
+    """Why a row has no value: every answer failed (below it the commonest reason), keys are hidden,
+    no judge read."""
+    if row.failure or (row.failed and not (row.point or row.hidden)):
+        return f"failed\n{row.failure}".strip()
+    return "key hidden" if row.hidden else "not judged" if row.unreadable else ""
