@@ -21,8 +21,7 @@ from looktwice.eval.display.text_tables import (
     with_interval,
 )
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
-from looktwice.eval.scoring.metrics import METRICS
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.row import METRICS, Row
 from looktwice.eval.scoring.verdict import REASONS, PointScores, RunScores, Verdict
 
 LESS_PEOPLE = "less\npeople"
