@@ -89,7 +89,7 @@ def with_defaults(cls: Callable[[], Any]) -> Any:
 
 
 DATACLASSES = [path for path in CLASSES if dataclasses.is_dataclass(named(path))]
-OBJECTS = {path: thing for path in DATACLASSES if (thing := with_defaults(named(path)))}
+OBJECTS = {path: thing for path in DATACLASSES if (thing := with_defaults(named(path))) is not None}
 
 
 def written(thing: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.folder import file_inside
+from looktwice.eval.tasks.files import file_inside
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels

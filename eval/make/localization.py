@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from looktwice.eval.make.files import MadeAtOnce, image_size, make_facts, make_item
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.folder import file_inside
+from looktwice.eval.tasks.files import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, iou

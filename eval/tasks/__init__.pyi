@@ -1,10 +1,9 @@
 from .base import Facts as Facts, Subset as Subset, Task as Task, TaskError as TaskError
 from .blink import Blink as Blink, BlinkScorer as BlinkScorer
 from .blink_twice import BlinkTwice as BlinkTwice, TwiceScorer as TwiceScorer
-from .columns import Columns as Columns
-from .do_you_see_me.joint import JointQuestions as JointQuestions
+from .columns import Columns as Columns, Tsv as Tsv
 from .do_you_see_me.metrics import JointScorer as JointScorer, SweepScorer as SweepScorer
-from .do_you_see_me.task import DoYouSeeMe as DoYouSeeMe
+from .do_you_see_me.task import DoYouSeeMe as DoYouSeeMe, JointQuestions as JointQuestions
 from .folder import Folder as Folder
 from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
@@ -12,7 +11,6 @@ from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as Sce
 from .near_sighted_model import NearSighted as NearSighted
 from .never_looks_model import NeverLooks as NeverLooks
 from .photos.task import Photos as Photos
-from .tsv import Tsv as Tsv
 from .vlm2.metrics import (
     CountScorer as CountScorer,
     GroupScorer as GroupScorer,

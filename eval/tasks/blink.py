@@ -12,12 +12,11 @@ from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer, Total
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import broken_picture
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
-from looktwice.eval.tasks.table_files import ParquetTable
+from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 
 NAMES = (
@@ -99,115 +98,87 @@ class Blink(TableTask):
                 f"there is no folder {folder}; `path` is the folder that holds BLINK's task folders"
             )
         present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-        if self.name in present:
-            return
-        hint = suggest_name(self.name, {*NAMES, *present} - {self.name})
-        known = (
-            f"BLINK's {self.name} is not in it."
-            if self.name in NAMES
-            else f"no task is named {self.name!r}{hint}"
-        )
-        raise TaskError(f"{folder}: {known} It has {', '.join(present) or 'no folders'}")
+        if self.name not in present:
+            hint = suggest_name(self.name, {*NAMES, *present} - {self.name})
+            wrong = f"no task is named {self.name!r}{hint}"
+            if self.name in NAMES:
+                wrong = f"BLINK's {self.name} is not in it."
+            raise TaskError(f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}")
 
     @property
-    def facts(self) -> Facts:
-        """The split, the sha256 of its files as label version (the files name none), and the known
-        errata."""
-        digest = hashlib.sha256()
-        for file in self._parts:
-            with file.open("rb") as source:
-                digest.update(hashlib.file_digest(source, "sha256").digest())
-        sha, own = digest.hexdigest(), spec(BlinkScorer(self.name))
-        errata = ERRATA.get(self.name, ())
-        return Facts(
-            self.split,
-            f"as in the file, sha256 {sha[:12]}",
-            errata,
-            revision=f"sha256 {sha}",
-            scorer=own,
-        )
+    def errata(self) -> tuple[str, ...]:
+        """The known errata of the task."""
+        return ERRATA.get(self.name, ())
 
     @property
-    def _word_columns(self) -> tuple[str, ...]:
-        return WORDS
+    def scorer(self) -> BlinkScorer:
+        """Plain accuracy, and BLINK's totals."""
+        return BlinkScorer(self.name)
 
-    @property
-    def _image_columns(self) -> tuple[str, ...]:
-        return IMAGES
+    _word_columns = WORDS
+    _image_columns = IMAGES
 
     @cached_property
-    def _parts(self) -> list[Path]:
+    def _table(self) -> ParquetTable:
         folder = Path(self.path) / self.name
-        files = sorted(folder.glob("*-*-of-*.parquet"))
-        found = [file for file in files if file.name.startswith(f"{self.split}-")]
-        if not found:
-            splits = sorted({file.name.split("-")[0] for file in files})
+        files = sorted(folder.glob(f"{self.split}-*-of-*.parquet"))
+        if not files:
+            splits = sorted({file.name.split("-")[0] for file in folder.glob("*-*-of-*.parquet")})
             raise TaskError(
                 f"{folder} has no {self.split}-*-of-*.parquet; it has the splits"
                 f" {', '.join(splits) or 'none'}"
             )
-        total = found[0].stem.split("-of-")[-1]
-        if not total.isdecimal() or len(found) != int(total):
+        total = files[0].stem.split("-of-")[-1]
+        if not total.isdecimal() or len(files) != int(total):
             raise TaskError(
-                f"{folder}: {len(found)} of {total} files of the split {self.split}; fetch the"
+                f"{folder}: {len(files)} of {total} files of the split {self.split}; fetch the"
                 " others"
             )
-        return found
-
-    @cached_property
-    def _table(self) -> ParquetTable:
-        table = ParquetTable(tuple(self._parts))
-        if missing := [name for name in (*WORDS, *IMAGES) if name not in table.columns]:
-            raise TaskError(
-                f"{self._parts[0]} lacks the columns {', '.join(missing)}; it has"
-                f" {', '.join(table.columns)}"
-            )
+        table = ParquetTable(tuple(files))
+        require_columns(files[0], (*WORDS, *IMAGES), table.columns)
         return table
 
     @cached_property
-    def _left_out(self) -> RowErrors:
-        return RowErrors(self._parts[0] if len(self._parts) == 1 else self._parts[0].parent)
+    def _sha(self) -> str:
+        return hashlib.sha256(file_digests(self._table.files)).hexdigest()
 
-    def _check_left_out(self, total: int) -> None:
+    @cached_property
+    def _left_out(self) -> RowErrors:
+        files = self._table.files
+        return RowErrors(files[0] if len(files) == 1 else files[0].parent)
+
+    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
         """The official files are whole: no row may be left out."""
         self._left_out.raise_any()
-        super()._check_left_out(total)
+        return super()._usable(questions, total)
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
         texts = [name for name in WORDS if name not in ("choices", "answer")]
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
             raise ValueError(f"{', '.join(wrong)}: no text, but every question needs one")
         identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]
-        if (
-            not isinstance(choices, list)
-            or len(choices) < 2
-            or not all(isinstance(text, str) for text in choices)
-        ):
+        if not isinstance(choices, list) or len(choices) < 2 or None in choices:
             raise ValueError(f"{identifier} needs at least two texts as choices, found {choices!r}")
         keys = {f"({letter})": letter for letter in ascii_uppercase[: len(choices)]}
         if answer not in (*keys, "hidden"):
-            can_be = ", ".join(keys)
             raise ValueError(
-                f"{identifier} has the answer {answer!r}; with its choices it can be {can_be} or"
-                " hidden"
+                f"{identifier} has the answer {answer!r}; with its choices it can be"
+                f" {', '.join(keys)} or hidden"
             )
         meta = {"subtask": cells["sub_task"], "prompt": cells["prompt"], "row": number}
-        return [
-            TableQuestion(
-                number, identifier, cells["question"], tuple(choices), keys.get(answer), meta
-            )
-        ]
+        question, key = cells["question"], keys.get(answer)
+        return [TableQuestion(number, identifier, question, tuple(choices), key, meta)]
 
     def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
         """The columns up to the last image, at least the first: one that is missing before another
         must fail."""
         end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)
-        return tuple(_picture(cells[name], f"{question.id} {name}") for name in IMAGES[:end])
-
-
-def _picture(cell: Any, name: str) -> Picture:
-    if isinstance(cell, Mapping) and cell.get("bytes"):
-        return Picture.encoded(cell["bytes"], name)
-    return broken_picture(
-        name, "the parquet file holds no bytes for it; fetch a file with embedded images"
-    )
+        pictures = []
+        for column in IMAGES[:end]:
+            name, cell = f"{question.id} {column}", cells[column]
+            if cell and cell["bytes"]:
+                pictures.append(Picture.encoded(cell["bytes"], name))
+            else:
+                why = "the parquet file holds no bytes for it; fetch a file with embedded images"
+                pictures.append(broken_picture(name, why))
+        return tuple(pictures)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,8 +26,7 @@ from looktwice.eval.tasks.cells import (
     picture_from_cell,
 )
 from looktwice.eval.tasks.files import DataLocation, locate_data
-from looktwice.eval.tasks.row_errors import suggest_name
-from looktwice.eval.tasks.table_task import TableQuestion, TableTask
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask, map_columns
 from looktwice.pipelines.picture import PictureError
 
 CRITERIA = ("clues", "truth")
@@ -80,38 +79,27 @@ class TwiceScorer(Scorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Every accuracy that the files' fields allow."""
         samples = scores.keyed
-        failed = frozenset(name for name in samples if name not in scores.comparable)
-        each = {name: [name] for name in samples}
-        plain = group_metric("q_acc", "question", scores, each).units
-        found = [
-            Metric(
-                metric,
-                {n: v for n, v in plain.items() if samples[n].answer == key},
-                "question",
-                failed,
-            )
-            for metric, key in (("no_acc", "B"), ("yes_acc", "A"))
+        plain = group_metric("q_acc", "question", scores, {name: [name] for name in samples})
+        plain = replace(plain, clusters={})
+
+        def with_key(metric: str, key: str) -> Metric:
+            units = {n: v for n, v in plain.units.items() if samples[n].answer == key}
+            return replace(plain, name=metric, units=units)
+
+        images = _of_size(self.per_image, group_by(samples, "image"))
+        groups = _of_size(self.per_group, group_by(samples, "group"))
+        grouped = {name: samples[name] for members in groups.values() for name in members}
+        twins = _of_size(2, group_by(grouped, "group", "slot"))
+        metrics = [
+            with_key("no_acc", "B"),
+            with_key("yes_acc", "A"),
+            plain,
+            group_metric("q_acc_either", "image", scores, images, any),
+            group_metric("i_acc", "image", scores, images),
+            group_metric("q_acc_naturalbench", "question pair", scores, twins),
+            group_metric("g_acc", "group", scores, groups),
         ]
-        found.append(Metric("q_acc", plain, "question", failed))
-        images = {
-            name: held
-            for name, held in group_by(samples, "image").items()
-            if len(held) == self.per_image
-        }
-        groups = {
-            name: held
-            for name, held in group_by(samples, "group").items()
-            if len(held) == self.per_group
-        }
-        inside = {name: samples[name] for held in groups.values() for name in held}
-        twins = {
-            name: held for name, held in group_by(inside, "group", "slot").items() if len(held) == 2
-        }
-        found.append(group_metric("q_acc_either", "image", scores, images, any))
-        found.append(group_metric("i_acc", "image", scores, images))
-        found.append(group_metric("q_acc_naturalbench", "question pair", scores, twins))
-        found.append(group_metric("g_acc", "group", scores, groups))
-        return [entry for entry in found if entry.units]
+        return [metric for metric in metrics if metric.units]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """Of a fair coin for every question."""
@@ -124,6 +112,10 @@ class TwiceScorer(Scorer):
             "q_acc_naturalbench": 0.25,
             "g_acc": 0.5**self.per_group,
         }
+
+
+def _of_size(size: int, groups: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {name: members for name, members in groups.items() if len(members) == size}
 
 
 GUESSES: Mapping[str, tuple[str, ...]] = {
@@ -141,6 +133,7 @@ GUESSES: Mapping[str, tuple[str, ...]] = {
 available for this list."""
 NEEDED = ("question", "answer", "image")
 CHOICES = ("Yes", "No")
+KEYS = {"a": "A", "yes": "A", "a yes": "A", "b": "B", "no": "B", "b no": "B"}
 ERRATA = (
     (
         'the supplement calls Q-Acc "either question correct"; every published Q-Acc is plain'
@@ -177,27 +170,18 @@ class BlinkTwice(TableTask):
     hub: str = ""
     revision: str = ""
 
-    def __post_init__(self) -> None:
-        if unknown := [name for name in self.columns if name not in GUESSES]:
-            raise TaskError(
-                f"columns: {unknown[0]!r} is no setting of"
-                f" `columns`{suggest_name(unknown[0], GUESSES)}"
-            )
-        if (self.path is None) == (not self.hub):
-            raise TaskError("say where the data lie: either `path` or `hub`, and not both")
-
     errata = ERRATA
     scorer = TwiceScorer()
 
     @property
-    def _full_note(self) -> str:
+    def note(self) -> str:
         """How the questions are grouped, how images are told apart, and which metrics cannot be
         computed."""
         asked = [question.meta for question in self._chosen]
         images, groups = (
             Counter(meta[name] for meta in asked if name in meta) for name in ("image", "group")
         )
-        fours = sum(count == self.scorer.per_group for count in groups.values())
+        fours = list(groups.values()).count(self.scorer.per_group)
         notes = [f"{len(asked)} questions on {len(images)} images, {fours} groups of four"]
         if self._image_id is None:
             notes.append("no column names images: a hash of their pixels tells them apart")
@@ -213,12 +197,8 @@ class BlinkTwice(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        named = [
-            column
-            for name, column in self._map.items()
-            if name != "image" or self._image_id is None
-        ]
-        return named if self._image_id is None else [*named, self._image_id]
+        named = [column for name, column in self._map.items() if name != "image"]
+        return [*named, self._image_id or self._map["image"]]
 
     @property
     def _image_columns(self) -> list[str]:
@@ -230,40 +210,30 @@ class BlinkTwice(TableTask):
 
     @cached_property
     def _map(self) -> dict[str, str]:
-        available = self._table.columns
-        by_case = {column.casefold().replace(" ", "_"): column for column in available}
-        mapping = {}
-        for name, guesses in GUESSES.items():
-            if name in self.columns:
-                mapping[name] = self.columns[name]
-            elif guess := next((by_case[guess] for guess in guesses if guess in by_case), ""):
-                mapping[name] = guess
-        listing = f"the columns are {', '.join(available)}"
-        if wrong := [column for column in mapping.values() if column not in available]:
+        names = self._table.columns
+        by_case = {name.casefold().replace(" ", "_"): name for name in names}
+        mapping = map_columns(self.columns, GUESSES, by_case)
+        if missing := [name for name in NEEDED if not mapping[name]]:
             raise TaskError(
-                f"there is no column {wrong[0]!r}{suggest_name(wrong[0], available)} {listing}"
+                f"no column was found for {', '.join(missing)}; the columns are"
+                f" {', '.join(names)}. Name it: columns: {{{missing[0]}: COLUMN}}"
             )
-        if missing := [name for name in NEEDED if name not in mapping]:
-            raise TaskError(
-                f"no column was found for {', '.join(missing)}; {listing}. Name it: columns:"
-                f" {{{missing[0]}: COLUMN}}"
-            )
-        return mapping
+        return {name: columns[0] for name, columns in mapping.items() if columns}
 
     @cached_property
     def _image_id(self) -> str | None:
         """The column that tells one image from another: an id, or the image's path; None where
         there is neither."""
         column = self._map["image"]
-        first = next(iter(self._table.rows_at([0], [column])), (0, {}))[1].get(column)
-        return self._map.get("image_id") or (column if is_path(first) else None)
+        _, first = next(iter(self._table.rows_at([0], [column])), (0, {column: None}))
+        return self._map.get("image_id") or (column if is_path(first[column]) else None)
 
     @cached_property
     def _slots(self) -> Counter[str]:
         """How many questions each image has so far."""
         return Counter()
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> Iterator[TableQuestion]:
         """The one question of a row, or all of a row that lists several with as many answers."""
         row = {name: cells[column] for name, column in self._map.items() if column in cells}
         questions, answers = as_list(row["question"]), as_list(row["answer"])
@@ -272,19 +242,17 @@ class BlinkTwice(TableTask):
         image = as_text(cells[self._image_id]) if self._image_id else self._pixel_hash(cells)
         image = image or f"row {number}"
         base = as_text(row.get("id")) or f"row {number}"
-        found = []
+        texts = {name: as_text(row.get(name)) for name in ("group", "category", "kind")}
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True), 1):
             words = as_text(question).strip()
             if not words:
                 raise ValueError("the question is empty")
             self._slots[image] += 1
-            meta = {name: as_text(row.get(name)) for name in ("group", "category", "kind")}
-            meta = {name: value for name, value in meta.items() if value}
             slot = as_text(row.get("slot")) or str(self._slots[image])
+            meta: dict[str, Any] = {name: text for name, text in texts.items() if text}
+            meta |= {"row": number, "slot": slot, "image": image}
             identifier = base if len(questions) == 1 else f"{base}_q{place}"
-            whole = {**meta, "row": number, "slot": slot, "image": image}
-            found.append(TableQuestion(number, identifier, words, CHOICES, _key(answer), whole))
-        return found
+            yield TableQuestion(number, identifier, words, CHOICES, _key(answer), meta)
 
     def _pixel_hash(self, cells: Mapping[str, Any]) -> str:
         """The sha256 of the decoded images of a row; empty where one cannot be read, which then
@@ -301,14 +269,12 @@ class BlinkTwice(TableTask):
 
 def _key(cell: Any) -> str | None:
     """A for yes, B for no. Raises ValueError for anything else."""
-    text = as_text(cell).strip().casefold()
     if isinstance(cell, bool):
         return "A" if cell else "B"
+    text = as_text(cell).strip().casefold()
     if text in HIDDEN:
         return None
-    words: Sequence[str] = re.findall(r"[a-z]+", text)
-    if words in (["a"], ["yes"], ["a", "yes"]):
-        return "A"
-    if words in (["b"], ["no"], ["b", "no"]):
-        return "B"
-    raise ValueError(f"the answer {as_text(cell)!r} is neither A) Yes nor B) No")
+    key = KEYS.get(" ".join(re.findall(r"[a-z]+", text)))
+    if key is None:
+        raise ValueError(f"the answer {as_text(cell)!r} is neither A) Yes nor B) No")
+    return key

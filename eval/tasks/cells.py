@@ -119,20 +119,32 @@ def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> s
         return None
     if not choices:
         return text
-    letters = ascii_uppercase[: len(choices)]
     if first is not None:
-        number = int(text) - first if text.removeprefix("-").isdecimal() else -1
+        number = int(text) - first if text.isdecimal() else -1
         if 0 <= number < len(choices):
-            return letters[number]
+            return ascii_uppercase[number]
         raise ValueError(
             f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}"
         )
-    bare = text.strip("().: ").upper()
-    meant = {bare} if len(bare) == 1 and bare in letters else set()
-    meant |= {letter for letter, choice in zip(letters, choices, strict=True) if choice == text}
-    if len(meant) != 1:
-        which = (
-            "two of them" if meant else f"none of {', '.join(letters)} and of the choices' texts"
+    return find_letter(text, text.strip("().: ").upper(), choices)
+
+
+def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
+    """The letter of the choice that is meant by the letter `bare` or by its whole `text`.
+
+    Raises ValueError where that is none of them, or not one alone.
+    """
+    letters = ascii_uppercase[: len(choices)]
+    meant = {letter for letter, choice in zip(letters, choices, strict=True) if choice == text}
+    meant |= {bare} & {*letters}
+    if len(meant) > 1:
+        raise ValueError(
+            f"the answer {text!r} is a letter and the text of another choice; write it as ({text})"
         )
-        raise ValueError(f"the answer {text!r} is {which}; choices: {list(choices)}")
+    if not meant:
+        texts = [choice for choice in choices if isinstance(choice, str)]
+        raise ValueError(
+            f"the answer {text!r} is none of the letters {', '.join(letters)} and none of the texts"
+            f" {texts}"
+        )
     return meant.pop()

@@ -1,5 +1,5 @@
-"""Any table of questions as a task: parquet, JSON lines, CSV or TSV, with a map from our field
-names to its columns."""
+"""Any table of questions as a task: parquet, JSON lines, CSV or TSV with a map from our field names
+to its columns, and the TSVs that VLMEvalKit hands out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
-from looktwice.eval.tasks.row_errors import suggest_name
-from looktwice.eval.tasks.table_task import TableQuestion, TableTask
+from looktwice.eval.tasks.table_files import TextTable, require_columns
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask, map_columns, require_known
+from looktwice.pipelines.picture import Picture
 
-FIELDS = ("id", "question", "images", "choices", "answer", "prompt")
 USUAL: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "index", "idx", "question_id", "qid", "uid"),
     "question": ("question", "query", "text"),
@@ -61,22 +61,13 @@ class Columns(TableTask):
     file: str = ""
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.columns if name not in FIELDS]:
-            raise TaskError(
-                f"columns: {unknown[0]!r} is no setting of"
-                f" `columns`{suggest_name(unknown[0], FIELDS)}"
-            )
         if self.answers_from not in (None, 0, 1):
             raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
-        if (self.path is None) == (not self.hub):
-            raise TaskError("say where the table lies: either `path` or `hub`, and not both")
 
     @property
     def _word_columns(self) -> list[str]:
-        named = [
-            column for name, columns in self._map.items() if name != "images" for column in columns
-        ]
-        return [*named, *self.meta, *self.where]
+        words = (columns for name, columns in self._map.items() if name != "images")
+        return [*(column for columns in words for column in columns), *self.meta, *self.where]
 
     @property
     def _image_columns(self) -> tuple[str, ...]:
@@ -84,56 +75,125 @@ class Columns(TableTask):
 
     @cached_property
     def _map(self) -> dict[str, tuple[str, ...]]:
-        available = self._table.columns
-        mapping = {name: self._find_columns(name, available) for name in FIELDS}
-        if not available:
+        names = self._table.columns
+        if not names:
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
-        listing = f"the table has the columns {', '.join(available)}"
+        mapping = map_columns(self.columns, USUAL, {name: name for name in names})
+        require_known([*self.meta, *self.where], names)
+        if not mapping["choices"] and "choices" not in self.columns and {"A", "B"} <= {*names}:
+            mapping["choices"] = tuple(letter for letter in ascii_uppercase if letter in names)
+        if "images" not in self.columns and "image_1" in names:
+            mapping["images"] = tuple(
+                name for name in names if name.startswith("image_") and name[6:].isdecimal()
+            )
         for name in ("question", "images"):
             if not mapping[name]:
                 raise TaskError(
-                    f"no column for `{name}` is known; {listing}. Name it: columns: {{{name}:"
-                    " COLUMN}"
+                    f"no column for `{name}` is known; the table has the columns"
+                    f" {', '.join(names)}. Name it: columns: {{{name}: COLUMN}}"
                 )
-        wanted = [*(c for names in mapping.values() for c in names), *self.meta, *self.where]
-        if missing := [column for column in wanted if column not in available]:
-            raise TaskError(
-                f"there is no column {missing[0]!r}{suggest_name(missing[0], available)} {listing}"
-            )
         return mapping
 
-    def _find_columns(self, name: str, available: Sequence[str]) -> tuple[str, ...]:
-        if name in self.columns:
-            named = self.columns[name]
-            return () if named is None else (named,) if isinstance(named, str) else tuple(named)
-        usual = next(((column,) for column in USUAL[name] if column in available), ())
-        if name == "choices" and not usual and {"A", "B"} <= set(available):
-            return tuple(letter for letter in ascii_uppercase if letter in available)
-        if name == "images" and "image_1" in available:
-            return tuple(
-                column
-                for column in available
-                if column.startswith("image_") and column[6:].isdecimal()
-            )
-        return usual
-
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
-        def first(name: str) -> Any:
-            return cells[self._map[name][0]] if self._map[name] else None
-
-        question = as_text(first("question"))
+        first = {
+            name: cells[columns[0]]
+            for name, columns in self._map.items()
+            if columns and name != "images"
+        }
+        question = as_text(first["question"])
         if not question.strip():
             raise ValueError("the question is empty")
         choices = choice_texts(cells, self._map["choices"])
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
             raise ValueError(f"choices are two different texts or more, found {list(choices)}")
-        answer = answer_key(first("answer"), choices, self.answers_from)
-        meta = {name: _plain(cells[name]) for name in self.meta} | {"row": number}
-        if prompt := as_text(first("prompt")):
+        answer = answer_key(first.get("answer"), choices, self.answers_from)
+        meta: dict[str, Any] = {}
+        for name in self.meta:
+            cell = cells[name]
+            plain = isinstance(cell, str | int | float | bool | None)
+            meta[name] = cell if plain else as_text(cell)
+        meta["row"] = number
+        if prompt := as_text(first.get("prompt")):
             meta["prompt"] = prompt
-        identifier = as_text(first("id")) or f"row {number}"
+        identifier = as_text(first.get("id")) or f"row {number}"
         return [TableQuestion(number, identifier, question, choices, answer, meta)]
 
 
-def _plain(cell: Any) -> Any:
-    return cell if isinstance(cell, str | int | float | bool | None) else as_text(cell)
+IMAGES = ("image", "image_path")
+RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
+SHORT = 64  # an image cell that is no longer names another row, whose image it shares
+CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
+
+
+@dataclass(frozen=True)
+class Tsv(TableTask):
+    """Questions of a VLMEvalKit TSV (MMBench, MMMU, V*, HR-Bench ...): index, question, answer, A,
+    B ..., image or image_path, and any other columns.
+
+    Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image
+    cell names the row whose image it shares; images of paths lie below `images` (default: the
+    file's folder). In files with rotated choices, `meta["circle"]` is the question that the
+    rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
+    `where` keeps the rows with these values alone. Rows that cannot be used are left out and
+    counted in the facts. Raises TaskError.
+    """
+
+    path: Path
+    where: Mapping[str, str] = field(default_factory=dict)
+    images: Path | None = None
+    split: str = ""
+    label_version: str = ""
+    errata: tuple[str, ...] = ()
+    note: str = ""
+    scorer: Scorer | None = None
+    subset: Subset = field(default_factory=Subset)
+
+    @property
+    def _word_columns(self) -> list[str]:
+        return [name for name in self._table.columns if name not in IMAGES]
+
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        return tuple(name for name in IMAGES if name in self._table.columns)
+
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+        shared = as_text(cells.get("image")).strip()
+        if shared in self._by_index and len(shared) <= SHORT:
+            cells = self._table.row_at(self._by_index[shared])
+        filled = [name for name in self._image_columns if as_text(cells[name])][:1]
+        return super()._pictures(question, {name: cells[name] for name in filled})
+
+    @cached_property
+    def _table(self) -> TextTable:
+        path = Path(self.path)
+        if path.suffix.lower() != ".tsv" or not path.is_file():
+            raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
+        table = TextTable(path, "tsv")
+        image = "image" if "image_path" not in table.columns else "image_path"
+        require_columns(path, ["index", "question", image, *self.where], table.columns)
+        return table
+
+    @cached_property
+    def _by_index(self) -> dict[str, int]:
+        rows = enumerate(self._table.rows(["index"]))
+        return {as_text(row["index"]): number for number, row in rows}
+
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        texts = {name: as_text(cell) for name, cell in cells.items()}
+        identifier = texts["index"]
+        if not identifier or not texts["question"].strip():
+            raise ValueError("index and question must not be empty")
+        choices = choice_texts(cells, [letter for letter in ascii_uppercase if letter in cells])
+        if len(choices) == 1 or "" in choices:
+            raise ValueError(
+                f"{identifier}: choices are two or more without a gap, found {list(choices)}"
+            )
+        answer = answer_key(cells.get("answer"), choices)
+        meta: dict[str, Any] = {
+            name: text for name, text in texts.items() if text and name not in RESERVED_COLUMNS
+        }
+        turned = str(int(identifier) % CIRCLE) if identifier.isdecimal() else identifier
+        meta |= {"row": number, "circle": texts.get("g_index") or turned}
+        if hint := texts.get("hint"):
+            meta["hint"] = hint
+        return [TableQuestion(number, identifier, texts["question"], choices, answer, meta)]

@@ -3,7 +3,6 @@ datasets."""
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,16 +12,38 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.folder import file_inside
+from looktwice.pipelines.config.allowances import allowed_to
+from looktwice.pipelines.config.paths import (
+    Asker,
+    OutsideError,
+    allowed_roots,
+    pass_fence,
+    shortest,
+)
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
 LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
 
 
-def sha256(data: bytes) -> str:
-    """What facts state of a file as its revision."""
-    return hashlib.sha256(data).hexdigest()
+def file_inside(root: Path, name: str) -> Path:
+    """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises
+    TaskError."""
+    try:
+        file = (root / name).resolve()
+        inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
+    except (OSError, RuntimeError, ValueError) as exc:
+        raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
+    if not inside:
+        asker = Asker(root, "folder of questions", shortest(root.resolve()))
+        try:
+            pass_fence(name, file, (*allowed_roots(), *allowed_to(root)), asker)
+        except OutsideError as exc:
+            raise TaskError(
+                f"the path {name!r} leads out of the folder {root}; copy the file into it, or"
+                f" {exc.advice}"
+            ) from exc
+    return root / name
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tables on disk, read row by row: parquet, JSON lines, CSV, TSV and Excel.
+"""Tables read row by row: parquet, JSON lines, CSV, TSV and Excel.
 
 Of questions the words of all rows are read first; the images of a row only when it is its turn.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from io import BufferedIOBase
+from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
@@ -30,6 +32,7 @@ BATCH = 8  # rows with their images in memory at a time
 WORDS_BATCH = 1024
 BUFFER = 1 << 20
 ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
+LOOKED_AT = 21  # rows of JSON lines whose fields are the columns
 
 
 @dataclass(frozen=True)
@@ -42,116 +45,96 @@ class ParquetTable:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns. Raises TaskError where two files differ."""
-        common: tuple[str, ...] | None = None
+        names: tuple[str, ...] = ()
         for file in self.files:
             with _open_parquet(file) as parquet:
-                names = tuple(parquet.schema_arrow.names)
-            if common is not None and names != common:
+                first, names = names, tuple(parquet.schema_arrow.names)
+            if first and names != first:
                 raise TaskError(
                     f"{file} has the columns {', '.join(names)}; {self.files[0]} has"
-                    f" {', '.join(common)}"
+                    f" {', '.join(first)}"
                 )
-            common = names
-        return common or ()
+        return names
 
     @property
     def sha(self) -> str:
         """The sha256 of the files, of several that of their hashes."""
-        return _sha256(self.files)
-
-    @cached_property
-    def heavy(self) -> frozenset[str]:
-        """The columns of images and other bytes."""
-        with _open_parquet(self.files[0]) as parquet:
-            return frozenset(
-                column.name for column in parquet.schema_arrow if _is_heavy(column.type)
-            )
+        digests = file_digests(self.files)
+        return (digests if len(self.files) == 1 else hashlib.sha256(digests).digest()).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """These cells of every row. Raises TaskError for a damaged file."""
         for file in self.files:
             with _open_parquet(file) as parquet:
-                size = BATCH if self.heavy & set(columns) else WORDS_BATCH
-                yield from _read_batches(parquet, file, batch_size=size, columns=list(columns))
+                kinds = [str(parquet.schema_arrow.field(name).type) for name in columns]
+                size = BATCH if any("binary" in kind for kind in kinds) else WORDS_BATCH
+                for batch in parquet.iter_batches(size, columns=list(columns), use_threads=False):
+                    yield from batch.to_pylist()
 
     def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """These cells of the wanted rows; row groups without any are not read. Raises TaskError."""
-        first, wanted = 0, set(numbers)
+        number, wanted = 0, set(numbers)
         for file in self.files:
             with _open_parquet(file) as parquet:
                 for group in range(parquet.metadata.num_row_groups):
-                    end = first + parquet.metadata.row_group(group).num_rows
-                    if not wanted.isdisjoint(range(first, end)):
-                        rows = _read_batches(
-                            parquet,
-                            file,
-                            batch_size=BATCH,
-                            row_groups=[group],
-                            columns=list(columns),
-                        )
-                        yield from ((n, row) for n, row in enumerate(rows, first) if n in wanted)
-                    first = end
+                    end = number + parquet.metadata.row_group(group).num_rows
+                    if not wanted.isdisjoint(range(number, end)):
+                        for batch in parquet.iter_batches(
+                            BATCH, [group], columns=list(columns), use_threads=False
+                        ):
+                            for row in batch.to_pylist():
+                                if number in wanted:
+                                    yield number, row
+                                number += 1
+                    number = end
 
 
-def _open_parquet(file: Path) -> ParquetFile:
+@contextmanager
+def _open_parquet(file: Path) -> Iterator[ParquetFile]:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
     try:
-        return ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
+        with ParquetFile(file, buffer_size=BUFFER, pre_buffer=False) as parquet:
+            yield parquet
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(
-            f"{file} is no whole parquet file ({exc}); it may be cut short: fetch it again"
+            f"{file} is no whole parquet file ({exc}); it may be cut short or damaged: fetch it"
+            " again"
         ) from exc
-
-
-def _read_batches(parquet: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
-    import pyarrow
-
-    try:
-        for batch in parquet.iter_batches(use_threads=False, **choice):
-            yield from batch.to_pylist()
-    except (OSError, pyarrow.ArrowException) as exc:
-        raise TaskError(f"{file} is damaged ({exc}); fetch it again") from exc
-
-
-def _is_heavy(kind: Any) -> bool:
-    from pyarrow import types
-
-    if types.is_list(kind) or types.is_large_list(kind):
-        return _is_heavy(kind.value_type)
-    if types.is_struct(kind):
-        return any(_is_heavy(kind.field(number).type) for number in range(kind.num_fields))
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A text table: it is read through once to find its rows; then any row is read from its place
-    alone."""
+    """A text table of the `kind` jsonl, csv or tsv: it is read through once to find its rows; then
+    any row is read from its place alone.
+
+    `data` stands in place of the file's content, where this lies in a zip.
+    """
 
     file: Path
     kind: str
+    data: bytes | None = None
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns; of JSON lines those of the first twenty rows."""
-        names: dict[str, None] = {}
-        for number, row in enumerate(self._read(0)):
-            names |= dict.fromkeys(row)
-            if self.kind != "jsonl" or number >= 20:
-                break
-        return tuple(names) or tuple(self._header)
+        """The names of the columns; of JSON lines those of the first rows."""
+        if self.kind != "jsonl":
+            return tuple(self._header)
+        rows = islice(self._placed(), LOOKED_AT)
+        return tuple(dict.fromkeys(name for _, row in rows for name in row))
 
     @property
     def sha(self) -> str:
         """The sha256 of the file."""
-        return _sha256((self.file,))
+        if self.data is not None:
+            return hashlib.sha256(self.data).hexdigest()
+        return file_digests([self.file]).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """These cells of every row, None where a row lacks one. Raises TaskError with the line that
         is no row."""
-        for row in self._read(0):
+        for _, row in self._placed():
             yield {name: row.get(name) for name in columns}
 
     def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
@@ -162,19 +145,19 @@ class TextTable:
 
     def row_at(self, number: int) -> Row:
         """One row, read from its place."""
-        return next(self._read(self._places[number]))
+        return next(self._placed(self._places[number]))[1]
 
     @cached_property
     def _places(self) -> list[int]:
         """Where each row begins."""
-        return [place for place, _ in self._placed(0)]
+        return [place for place, _ in self._placed()]
 
     @cached_property
     def _header(self) -> list[str]:
         if self.kind == "jsonl":
             return []
-        with self._lines(0) as lines:
-            names = next(lines.cells(self.kind), None)
+        with closing(_Lines(self)) as lines:
+            names = next(lines.records(), None)
         if not names:
             raise TaskError(
                 f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns"
@@ -183,91 +166,85 @@ class TextTable:
             raise TaskError(f"{self.file}: a column comes twice in {', '.join(names)}")
         return [name.removeprefix("\ufeff") for name in names]
 
-    def _read(self, place: int) -> Iterator[Row]:
-        return (row for _, row in self._placed(place))
-
-    def _placed(self, place: int) -> Iterator[tuple[int, Row]]:
+    def _placed(self, place: int = 0) -> Iterator[tuple[int, Row]]:
+        """Every row from a place on, with the place where it begins."""
         header = self._header
-        with self._lines(place) as lines:
-            if self.kind == "jsonl":
-                yield from lines.objects()
-                return
-            cells = lines.cells(self.kind)
-            if not place:
-                next(cells, None)
-            while True:
-                start = lines.place
-                values = next(cells, None)
-                if values is None:
-                    return
-                if not values:  # an empty line
+        with closing(_Lines(self, place)) as lines:
+            for record in lines.records():
+                start, place = place, lines.place
+                if (header and not start) or not record:  # the names, or an empty line
                     continue
-                if len(values) != len(header):
-                    raise TaskError(
-                        f"{self.file} line {lines.number}: {len(values)} cells under {len(header)}"
-                        " columns; the file may be cut short, or its quotes may be broken"
-                    )
-                yield start, dict(zip(header, values, strict=True))
+                try:
+                    yield start, _row(header, record)
+                except ValueError as exc:
+                    raise TaskError(f"{self.file} line {lines.number}: {exc}") from exc
 
-    def _lines(self, place: int) -> _Lines:
-        try:
-            return _Lines(self.file, open_unpacked(self.file), place)
-        except OSError as exc:
-            raise TaskError(f"{self.file} cannot be read ({exc.strerror})") from exc
+
+def _row(header: Sequence[str], record: Any) -> Row:
+    if not header:
+        return json_object(record)
+    if len(record) != len(header):
+        raise ValueError(
+            f"{len(record)} cells under {len(header)} columns; the file may be cut short, or its"
+            " quotes may be broken"
+        )
+    return dict(zip(header, record, strict=True))
 
 
 class _Lines:
-    """The lines of an open file from a place on, and where the next one begins."""
+    """The lines of a table from a place on, and where the next one begins."""
 
-    def __init__(self, path: Path, file: BinaryIO | BufferedIOBase, place: int) -> None:
-        self.path, self.file, self.place, self.number = path, file, place, 0
-        file.seek(place)
+    def __init__(self, table: TextTable, place: int = 0) -> None:
+        self.table, self.place, self.number = table, place, 0
+        try:
+            self.file = open_unpacked(table.file) if table.data is None else BytesIO(table.data)
+        except OSError as exc:
+            raise TaskError(f"{table.file} cannot be read ({exc.strerror})") from exc
+        self.file.seek(place)
 
-    def __enter__(self) -> _Lines:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         self.file.close()
 
     def __iter__(self) -> Iterator[str]:
-        try:
-            for line in read_lines(self.file):
-                self.place += len(line)
-                self.number += 1
-                yield line.decode("utf-8")
-        except UnicodeDecodeError as exc:
-            raise TaskError(f"{self.path} line {self.number}: not UTF-8 ({exc.reason})") from exc
-        except (OSError, EOFError, ValueError, zlib.error) as exc:
-            raise TaskError(f"{self.path} line {self.number + 1} cannot be read ({exc})") from exc
+        for line in read_lines(self.file):
+            self.place += len(line)
+            self.number += 1
+            yield line.decode("utf-8")
 
-    def cells(self, kind: str) -> Iterator[list[str]]:
+    def records(self) -> Iterator[Any]:
+        """The texts of JSON, or lists of cells; empty ones too, since the next place follows."""
+        kind = self.table.kind
         csv.field_size_limit(MOST_LINE)  # cells may hold whole images
-        reader = csv.reader(iter(self), delimiter="\t" if kind == "tsv" else ",", strict=False)
         try:
-            yield from reader
-        except csv.Error as exc:
-            raise TaskError(f"{self.path} line {self.number}: no {kind.upper()} ({exc})") from exc
+            if kind == "jsonl":
+                yield from map(str.strip, self)
+            else:
+                yield from csv.reader(self, delimiter="\t" if kind == "tsv" else ",")
+        except (csv.Error, OSError, EOFError, ValueError, zlib.error) as exc:
+            why = f"not UTF-8 ({exc.reason})" if isinstance(exc, UnicodeDecodeError) else exc
+            raise TaskError(f"{self.table.file} line {self.number}: {why}") from exc
 
-    def objects(self) -> Iterator[tuple[int, Row]]:
-        start = self.place
-        for line in self:
-            if line.strip():
-                yield start, self._object(line)
-            start = self.place
 
-    def _object(self, line: str) -> Row:
-        try:
-            row = read_json(line)
-        except ValueError as exc:
-            raise TaskError(
-                f"{self.path} line {self.number}: no JSON object ({exc}); write one a line"
-            ) from exc
-        if not isinstance(row, Mapping):
-            raise TaskError(
-                f"{self.path} line {self.number}: a JSON object is needed, found"
-                f" {type(row).__name__}"
-            )
-        return dict(row)
+def json_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers, less the empty ones."""
+    lines = enumerate(data.split(b"\n"), 1)
+    return ((number, line) for number, line in lines if line.strip())
+
+
+def json_object(line: str | bytes, **settings: Any) -> Row:
+    """The object of a line of JSON; `settings` are those of `json.loads`. Raises ValueError for any
+    other line."""
+    try:
+        text = line if isinstance(line, str) else line.decode("utf-8-sig")
+        row = read_json(text, **settings)
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start})") from exc
+    except json.JSONDecodeError as exc:
+        why = f"{exc.msg.removesuffix(' at')} at column {exc.colno}"
+        raise ValueError(f"no JSON object ({why}); write one a line") from exc
+    if not isinstance(row, Mapping):
+        raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
+    return dict(row)
 
 
 TableFile = ParquetTable | TextTable
@@ -295,9 +272,16 @@ def open_table(path: Path) -> TableFile:
             f"{path} {what}; a table of questions is one of these files, or a folder of parquet"
             " files"
         )
-    return (
-        ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending.removeprefix("."))
-    )
+    return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending[1:])
+
+
+def require_columns(source: object, needed: Sequence[str], available: Sequence[str]) -> None:
+    """Raise TaskError where a table lacks one of the columns."""
+    if missing := [name for name in needed if name not in available]:
+        raise TaskError(
+            f"{source} lacks the columns {', '.join(missing)}; it has"
+            f" {', '.join(available) or 'none'}"
+        )
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, Row]]:
@@ -339,11 +323,10 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
         raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 
 
-def _sha256(files: Sequence[Path]) -> str:
-    hashes = []
+def file_digests(files: Sequence[Path]) -> bytes:
+    """The sha256 of each of the files, one after the other."""
+    digests = b""
     for file in files:
         with file.open("rb") as source:
-            hashes.append(hashlib.file_digest(source, "sha256"))
-    if len(hashes) == 1:
-        return hashes[0].hexdigest()
-    return hashlib.sha256(b"".join(one.digest() for one in hashes)).hexdigest()
+            digests += hashlib.file_digest(source, "sha256").digest()
+    return digests

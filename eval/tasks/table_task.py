@@ -1,35 +1,42 @@
-"""What tasks that read one table share: its rows, what is left out of them, the subset, and the
+"""What tasks of questions in rows share: reading them, what is left out, the subset, and the
 items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Facts, Subset
+from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.cells import as_text, image_cells, picture_from_cell
 from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
-from looktwice.eval.tasks.row_errors import RowErrors
+from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.eval.tasks.table_files import TableFile, open_table
+from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TableQuestion:
     """A question of the row `number`, without its images; `answer` None is a key that is kept
-    back."""
+    back.
+
+    `images`, and choices that are a Path, name files; where the cells of the row hold the images,
+    they are empty.
+    """
 
     number: int
     id: str
     question: str
-    choices: tuple[str, ...]
+    choices: tuple[str | Path, ...]
     answer: str | None
     meta: Mapping[str, Any]
+    images: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 class TableTask:
@@ -37,24 +44,42 @@ class TableTask:
     settings as fields.
 
     It says which cells are read (`_word_columns`), which hold images (`_image_columns`) and what a
-    row asks (`_questions`). Settings that it does not have keep the values below: `path` is the
-    table, or, in its place, `hub` names a data set of the Hugging Face hub, `revision` its commit
-    and `file` the table in it; `images` is the folder of the images; `split`, `label_version`,
-    `errata` and `note` are what tables say of the set.
+    row asks (`_questions`); one whose rows are no table gives them itself (`_cells`). Settings that
+    it does not have keep the values below: `path` is the table, or, in its place, `hub` names a
+    data set of the Hugging Face hub, `revision` its commit and `file` the table in it; `images` is
+    the folder of the images; `split`, `label_version`, `errata` and `note` are what tables say of
+    the set.
     """
 
-    path: Any
-    images: Path | None
-    split: str
-    label_version: str
+    path: Path | None
     subset: Subset
+    images: Path | None = None
     where: Mapping[str, str] = {}
-    errata: tuple[str, ...] = ()
-    note: str = ""
-    scorer: Scorer | None = None
+    label_version: str = ""
     hub: str = ""
     revision: str = ""
     file: str = ""
+    units: ClassVar[str] = "rows"
+
+    @property
+    def split(self) -> str:
+        """The part of the set."""
+        return ""
+
+    @property
+    def errata(self) -> tuple[str, ...]:
+        """What is known to be wrong in the set."""
+        return ()
+
+    @property
+    def note(self) -> str:
+        """The remark of the facts."""
+        return ""
+
+    @property
+    def scorer(self) -> Scorer | None:
+        """The benchmark's own rules, where it has any."""
+        return None
 
     @property
     def _word_columns(self) -> Sequence[str]:
@@ -64,9 +89,9 @@ class TableTask:
     @property
     def _image_columns(self) -> Sequence[str]:
         """The columns that are read of a row when its turn has come."""
-        raise NotImplementedError
+        return ()
 
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Any) -> Iterable[TableQuestion]:
         """What the row asks. Raises ValueError with the reason why it cannot be used."""
         raise NotImplementedError
 
@@ -74,13 +99,12 @@ class TableTask:
     def facts(self) -> Facts:
         """What was said of the set, the sha256 of the table, and what was left out."""
         self._rows  # noqa: B018  what is left out is known only then
-        sha = self._table.sha
         return Facts(
             self.split,
-            self.label_version or f"as in the file, sha256 {sha[:12]}",
+            self.label_version or f"as in the file, sha256 {self._sha[:12]}",
             self.errata,
-            self._full_note,
-            self._location[1] or f"sha256 {sha}",
+            self.note,
+            self._location[1] or f"sha256 {self._sha}",
             self._left_out.sentences,
             self.scorer or {},
         )
@@ -90,43 +114,49 @@ class TableTask:
 
     def __iter__(self) -> Iterator[Item]:
         """The items in their order; the images of a few rows are in memory at a time, encoded."""
+        if not self._image_columns:
+            yield from (self._item(question, {}) for question in self._chosen)
+            return
         wanted: dict[int, list[TableQuestion]] = {}
         for question in self._chosen:
             wanted.setdefault(question.number, []).append(question)
         for number, cells in self._table.rows_at(sorted(wanted), self._image_columns):
-            for asked in wanted[number]:
-                images = self._pictures(asked, cells)
-                sample = Sample(asked.id, asked.question, images, asked.choices, meta=asked.meta)
-                yield Item(sample, asked.answer)
+            yield from (self._item(question, cells) for question in wanted[number])
+
+    def _item(self, question: TableQuestion, cells: Mapping[str, Any]) -> Item:
+        choices = tuple(Picture.open(c) if isinstance(c, Path) else c for c in question.choices)
+        sample = Sample(
+            question.id,
+            question.question,
+            self._pictures(question, cells),
+            choices,
+            question.marks,
+            question.meta,
+        )
+        return Item(sample, question.answer)
 
     def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
-        found = image_cells(cells, self._image_columns) or [
-            None
-        ]  # without one it must fail, not be asked blindly
-        names = [f"{question.id} image {number}" for number in range(1, len(found) + 1)]
+        # without an image the question must fail, not be asked blindly
+        images = image_cells(cells, self._image_columns) or [None]
         return tuple(
-            picture_from_cell(cell, name, self._files)
-            for cell, name in zip(found, names, strict=True)
+            picture_from_cell(cell, f"{question.id} image {number}", self._files)
+            for number, cell in enumerate(images, 1)
         )
-
-    @property
-    def _full_note(self) -> str:
-        """The remark of the facts."""
-        return self.note
 
     @cached_property
     def _location(self) -> DataLocation:
-        return locate_data(
-            self.path,
-            self.hub,
-            self.revision,
-            [self.file] if self.file else ["*.parquet", "**/*.parquet"],
-        )
+        patterns = [self.file] if self.file else ["*.parquet", "**/*.parquet"]
+        return locate_data(self.path, self.hub, self.revision, patterns)
 
     @cached_property
     def _table(self) -> TableFile:
         place, _ = self._location
         return open_table(place / self.file if self.file else place)
+
+    @cached_property
+    def _sha(self) -> str:
+        """The sha256 of the questions' file."""
+        return self._table.sha
 
     @cached_property
     def _files(self) -> Files:
@@ -136,30 +166,36 @@ class TableTask:
 
     @cached_property
     def _left_out(self) -> RowErrors:
-        return RowErrors(Path(self.path or self.hub).name)
+        return RowErrors(Path(self.path or self.hub).name, self.units)
+
+    def _cells(self) -> Iterator[tuple[int, Any]]:
+        """The rows with their numbers, less those that `where` does not keep."""
+        rows = self._table.rows(list(dict.fromkeys(self._word_columns)))
+        for number, cells in enumerate(rows):
+            if all(as_text(cells[column]) == value for column, value in self.where.items()):
+                yield number, cells
 
     @cached_property
     def _rows(self) -> list[TableQuestion]:
         """Every usable question; a row with an id that came before is left out."""
-        self._left_out.clear()
-        questions, total = [], 0
-        for number, cells in enumerate(self._table.rows(list(dict.fromkeys(self._word_columns)))):
-            if any(as_text(cells[column]) != value for column, value in self.where.items()):
-                continue
-            total += 1
+        faults, total = self._left_out, 0
+        faults.clear()
+        questions: list[TableQuestion] = []
+        for total, (number, cells) in enumerate(self._cells(), 1):  # noqa: B007
             try:
-                found = self._questions(number, cells)
+                asked = list(self._questions(number, cells))
             except ValueError as exc:
-                self._left_out.add(number, str(exc))
+                faults.add(number, str(exc))
                 continue
-            if not any(self._left_out.repeats(number, question.id) for question in found):
-                questions += found
-        self._check_left_out(total)
-        return questions
+            if not any(faults.repeats(number, question.id) for question in asked):
+                questions += asked
+        return self._usable(questions, total)
 
-    def _check_left_out(self, total: int) -> None:
-        """Raises TaskError where too many of the rows cannot be used."""
+    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
+        """The questions that can be asked. Raises TaskError where too many of the rows cannot be
+        used."""
         self._left_out.check_share(total)
+        return questions
 
     @cached_property
     def _chosen(self) -> list[TableQuestion]:
@@ -167,3 +203,38 @@ class TableTask:
             (question.id, {**question.meta, "answer": question.answer}) for question in self._rows
         ]
         return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
+
+
+def map_columns(
+    named: Mapping[str, str | Sequence[str] | None],
+    usual: Mapping[str, Sequence[str]],
+    available: Mapping[str, str],
+) -> dict[str, tuple[str, ...]]:
+    """The columns of each of our fields: those `named`, else the first `usual` one that there is.
+
+    `available` are the table's columns by the names under which they are looked for. Raises
+    TaskError for a field that is none, and for a named column that is not there.
+    """
+    mapping: dict[str, tuple[str, ...]] = {}
+    listing = f"the table has the columns {', '.join(available.values())}"
+    if unknown := [name for name in named if name not in usual]:
+        raise TaskError(
+            f"columns: {unknown[0]!r} is no setting of `columns`{suggest_name(unknown[0], usual)}"
+            f" {listing}"
+        )
+    for name, guesses in usual.items():
+        columns = named.get(name, next((available[g] for g in guesses if g in available), None))
+        mapping[name] = (columns,) if isinstance(columns, str) else tuple(columns or ())
+        require_known(mapping[name], available.values())
+    return mapping
+
+
+def require_known(columns: Iterable[str], available: Iterable[str]) -> None:
+    """Raise TaskError for a column that the table has not."""
+    known = [*available]
+    for column in columns:
+        if column not in known:
+            raise TaskError(
+                f"there is no column {column!r}{suggest_name(column, known)} the table has the"
+                f" columns {', '.join(known)}"
+            )

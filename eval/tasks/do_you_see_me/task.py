@@ -3,29 +3,29 @@ subtask, 2D and 3D."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer, standard_answer
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
+from looktwice.eval.tasks.do_you_see_me.metrics import JointScorer, SweepScorer, standard_answer
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, read_controls
-from looktwice.eval.tasks.files import Files, open_files, open_picture, sha256
+from looktwice.eval.tasks.files import Files, open_files, open_picture
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
-from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.sample import Item, Sample
+from looktwice.eval.tasks.table_files import TextTable, require_columns
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask, map_columns
+from looktwice.pipelines.picture import Picture
 
 FILE = "dataset_info.csv"
 COUNTED = "Rows and columns are counted from 0."
 
 
 @dataclass(frozen=True)
-class DoYouSeeMe:
+class DoYouSeeMe(TableTask):
     """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, a half, a subtask's
     folder, or a zip.
 
@@ -46,6 +46,8 @@ class DoYouSeeMe:
     coordinates: Literal["as_published", "said"] = "as_published"
     subset: Subset = field(default_factory=Subset)
 
+    units: ClassVar[str] = "lines"
+
     def __post_init__(self) -> None:
         if self.kind not in SUBTASKS:
             raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
@@ -61,37 +63,29 @@ class DoYouSeeMe:
         return SUBTASKS[self.kind][self.name]
 
     @property
-    def facts(self) -> Facts:
-        """The one split, the sha256 of the CSV, the errata, and what was left out."""
-        self._rows  # noqa: B018  what is left out is known only then
-        sha = sha256(self._data)
+    def split(self) -> str:
+        """The one split of the dimension."""
+        return f"all ({self.kind})"
+
+    @property
+    def errata(self) -> tuple[str, ...]:
+        """What is wrong with the subtask."""
+        return self.subtask.errata
+
+    @property
+    def note(self) -> str:
+        """Whether images or the authors' questions are missing."""
         notes = ["asked without images"] if self.blind else []
         notes += ["the question is ours: the CSV has none"] if self.subtask.question else []
-        return Facts(
-            f"all ({self.kind})",
-            f"as in the file, sha256 {sha[:12]}",
-            self.subtask.errata,
-            "; ".join(notes),
-            f"sha256 {sha}",
-            self._left_out.sentences,
-            spec(self.scorer),
-        )
+        return "; ".join(notes)
 
     @property
     def scorer(self) -> SweepScorer:
         """Exact match, and accuracy along the control parameters."""
-        names = (*self.subtask.controls, *(("shape",) if self.name == "visual_closure" else ()))
-        return SweepScorer(self.name, self.kind, self.subtask.form, names)
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The items in their order; images are read when they are looked at."""
-        for place in self._chosen:
-            row = self._rows[place]
-            images = () if self.blind else (open_picture(self._files, row["image"]),)
-            yield Item(Sample(row["id"], row["question"], images, meta=row["meta"]), row["answer"])
+        shape = ("shape",) if self.name == "visual_closure" else ()
+        return SweepScorer(
+            self.name, self.kind, self.subtask.form, (*self.subtask.controls, *shape)
+        )
 
     @cached_property
     def _files(self) -> Files:
@@ -100,126 +94,151 @@ class DoYouSeeMe:
     @cached_property
     def _folder(self) -> str:
         """The subtask's folder within the files; empty where `path` is that folder."""
-        for name in self.subtask.folders:
-            found = [
-                PurePosixPath(entry).parent.as_posix()
-                for entry in self._files.ending(f"{name}/{FILE}")
-            ]
-            found = [folder for folder in found if not _in_other_half(folder, self.kind)]
-            if found:
-                return f"{found[0]}/"
-        if Path(self.path).name in self.subtask.folders and self._files.has(FILE):
+        other = f"{'3D' if self.kind == '2D' else '2D'}_DoYouSeeMe"
+        names = self.subtask.folders
+        for entry in (entry for name in names for entry in self._files.ending(f"{name}/{FILE}")):
+            if other not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
+                return entry.removesuffix(FILE)
+        if Path(self.path).name in names and self._files.has(FILE):
             return ""
         raise TaskError(
-            f"{self.path} has no {self.subtask.folders[0]}/{FILE}; `path` is the folder that holds"
-            " 2D_DoYouSeeMe and 3D_DoYouSeeMe, one of these, or a zip of them"
+            f"{self.path} has no {names[0]}/{FILE}; `path` is the folder that holds 2D_DoYouSeeMe"
+            " and 3D_DoYouSeeMe, one of these, or a zip of them"
         )
 
     @cached_property
-    def _data(self) -> bytes:
-        return self._files.read(f"{self._folder}{FILE}")
+    def _table(self) -> TextTable:
+        name = f"{self._folder}{FILE}"
+        table = TextTable(Path(name), "csv", self._files.read(name))
+        needed = ["filename", "answer", "sweep"]
+        needed += [] if self.subtask.question else ["question"]
+        require_columns(name, needed, table.columns)
+        return table
+
+    @property
+    def _word_columns(self) -> tuple[str, ...]:
+        return self._table.columns
 
     @cached_property
     def _left_out(self) -> RowErrors:
-        return RowErrors(f"{self._folder}{FILE}", "lines")
+        return RowErrors(f"{self._folder}{FILE}", self.units)
 
     @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        self._left_out.clear()
-        kept, absent, total = [], RowErrors(self._left_out.source, "lines"), 0
-        times: Counter[str] = Counter()
-        for number, cells in enumerate(self._cells(), 2):
-            total += 1
-            try:
-                row = self._row(cells, times)
-            except ValueError as exc:
-                self._left_out.add(number, str(exc))
-                continue
-            if self.missing == "leave_out" and not self.blind and not self._files.has(row["image"]):
-                absent.add(number, f"there is no image {row['image']}")
-            else:
-                kept.append(row)
-        self._left_out.check_share(total)
-        if not kept:
-            raise TaskError(
-                f"{self.path}: not one of the {total} images of {self.name} exists;"
-                f" {absent.found[0]}"
-            )
-        self._left_out.found += absent.found
-        return kept
+    def _times(self) -> Counter[str]:
+        """How many questions each image has so far."""
+        return Counter()
 
-    def _cells(self) -> Iterator[Mapping[str, str]]:
-        try:
-            reader = csv.DictReader(io.StringIO(self._data.decode("utf-8-sig")))
-            names = reader.fieldnames or ()
-        except (UnicodeDecodeError, csv.Error) as exc:
-            raise TaskError(f"{self._folder}{FILE} is no CSV ({exc})") from exc
-        needed = ("filename", "answer", "sweep", *(() if self.subtask.question else ("question",)))
-        if lacking := [name for name in needed if name not in names]:
-            raise TaskError(
-                f"{self._folder}{FILE} lacks the columns {', '.join(lacking)}; it has"
-                f" {', '.join(names) or 'none'}"
-            )
-        yield from reader
+    def _cells(self) -> Iterator[tuple[int, Any]]:
+        self._times.clear()
+        return ((number + 2, cells) for number, cells in super()._cells())  # as lines of the file
 
-    def _row(self, cells: Mapping[str, str], times: Counter[str]) -> dict[str, Any]:
-        filename, said = (cells["filename"] or "").strip(), (cells["answer"] or "").strip()
-        answer = standard_answer(said, self.subtask.form)
+    def _questions(self, number: int, cells: Mapping[str, str]) -> list[TableQuestion]:
+        texts = {name: cell.strip() for name, cell in cells.items()}
+        filename, subtask = texts["filename"], self.subtask
+        answer = standard_answer(texts["answer"], subtask.form)
         if not filename or "/" in filename or "\\" in filename:
             raise ValueError(f"filename is a file of this folder, found {filename!r}")
         if answer is None:
-            raise ValueError(f"{filename}: the answer {said!r} is no {self.subtask.form}")
-        question = (cells.get("question") or "").strip() or self.subtask.question
+            raise ValueError(f"{filename}: the answer {texts['answer']!r} is no {subtask.form}")
+        question = texts.get("question") or subtask.question
         if not question:
             raise ValueError(f"{filename} has no question")
-        zero_based = self.kind == "3D" and self.name == "visual_spatial"
-        if zero_based and self.coordinates == "said":
+        spatial = self.name == "visual_spatial"
+        if spatial and self.kind == "3D" and self.coordinates == "said":
             question = f"{question} {COUNTED}"
         stem = PurePosixPath(filename).stem
-        times[stem] += 1
-        meta: dict[str, Any] = {
-            "image": stem,
-            **read_controls(self.subtask, cells["sweep"] or "", filename),
-        }
-        meta |= {
-            "sweep": cells["sweep"] or "",
-            "subtask": self.name,
-            "kind": self.kind,
-            "prompt": question,
-        }
-        meta |= (
-            {"coordinates": "from 0" if zero_based else "from 1"}
-            if self.name == "visual_spatial"
-            else {}
-        )
-        image = (
-            f"{self._folder}{stem}.png"
-            if filename.endswith(".svg")
-            else f"{self._folder}{filename}"
-        )
-        identifier = f"{self.kind}_{self.name}_{stem}" + (
-            f"_q{times[stem]}" if self._several else ""
-        )
-        return {
-            "id": identifier,
-            "question": question,
-            "answer": answer,
-            "image": image,
-            "meta": meta,
-        }
+        self._times[stem] += 1
+        identifier = f"{self.kind}_{self.name}_{stem}"
+        if self.kind == "2D" and (spatial or self.name == "joint_shape_color"):
+            identifier += f"_q{self._times[stem]}"  # one image has several questions
+        meta = {"image": stem} | read_controls(subtask, cells["sweep"], filename)
+        meta |= {"sweep": cells["sweep"], "subtask": self.name, "kind": self.kind}
+        meta["prompt"] = question
+        if spatial:
+            meta["coordinates"] = "from 0" if self.kind == "3D" else "from 1"
+        image = f"{stem}.png" if filename.endswith(".svg") else filename
+        images = () if self.blind else (f"{self._folder}{image}",)
+        return [TableQuestion(number, identifier, question, (), answer, meta, images)]
+
+    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
+        """Those whose images are there, or all where a missing one shall fail."""
+        questions = super()._usable(questions, total)
+        if self.missing == "fail":
+            return questions
+        present = []
+        for question in questions:
+            absent = [name for name in question.images if not self._files.has(name)]
+            if absent:
+                self._left_out.add(question.number, f"there is no image {absent[0]}")
+            else:
+                present.append(question)
+        if not present:
+            raise TaskError(
+                f"{self.path}: not one of the {total} images of {self.name} exists;"
+                f" the first is {questions[0].images[0]}"
+            )
+        return present
+
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+        return tuple(open_picture(self._files, name) for name in question.images)
+
+
+ROLES = ("perception", "reasoning")
+COLUMNS = (
+    "id",
+    "image",
+    *(f"{role}_{word}" for role in ROLES for word in ("question", "answer", "choices")),
+)
+NEEDED = tuple(name for name in COLUMNS if not name.endswith("choices"))
+
+
+@dataclass(frozen=True)
+class JointQuestions(TableTask):
+    """Two questions per image, asked separately, from a table (.jsonl, .csv, .tsv, .parquet).
+
+    Its columns are id, image, perception_question, perception_answer, reasoning_question,
+    reasoning_answer and, where there are any, perception_choices and reasoning_choices; `columns`
+    maps these to the table's own names. The samples are `<id>/perception` and `<id>/reasoning`. The
+    authors' own 150 images are not published. Raises TaskError.
+    """
+
+    path: Path
+    columns: Mapping[str, str] = field(default_factory=dict)
+    images: Path | None = None
+    split: str = ""
+    label_version: str = ""
+    subset: Subset = field(default_factory=Subset)
+
+    scorer = JointScorer()
 
     @property
-    def _several(self) -> bool:
-        """Whether one image has several questions."""
-        return self.kind == "2D" and self.name in ("joint_shape_color", "visual_spatial")
+    def _word_columns(self) -> list[str]:
+        return [column for name, column in self._map.items() if name != "image"]
+
+    @property
+    def _image_columns(self) -> list[str]:
+        return [self._map["image"]]
+
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        """Both questions of an image, one after the other."""
+        row = {name: cells[column] for name, column in self._map.items() if column in cells}
+        identifier, questions = as_text(row["id"]), []
+        for role in ROLES:
+            words = as_text(row[f"{role}_question"])
+            if not identifier or not words.strip():
+                raise ValueError(f"id and {role}_question must not be empty")
+            choices = choice_texts(row, [f"{role}_choices"])
+            answer = answer_key(row[f"{role}_answer"], choices)
+            meta = {"image": identifier, "role": role, "row": number}
+            name = f"{identifier}/{role}"
+            questions.append(TableQuestion(number, name, words, choices, answer, meta))
+        return questions
 
     @cached_property
-    def _chosen(self) -> list[int]:
-        rows = [(row["id"], {**row["meta"], "answer": row["answer"]}) for row in self._rows]
-        return self.subset.choose(rows)
-
-
-def _in_other_half(folder: str, kind: str) -> bool:
-    """Whether a folder of the same name is the other dimension's, as zips that hold both have
-    it."""
-    return f"{'3D' if kind == '2D' else '2D'}_DoYouSeeMe" in PurePosixPath(folder).parts
+    def _map(self) -> dict[str, str]:
+        names = self._table.columns
+        usual = {name: (name,) for name in COLUMNS}
+        mapping = map_columns(self.columns, usual, {name: name for name in names})
+        found = {name: columns[0] for name, columns in mapping.items() if columns}
+        require_columns(self.path, [name for name in NEEDED if name not in found], names)
+        return found

@@ -3,14 +3,18 @@ and videos."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import as_list, as_text, image_cells
 from looktwice.eval.tasks.files import (
     DataLocation,
     Files,
@@ -18,16 +22,14 @@ from looktwice.eval.tasks.files import (
     locate_data,
     open_files,
     open_picture,
-    sha256,
 )
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
-from looktwice.eval.tasks.table_files import open_table
+from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
-from looktwice.eval.tasks.vlm2.rows import Question, from_lines, from_tsv
 from looktwice.eval.tasks.vlm2.video import VideoFrames
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.sample import Item
 
 SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "GC-Mat": (("jsonl/gc/vanilla/gc_mat.jsonl",), "data/gc/processed"),
@@ -62,8 +64,19 @@ ERRATA: Mapping[str, tuple[str, ...]] = {
 }
 
 
+TSV_COLUMNS = ("index", "question", "answer", "category")
+FULL = {"AB": "1", "ABA": "2"}
+"""The highest score that a judge may give a description, by kind of video."""
+OBJECT = re.compile(
+    r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ",
+    re.I,
+)
+"""The object in "are the same {obj}.", "show the same {obj} in the input images" or "How many
+different {obj}s are"."""
+
+
 @dataclass(frozen=True)
-class Vlm2Bench:
+class Vlm2Bench(TableTask):
     """The subtask `name` (GC-Mat, GC-Trk, OC-Cpr, OC-Cnt, OC-Grp, PC-Cpr, PC-Cnt, PC-Grp, PC-VID).
 
     `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV
@@ -100,25 +113,13 @@ class Vlm2Bench:
             raise TaskError(
                 f"frames and fps are above 0, found frames={self.frames}, fps={self.fps}"
             )
-        if (self.path is None) == (not self.hub):
-            raise TaskError("say where the data lie: either `path` or `hub`, and not both")
+
+    split = "all"
 
     @property
-    def facts(self) -> Facts:
-        """The one split, the sha256 of the questions, the errata, and what was left out."""
-        self._questions  # noqa: B018  what is left out is known only then
-        sha = self._sha
-        notes = [f"VID: {self._sampling}"] if self.name == "PC-VID" else []
-        notes += self._pair_notes() if self.name in PAIRED else []
-        return Facts(
-            "all",
-            f"as in the file, sha256 {sha[:12]}",
-            ERRATA.get(self.name, ()),
-            "; ".join(notes),
-            self._place[1] or f"sha256 {sha}",
-            self._left_out.sentences,
-            spec(self.scorer),
-        )
+    def errata(self) -> tuple[str, ...]:
+        """What is wrong with the subtask."""
+        return ERRATA.get(self.name, ())
 
     @property
     def scorer(self) -> Scorer:
@@ -129,25 +130,177 @@ class Vlm2Bench:
             return VideoScorer()
         return CountScorer(self.name) if self.name.endswith("Cnt") else GroupScorer(self.name)
 
-    def __len__(self) -> int:
-        return len(self._chosen)
+    @property
+    def note(self) -> str:
+        """How videos are sampled, or which pairs are not two questions."""
+        if self.name == "PC-VID" and self.frames:
+            return f"VID: {self.frames} frames from first to last"
+        if self.name == "PC-VID":
+            return f"VID: {self.fps:g} frames per second"
+        if self.name not in PAIRED:
+            return ""
+        sides = Counter((question.meta["pair"], question.answer) for question in self._rows)
+        pairs = Counter(pair for pair, _ in sides)
+        shared = sorted({pair for pair, key in sides if sides[pair, key] > 1})
+        single = [pair for pair in pairs if pairs[pair] < 2]
+        notes = [f"{len(pairs)} pair ids"]
+        if shared:
+            notes.append(f"{len(shared)} shared by more than two questions, such as {shared[0]}")
+        if single:
+            notes.append(f"{len(single)} with one question only, such as {single[0]}")
+        return "; ".join(notes)
 
-    def __iter__(self) -> Iterator[Item]:
-        """The items in their order."""
-        for place in self._chosen:
-            question = self._questions[place]
-            meta, images = {"subtask": self.name, **question.meta}, self._pictures(question)
-            if self.name == "PC-VID":
-                images, meta["seconds"] = self._frames(question)
-            sample = Sample(question.id, question.words, images, question.choices, meta=meta)
-            yield Item(sample, question.answer)
+    @cached_property
+    def _location(self) -> DataLocation:
+        return locate_data(self.path, self.hub, self.revision, ["*.zip", "jsonl/**", "data/**"])
 
-    def _pictures(self, question: Question) -> tuple[Picture, ...]:
-        if question.cells is not None:
-            return tuple(question.cells())
-        return tuple(open_picture(self._files, self._found(name)) for name in question.images)
+    @cached_property
+    def _is_tsv(self) -> bool:
+        return self._location[0].suffix.lower() == ".tsv"
 
-    def _found(self, name: str) -> str:
+    @cached_property
+    def _files(self) -> Files:
+        place, _ = self._location
+        if self._is_tsv:
+            return open_files(place.parent)
+        zips = [] if (place / "jsonl").exists() else sorted(place.glob("*.zip"))
+        return open_files(zips[0] if len(zips) == 1 else place)
+
+    @cached_property
+    def _file(self) -> str:
+        tails, _ = SUBTASKS[self.name]
+        for name in (name for tail in tails for name in self._files.ending(tail)):
+            return name
+        raise TaskError(
+            f"{self._files.root} has no {tails[0]}; `path` is the folder or zip that holds jsonl/"
+            " and data/, or VLM2Bench_img.tsv"
+        )
+
+    @property
+    def _prefix(self) -> str:
+        """What stands before `jsonl/` and `data/`: a zip may hold them in a folder of its own."""
+        return self._file.partition("jsonl/")[0]
+
+    @cached_property
+    def _table(self) -> TextTable:
+        if self._is_tsv:
+            table = TextTable(self._location[0], "tsv")
+            require_columns(table.file, TSV_COLUMNS, table.columns)
+            return table
+        return TextTable(Path(self._file), "jsonl", self._files.read(self._file))
+
+    @property
+    def _image_columns(self) -> Sequence[str]:
+        if not self._is_tsv:
+            return []
+        return [name for name in ("image", "image_path") if name in self._table.columns][:1]
+
+    @property
+    def _word_columns(self) -> list[str]:
+        return [*TSV_COLUMNS, *(self._image_columns if self.name.endswith("Cnt") else [])]
+
+    @cached_property
+    def _left_out(self) -> RowErrors:
+        return RowErrors(self._table.file.name) if self._is_tsv else RowErrors(self._file, "lines")
+
+    @cached_property
+    def _sides(self) -> Counter[str]:
+        """How many questions each side of a pair has so far."""
+        return Counter()
+
+    def _cells(self) -> Iterator[tuple[int, Any]]:
+        self._sides.clear()
+        if not self._is_tsv:
+            yield from json_lines(self._table.data or b"")
+            return
+        name, categories = self.name.casefold(), dict[str, bool]()
+        for number, cells in super()._cells():
+            category = as_text(cells["category"])
+            categories[category] = category.casefold() == name
+            if categories[category]:
+                yield number, cells
+        if not any(categories.values()):
+            raise TaskError(
+                f"{self._table.file} has no category {name}; it has {', '.join(sorted(categories))}"
+            )
+
+    def _questions(self, number: int, cells: Any) -> list[TableQuestion]:
+        if self._is_tsv:
+            row = {"q_id": as_text(cells["index"]), "question": cells["question"]}
+            row |= {
+                "gt_answer": cells["answer"],
+                "image_seq": image_cells(cells, self._image_columns),
+            }
+            return [self._question(number, row)]
+        row = json_object(cells)
+        needed = ["vid", "question"]
+        if self.name != "PC-VID":
+            needed = ["q_id", "question", "gt_answer", "images"]
+        if missing := [key for key in needed if key not in row]:
+            raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
+        return [self._video(number, row) if self.name == "PC-VID" else self._question(number, row)]
+
+    def _video(self, number: int, row: Mapping[str, Any]) -> TableQuestion:
+        vid, words = str(row["vid"]), str(row["question"])
+        if not vid or "/" in vid or "\\" in vid or ".." in vid:
+            raise ValueError(f"`vid` names a file of the video folder, found {vid!r}")
+        kind = "ABA" if "ABA" in vid else "AB"
+        meta = {"subtask": self.name, "prompt": f"\n{words}", "type": kind, "pair": vid}
+        return TableQuestion(number, vid, words, (), FULL[kind], meta)
+
+    def _question(self, number: int, row: Mapping[str, Any]) -> TableQuestion:
+        """The question of a line, or of a row of the TSV, which has no field `images`."""
+        identifier, words, name = str(row["q_id"]), str(row["question"]), self.name
+        images = tuple(str(image) for image in as_list(row.get("images")))
+        if not images and not self._is_tsv:
+            raise ValueError(f"{identifier} has no images")
+        answer = _read_key(row["gt_answer"], name)
+        meta: dict[str, Any] = {"subtask": name}
+        if name.startswith("OC") and (thing := OBJECT.search(words)):
+            meta["type"] = (thing[1] or thing[2]).lower()
+        meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
+        meta |= {"prompt": f"\n{words}", "q_id": identifier}
+        if name.endswith("Cpr"):
+            meta["pair"] = _read_pair(identifier, answer)
+        elif name.startswith("GC") and self._is_tsv:
+            meta["pair"] = identifier.rpartition("_")[0] or identifier
+        elif name.startswith("GC"):
+            meta["pair"] = identifier
+            identifier += "_p" if answer == "T" else "_n"
+            self._sides[identifier] += 1
+            identifier += str(self._sides[identifier]) if self._sides[identifier] > 1 else ""
+        elif name.endswith("Cnt"):
+            meta["image_len"] = _read_length(row) or len(images)
+        choices = _read_choices(words) if name.endswith("Grp") else ()
+        if choices and answer not in ascii_uppercase[: len(choices)]:
+            raise ValueError(
+                f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices"
+            )
+        question = words.rpartition("Choices:")[0].strip() if choices else words
+        return TableQuestion(number, identifier, question, choices, answer, meta, images)
+
+    def _item(self, question: TableQuestion, cells: Mapping[str, Any]) -> Item:
+        if self.name != "PC-VID":
+            return super()._item(question, cells)
+        folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
+        names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEOS]
+        name = next((name for name in names if self._has(name)), "")
+        if not name:  # looked at, the picture says which file is missing
+            asked = replace(question, images=(names[0],), meta={**question.meta, "seconds": []})
+            return super()._item(asked, cells)
+        files = self._files
+        source = files.root / name if isinstance(files, FolderFiles) else partial(files.read, name)
+        video = VideoFrames(source, name, self.frames, self.fps)
+        meta = {**question.meta, "seconds": video.times}
+        item = super()._item(replace(question, meta=meta), cells)
+        return replace(item, sample=replace(item.sample, images=video.pictures))
+
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+        if self._is_tsv:
+            return super()._pictures(question, cells)
+        return tuple(open_picture(self._files, self._find(name)) for name in question.images)
+
+    def _find(self, name: str) -> str:
         """Where an image lies: as its path says, in the subtask's folder, or there by its name
         alone."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
@@ -157,103 +310,56 @@ class Vlm2Bench:
     def _has(self, name: str) -> bool:
         try:
             return self._files.has(name)
-        except (
-            TaskError
-        ):  # it leads out of the data set; looked at, it says so and fails its own sample alone
+        except TaskError:  # it leads out of the data set, and says so when it is looked at
             return False
 
-    def _frames(self, question: Question) -> tuple[tuple[Picture, ...], list[float]]:
-        folder, vid = f"{self._prefix}{SUBTASKS[self.name][1]}", question.meta["pair"]
-        names = [f"{folder}/{vid}{suffix}" for suffix in VIDEOS]
-        name = next((name for name in names if self._has(name)), "")
-        if not name:
-            return (
-                open_picture(self._files, names[0]),
-            ), []  # says which file is missing when it is looked at
-        files = self._files
-        source = files.root / name if isinstance(files, FolderFiles) else partial(files.read, name)
-        video = VideoFrames(source, name, self.frames, self.fps)
-        return video.pictures, video.times
 
-    @property
-    def _sampling(self) -> str:
-        return (
-            f"{self.frames} frames from first to last"
-            if self.frames
-            else f"{self.fps:g} frames per second"
+def _read_key(cell: Any, name: str) -> str:
+    key = as_text(cell).strip()
+    if name.endswith("Cnt"):
+        if not key.isdecimal() or int(key) < 1:
+            raise ValueError(f"gt_answer of a count is a whole number above 0, found {cell!r}")
+        return str(int(key))
+    if name.endswith("Grp"):
+        letter = key.partition(")")[0].strip()
+        if not re.fullmatch("[A-Z]", letter):
+            raise ValueError(f'gt_answer is a choice such as "D) 1 and 2", found {cell!r}')
+        return letter
+    if key not in ("T", "F"):
+        raise ValueError(f'gt_answer is "T" or "F", found {cell!r}')
+    return key
+
+
+def _read_pair(identifier: str, answer: str) -> str:
+    """`17_p`, `tf_17_n`: the id without its side, which must agree with the key."""
+    plain = identifier.removeprefix("tf_")
+    pair, _, side = plain.rpartition("_")
+    if not pair or side not in ("p", "n"):
+        raise ValueError(f"q_id is <id>_p or <id>_n, found {identifier!r}")
+    if (side == "p") != (answer == "T"):
+        raise ValueError(
+            f"{identifier}: its side says {'T' if side == 'p' else 'F'}, its key {answer}"
         )
+    return pair
 
-    @cached_property
-    def _place(self) -> DataLocation:
-        return locate_data(self.path, self.hub, self.revision, ["*.zip", "jsonl/**", "data/**"])
 
-    @cached_property
-    def _is_tsv(self) -> bool:
-        return self._place[0].suffix.lower() == ".tsv"
+def _read_length(row: Mapping[str, Any]) -> int:
+    """How long the sequence is: `image_seq_len`, else the length of `image_seq`; 0 without both."""
+    for length in (row.get("image_seq_len"), row.get("image_seq")):
+        if isinstance(length, list) and length:
+            return len(length)
+        if isinstance(length, int) and not isinstance(length, bool) and length > 0:
+            return length
+    return 0
 
-    @cached_property
-    def _files(self) -> Files:
-        folder, _ = self._place
-        zips = (
-            sorted(folder.glob("*.zip"))
-            if folder.is_dir() and not (folder / "jsonl").exists()
-            else []
-        )
-        return open_files(zips[0] if len(zips) == 1 else folder)
 
-    @cached_property
-    def _file(self) -> str:
-        found = [name for tail in SUBTASKS[self.name][0] for name in self._files.ending(tail)]
-        if not found:
-            raise TaskError(
-                f"{self._files.root} has no {SUBTASKS[self.name][0][0]}; `path` is the folder or"
-                " zip that holds jsonl/ and data/, or VLM2Bench_img.tsv"
-            )
-        return found[0]
-
-    @property
-    def _prefix(self) -> str:
-        """What stands before `jsonl/` and `data/`: a zip may hold them in a folder of its own."""
-        return self._file.partition("jsonl/")[0]
-
-    @cached_property
-    def _data(self) -> bytes:
-        return self._files.read(self._file)
-
-    @cached_property
-    def _sha(self) -> str:
-        if self._is_tsv:
-            return open_table(self._place[0]).sha
-        return sha256(self._data)
-
-    @cached_property
-    def _left_out(self) -> RowErrors:
-        return RowErrors(
-            self._place[0].name if self._is_tsv else self._file, "rows" if self._is_tsv else "lines"
-        )
-
-    @cached_property
-    def _questions(self) -> list[Question]:
-        self._left_out.clear()
-        if self._is_tsv:
-            return from_tsv(self._place[0], self.name, self._left_out)
-        return from_lines(self._data, self.name, self._left_out)
-
-    def _pair_notes(self) -> list[str]:
-        sides = Counter((question.meta["pair"], question.answer) for question in self._questions)
-        pairs = Counter(pair for pair, _ in sides)
-        shared = sorted({pair for (pair, _), count in sides.items() if count > 1})
-        single = [pair for pair, count in pairs.items() if count < 2]
-        said = [f"{len(pairs)} pair ids"]
-        said += (
-            [f"{len(shared)} shared by more than two questions, such as {shared[0]}"]
-            if shared
-            else []
-        )
-        said += [f"{len(single)} with one question only, such as {single[0]}"] if single else []
-        return ["; ".join(said)]
-
-    @cached_property
-    def _chosen(self) -> list[int]:
-        rows = [(q.id, {**q.meta, "answer": q.answer}) for q in self._questions]
-        return self.subset.choose(rows)
+def _read_choices(words: str) -> tuple[str, ...]:
+    """The choices that a question lists; none where they are not lettered from A on and all
+    different."""
+    tail = words.rpartition("Choices:")[2].strip() if "Choices:" in words else ""
+    listed = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail, re.S)
+    texts = [text.strip(" ;,.\n") for _, text in listed]
+    letters = "".join(letter for letter, _ in listed)
+    if len(texts) < 2 or letters != ascii_uppercase[: len(texts)]:
+        return ()
+    return tuple(texts) if all(texts) and len(set(texts)) == len(texts) else ()

@@ -139,7 +139,7 @@ def test_metrics_that_cannot_be_computed_are_warned_of(
             {},
             "1 of 1 rows cannot be used\n  row 0: the answer 'perhaps' is neither",
         ),
-        ([row()], {"path": None}, "either `path` or `hub`"),
+        ([row()], {"path": None}, "either `path`"),
     ],
 )
 def test_what_cannot_be_used(

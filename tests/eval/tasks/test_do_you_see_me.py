@@ -69,7 +69,7 @@ def test_every_subtask_has_its_facts(shared_data: Path) -> None:
         facts = DoYouSeeMe(name, shared_data / "dysm", kind).facts  # type: ignore[arg-type]
         assert (facts.split, facts.label_version[:11]) == (f"all ({kind})", "as in the f")
         assert facts.errata or name == "letter_disambiguation"
-        assert facts.scorer["use"] == "eval.tasks.SweepScorer"
+        assert isinstance(facts.scorer, SweepScorer)
     assert (
         "every key is No"
         in DoYouSeeMe("form_constancy", shared_data / "dysm", "3D").facts.errata[0]
@@ -326,7 +326,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
     ("lines", "settings", "words"),
     [
         (["file,answer", "0.svg,1"], {}, "lacks the columns filename, sweep; it has file, answer"),
-        ([""], {}, "lacks the columns filename, answer, sweep; it has none"),
+        ([""], {}, "dataset_info.csv is empty"),
         (GROUND[:1], {}, "holds no line, or none that the settings keep"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),

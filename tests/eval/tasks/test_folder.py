@@ -310,7 +310,7 @@ def test_subset_and_facts(folder: Path) -> None:
     [
         ("none.jsonl", "none.jsonl cannot be read"),
         ("../x.jsonl", "leads out of the folder"),
-        ("empty.jsonl", "holds no questions"),
+        ("empty.jsonl", "holds no line"),
         (".", "cannot be read"),
     ],
 )
