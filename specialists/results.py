@@ -131,8 +131,8 @@ class Matches(_Rows):
         pairs, confidence = (self.xy0, np.float64, (2,)), (self.confidence, np.float64, ())
         self._keep(xy0=pairs, xy1=(self.xy1, np.float64, (2,)), confidence=confidence)
         if len(self) and not (self.confidence.min() >= 0 and self.confidence.max() <= 1):
-            found = f"{self.confidence.min():g} .. {self.confidence.max():g}"
-            raise ValueError(f"Matches.confidence lies in 0..1, found {found}")
+            extent = f"{self.confidence.min():g} .. {self.confidence.max():g}"
+            raise ValueError(f"Matches.confidence lies in 0..1, found {extent}")
 
     @classmethod
     def none(cls) -> Matches:
@@ -204,8 +204,8 @@ class FeatureGrid:
         across, down = (x - left)[:, None], (y - top)[:, None]
         upper = self.values[top, left] * (1 - across) + self.values[top, right] * across
         lower = self.values[bottom, left] * (1 - across) + self.values[bottom, right] * across
-        found: Floats = upper * (1 - down) + lower * down
-        return found
+        vectors: Floats = upper * (1 - down) + lower * down
+        return vectors
 
     def centers(self) -> Floats:
         """The centres of the cells in pixels, (rows, columns, 2)."""
@@ -248,8 +248,8 @@ class DepthMap:
         patch = self.nearness[
             max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1
         ]
-        known: Floats = patch[~np.isnan(patch)]
-        return known
+        values: Floats = patch[~np.isnan(patch)]
+        return values
 
 
 def _supervision() -> Any:

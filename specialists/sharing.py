@@ -113,16 +113,16 @@ def _stored_name(specialist: Any) -> str:
     return canonical([settings(specialist), [weights_hash(file) for file in files], _installed()])
 
 
-def _parts(thing: Any) -> Iterator[Any]:
+def _parts(value: Any) -> Iterator[Any]:
     """A dataclass and those among its settings."""
     inner: list[Any] = []
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        yield thing
-        inner = [getattr(thing, f.name) for f in dataclasses.fields(thing)]
-    elif isinstance(thing, Mapping):
-        inner = list(thing.values())
-    elif isinstance(thing, list | tuple):
-        inner = list(thing)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield value
+        inner = [getattr(value, f.name) for f in dataclasses.fields(value)]
+    elif isinstance(value, Mapping):
+        inner = list(value.values())
+    elif isinstance(value, list | tuple):
+        inner = list(value)
     for setting in inner:
         yield from _parts(setting)
 
@@ -130,4 +130,4 @@ def _parts(thing: Any) -> Iterator[Any]:
 @cache
 def _installed() -> list[str]:
     """The versions of the libraries that decide what specialists without networks find."""
-    return [found.version for name in LIBRARIES for found in distributions(name=name)]
+    return [distribution.version for name in LIBRARIES for distribution in distributions(name=name)]

@@ -55,8 +55,8 @@ def label_by_letter(sample: Sample) -> dict[str, str]:
     Where the choices do not name two different labels (A to H), each letter refers to the label of
     the same name.
     """
-    found = {letter: LABEL.findall(text) for letter, text in _texts(sample).items()}
-    named = {letter: labels[0] for letter, labels in found.items() if len(labels) == 1}
+    labels_of = {letter: LABEL.findall(text) for letter, text in _texts(sample).items()}
+    named = {letter: labels[0] for letter, labels in labels_of.items() if len(labels) == 1}
     if len(named) > 1 and len(set(named.values())) == len(named):
         return named
     return {letter: letter for letter in sample.letters}
@@ -101,10 +101,10 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
 def find_choice(sample: Sample, pattern: str) -> str | None:
     """The letter of the only choice whose text matches a pattern (ignoring case); None where none
     or several do."""
-    found = [
+    letters = [
         letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)
     ]
-    return found[0] if len(found) == 1 else None
+    return letters[0] if len(letters) == 1 else None
 
 
 def true_or_false(sample: Sample, holds: bool) -> str:
@@ -139,12 +139,12 @@ def _find_marks(sample: Sample, image: int, kind: type[Marked], name: str) -> di
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
             " and 2 are needed"
         )
-    found = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
+    marks = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
     wanted = label_by_letter(sample)
-    missing = [label for label in wanted.values() if label not in found]
+    missing = [label for label in wanted.values() if label not in marks]
     if missing:
         raise NoEvidence(f"no {name} {', '.join(missing)} on image {image}")
-    return {letter: found[label] for letter, label in wanted.items()}
+    return {letter: marks[label] for letter, label in wanted.items()}
 
 
 def _texts(sample: Sample) -> dict[str, str]:

@@ -131,14 +131,14 @@ class DarkerPoint(AnswerRule):
         )
 
     def _luminance(self, sample: Sample) -> NDArray[np.float64]:
-        found = np.asarray(look_once(self.reflectance, sample.images[0].pixels), np.float64)
+        reflectance = np.asarray(look_once(self.reflectance, sample.images[0].pixels), np.float64)
         width, height = sample.images[0].size
-        if found.shape != (height, width, 3):
+        if reflectance.shape != (height, width, 3):
             raise ValueError(
-                f"the reflectance has the shape {found.shape}, its image is {width} x {height}; "
-                f"it must be ({height}, {width}, 3)"
+                f"the reflectance has the shape {reflectance.shape}, its image is"
+                f" {width} x {height}; it must be ({height}, {width}, 3)"
             )
-        luminance: NDArray[np.float64] = found @ LUMINANCE
+        luminance: NDArray[np.float64] = reflectance @ LUMINANCE
         return luminance
 
     def _around(self, albedo: NDArray[np.float64], point: Point) -> float:
@@ -146,9 +146,9 @@ class DarkerPoint(AnswerRule):
         patch = albedo[
             max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1
         ]
-        known = patch[np.isfinite(patch)]
-        if not len(known):
+        values = patch[np.isfinite(patch)]
+        if not len(values):
             raise NoEvidence(
                 f"no reflectance is known around point {point.label} at ({point.x:g}, {point.y:g})"
             )
-        return float(np.median(known))
+        return float(np.median(values))

@@ -264,5 +264,5 @@ class CameraMotion(AnswerRule):
         if len(kept) < self.min_matches:
             which = "matches agree" if self.flow == "inliers" else "matches"
             raise NoEvidence(f"{len(kept)} {which}, at least {self.min_matches} are needed")
-        found: Flow = kept.xy1[:, 0] - kept.xy0[:, 0]
-        return found
+        shift: Flow = kept.xy1[:, 0] - kept.xy0[:, 0]
+        return shift

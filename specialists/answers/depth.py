@@ -72,12 +72,12 @@ class NearerPoint(AnswerRule):
         return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
 
     def _nearness(self, near_map: DepthMap, point: Point) -> float:
-        known = near_map.around(point.x, point.y, self.window)
-        if not len(known):
+        values = near_map.around(point.x, point.y, self.window)
+        if not len(values):
             raise NoEvidence(
                 f"no depth is known around point {point.label} at ({point.x:g}, {point.y:g})"
             )
-        return float(np.median(known))
+        return float(np.median(values))
 
 
 def _asks_near(sample: Sample) -> bool:
@@ -97,9 +97,9 @@ def _asks_near(sample: Sample) -> bool:
 
 
 def _same_size(near_map: DepthMap, sample: Sample) -> None:
-    size, found = sample.images[0].size, near_map.values.shape[::-1]
-    if found != size:
+    size, map_size = sample.images[0].size, near_map.values.shape[::-1]
+    if map_size != size:
         raise ValueError(
-            f"the depth map is {found[0]} x {found[1]} pixels, its image {size[0]} x {size[1]}; "
-            "a depth method gives its map at the size of the image"
+            f"the depth map is {map_size[0]} x {map_size[1]} pixels, its image"
+            f" {size[0]} x {size[1]}; a depth method gives its map at the size of the image"
         )

@@ -40,10 +40,10 @@ class FittingBox(AnswerRule):
     def decide(self, sample: Sample) -> tuple[str, float]:
         boxes = boxes_by_letter(sample)
         words = parse_enclosed(sample) if self.words is None else self.words
-        found = look_once(self.detector, sample.images[0].pixels, [words] if words else None)
-        if not len(found):
+        detected = look_once(self.detector, sample.images[0].pixels, [words] if words else None)
+        if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
-        finds = found.xyxy[:1] if self.only_surest else found.xyxy
+        finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
         fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
             raise NoEvidence(
@@ -68,8 +68,8 @@ class ReadText(AnswerRule):
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The text or the letter of a choice, and the confidence. Raises NoEvidence."""
-        found = [look_once(self.reader, image.pixels) for image in sample.images]
-        lines = [str(text) for boxes in found for text in boxes.labels]
+        texts = [look_once(self.reader, image.pixels) for image in sample.images]
+        lines = [str(text) for boxes in texts for text in boxes.labels]
         if not lines:
             raise NoEvidence("no text is read")
         text = self.join.join(lines) if self.join else "".join("".join(lines).split())
@@ -82,11 +82,11 @@ class ReadText(AnswerRule):
             return best_choice(
                 {k: _likeness(text, choice) for k, choice in choices.items()}, "choices"
             )
-        return text, min(float(boxes.scores.min()) for boxes in found if len(boxes))
+        return text, min(float(boxes.scores.min()) for boxes in texts if len(boxes))
 
 
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, one.casefold(), other.casefold(), autojunk=False).ratio()
+def _likeness(text: str, choice: str) -> float:
+    return SequenceMatcher(None, text.casefold(), choice.casefold(), autojunk=False).ratio()
 
 
 NUMBER = re.compile(r"\d+")
@@ -128,14 +128,14 @@ class Count(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image to count in")
         words = parse_count(sample) if self.words is None else self.words
-        found = [
+        detections = [
             look_once(self.detector, image.pixels, [words] if words else None)
             for image in sample.images
         ]
-        number = sum(map(len, found))
+        number = sum(map(len, detections))
         if number == 0 and self.nothing == "abstain":
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
-        sure = sum(float(boxes.scores.sum()) for boxes in found) / number if number else 0.5
+        sure = sum(float(boxes.scores.sum()) for boxes in detections) / number if number else 0.5
         answer, off = choose_number(sample, number, self.nearest)
         return answer, min(1.0, sure) / 2**off
 
@@ -149,14 +149,14 @@ def choose_number(sample: Sample, number: int, nearest: bool = True) -> tuple[st
     """
     if not sample.choices:
         return str(number), 0
-    said = {
+    numbers = {
         letter: _number(choice)
         for letter, choice in zip(sample.letters, sample.choices, strict=True)
     }
     differences = {
-        letter: abs(value - number) for letter, value in said.items() if value is not None
+        letter: abs(value - number) for letter, value in numbers.items() if value is not None
     }
-    if len(differences) < len(said):
+    if len(differences) < len(numbers):
         raise NoEvidence(f"not every choice says a number: {', '.join(map(str, sample.choices))}")
     least = min(differences.values())
     best = [letter for letter, off in differences.items() if off == least]
@@ -172,5 +172,5 @@ def _number(choice: object) -> int | None:
     text = str(choice).strip().lower()
     if text in NAMES:
         return NAMES.index(text)
-    found = NUMBER.findall(text)
-    return int(found[0]) if len(found) == 1 else None
+    numbers = NUMBER.findall(text)
+    return int(numbers[0]) if len(numbers) == 1 else None

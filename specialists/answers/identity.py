@@ -46,17 +46,17 @@ class FaceIdentity:
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(n, d), n 1 unless all are taken. Raises NoEvidence."""
-        found = look_once(self.detector, pixels)
-        if not len(found):
+        faces = look_once(self.detector, pixels)
+        if not len(faces):
             raise NoEvidence("there is no face in an image")
-        if not found.vectors.shape[1]:
+        if not faces.vectors.shape[1]:
             raise NoEvidence(f"{type(self.detector).__name__} finds faces and gives no identities")
         if self.faces == "all":
-            return found.vectors
-        if self.faces == "one" and len(found) > 1:
-            raise NoEvidence(f"there are {len(found)} faces in an image, and one is asked about")
-        area = np.prod(found.xyxy[:, 2:] - found.xyxy[:, :2], axis=1)
-        return found.vectors[[int(np.argmax(area))]]
+            return faces.vectors
+        if self.faces == "one" and len(faces) > 1:
+            raise NoEvidence(f"there are {len(faces)} faces in an image, and one is asked about")
+        area = np.prod(faces.xyxy[:, 2:] - faces.xyxy[:, :2], axis=1)
+        return faces.vectors[[int(np.argmax(area))]]
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class ObjectIdentity:
     def _crop_to_thing(self, pixels: Pixels, words: str) -> Pixels:
         if self.detector is None:
             return pixels
-        found = look_once(self.detector, pixels, [words] if words else None)
-        if not len(found):
+        boxes = look_once(self.detector, pixels, [words] if words else None)
+        if not len(boxes):
             raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
         left, top, right, bottom = (
-            np.round(found.xyxy[int(np.argmax(found.scores))]).astype(int).clip(0)
+            np.round(boxes.xyxy[int(np.argmax(boxes.scores))]).astype(int).clip(0)
         )
         return pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
 
@@ -114,7 +114,7 @@ class SameIdentity(AnswerRule):
         """The answer and the confidence. Raises NoEvidence."""
         claimed, words = parse_sameness(sample)
         vectors = _embed_images(self.identity, sample, words)
-        far = max(np.linalg.norm(one - two) for one, two in combinations(vectors, 2))
+        far = max(np.linalg.norm(first - second) for first, second in combinations(vectors, 2))
         if far == self.threshold:
             raise NoEvidence("the images are just as far apart as the threshold")
         return true_or_false(sample, bool(far < self.threshold) == claimed), abs(
@@ -194,11 +194,11 @@ class GroupIdentities(AnswerRule):
 
     def _margin(self, vectors: Vectors, members: frozenset[int]) -> float:
         inside, outside = [-np.inf], [np.inf]
-        for one, two in combinations(range(len(vectors)), 2):
-            distance = float(np.linalg.norm(vectors[one] - vectors[two]))
-            if one in members and two in members:
+        for first, second in combinations(range(len(vectors)), 2):
+            distance = float(np.linalg.norm(vectors[first] - vectors[second]))
+            if first in members and second in members:
                 inside.append(distance)
-            elif not members or one in members or two in members:
+            elif not members or first in members or second in members:
                 outside.append(distance)
         return min(self.threshold - max(inside), min(outside) - self.threshold)
 
@@ -219,13 +219,14 @@ def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vec
         raise NoEvidence(
             f"identities are compared between two images or more, found {len(sample.images)}"
         )
-    found = [look_once(identity, image.pixels, words) for image in sample.images]
-    several = [number for number, vectors in enumerate(found) if len(vectors) != 1]
+    identities = [look_once(identity, image.pixels, words) for image in sample.images]
+    several = [number for number, vectors in enumerate(identities) if len(vectors) != 1]
     if several:
         raise NoEvidence(
-            f"image {several[0]} has {len(found[several[0]])} identities, and one is asked about"
+            f"image {several[0]} has {len(identities[several[0]])} identities, and one is asked"
+            " about"
         )
-    return np.concatenate(found)
+    return np.concatenate(identities)
 
 
 def _parse_name(sample: Sample) -> str:
@@ -241,12 +242,12 @@ def _parse_name(sample: Sample) -> str:
 def _parse_images(choice: str, images: int) -> frozenset[int]:
     """The images, counted from 0, that a choice names. Raises NoEvidence where it names none and
     does not say so."""
-    found: Sequence[int] = [int(number) - 1 for number in re.findall(r"\d+", choice)]
-    if (not found and "none" not in choice.lower()) or any(
-        not 0 <= number < images for number in found
+    numbers: Sequence[int] = [int(number) - 1 for number in re.findall(r"\d+", choice)]
+    if (not numbers and "none" not in choice.lower()) or any(
+        not 0 <= number < images for number in numbers
     ):
         raise NoEvidence(f"the choice {choice!r} names no images of the {images} that there are")
-    return frozenset(found)
+    return frozenset(numbers)
 
 
 def _check_threshold(threshold: float) -> None:

@@ -76,14 +76,14 @@ class SeamMatcher(WithoutModel):
                 f" {board.shape[0]} pixels"
             )
         rows, columns = (slice(height), slice(-height, None)), (slice(width), slice(-width, None))
-        found = [
+        quadrants = [
             (r, c) for r in (0, 1) for c in (0, 1) if board[rows[r], columns[c]].mean() <= BLACK
         ]
-        if len(found) != 1:
+        if len(quadrants) != 1:
             raise NoEvidence(
-                f"{len(found) or 'no'} quadrants of the first image are black, one should be"
+                f"{len(quadrants) or 'no'} quadrants of the first image are black, one should be"
             )
-        return found[0]
+        return quadrants[0]
 
     def _cost(self, board: Pixels, piece: Pixels) -> float:
         top, left = board.shape[0] - piece.shape[0], board.shape[1] - piece.shape[1]

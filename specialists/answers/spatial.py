@@ -40,21 +40,23 @@ class SpatialRelation(AnswerRule):
     depth: DepthEstimator | None = None
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        one, kind, two = parse_relation(sample)
+        subject, kind, object_ = parse_relation(sample)
         if not sample.images:
             raise NoEvidence("there is no image")
         if kind in ("front", "behind") and self.depth is None:
             raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
         pixels = sample.images[0].pixels
         first, second = _pick_boxes(
-            look_once(self.detector, pixels, list(dict.fromkeys((one, two)))), one, two
+            look_once(self.detector, pixels, list(dict.fromkeys((subject, object_)))),
+            subject,
+            object_,
         )
         if kind in ("front", "behind"):
             margin = self._nearer(pixels, first, second) * (1 if kind == "front" else -1)
         else:
             margin = relation_margin(kind, first, second)
         if margin == 0:
-            raise NoEvidence(f"the {one} and the {two} are exactly on the limit of {kind}")
+            raise NoEvidence(f"the {subject} and the {object_} are exactly on the limit of {kind}")
         return true_or_false(sample, margin > 0), abs(margin)
 
     def _nearer(self, pixels: Pixels, first: Corners, second: Corners) -> float:
@@ -70,56 +72,58 @@ class SpatialRelation(AnswerRule):
         return lead / float(high - low) if high > low else float(np.sign(lead))
 
 
-def relation_margin(kind: str, one: Corners, two: Corners) -> float:
+def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
     """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not,
     about -1 to 1."""
-    size = (one[2:] - one[:2] + two[2:] - two[:2]) / 2
-    across, down = (two[:2] + two[2:] - one[:2] - one[2:]) / 2 / np.where(size > 0, size, 1)
-    apart = _gap(one, two) / max(float(np.sqrt(np.prod(size))), 1e-9)
-    over = _horizontal_overlap(one, two)
-    found = {
+    size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
+    across, down = (
+        (object_[:2] + object_[2:] - subject[:2] - subject[2:]) / 2 / np.where(size > 0, size, 1)
+    )
+    apart = _gap(subject, object_) / max(float(np.sqrt(np.prod(size))), 1e-9)
+    over = _horizontal_overlap(subject, object_)
+    margins = {
         "left": across,
         "right": -across,
         "above": min(down, over),
         "below": min(-down, over),
         "on": min(down, over, TOUCH - apart),
-        "inside": 2 * _covered_share(one, two) - 1,
-        "outside": 1 - 2 * _covered_share(one, two),
-        "contains": 2 * _covered_share(two, one) - 1,
+        "inside": 2 * _covered_share(subject, object_) - 1,
+        "outside": 1 - 2 * _covered_share(subject, object_),
+        "contains": 2 * _covered_share(object_, subject) - 1,
         "touching": TOUCH - apart,
         "near": NEAR - apart,
         "far": apart - NEAR,
     }
-    return float(found[kind])
+    return float(margins[kind])
 
 
-def _pick_boxes(found: Boxes, one: str, two: str) -> tuple[Corners, Corners]:
+def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
     """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
-    of_one, of_two = (found[found.labels == word] for word in (one, two))
-    missing = [word for word, boxes in ((one, of_one), (two, of_two)) if not len(boxes)]
-    if missing or (one == two and len(of_one) < 2):
-        raise NoEvidence(f"the detector finds no {' and no '.join(missing) or f'second {two}'}")
+    of_one, of_two = (detected[detected.labels == word] for word in (subject, object_))
+    missing = [word for word, boxes in ((subject, of_one), (object_, of_two)) if not len(boxes)]
+    if missing or (subject == object_ and len(of_one) < 2):
+        raise NoEvidence(f"the detector finds no {' and no '.join(missing) or f'second {object_}'}")
     first = of_one.xyxy[np.argsort(-of_one.scores, kind="stable")]
     second = of_two.xyxy[np.argsort(-of_two.scores, kind="stable")]
-    return first[0], second[1 if one == two else 0]
+    return first[0], second[1 if subject == object_ else 0]
 
 
-def _gap(one: Corners, two: Corners) -> float:
+def _gap(subject: Corners, object_: Corners) -> float:
     """The distance of two boxes in pixels; where they overlap, how deep, below 0."""
-    apart = np.maximum(one[:2], two[:2]) - np.minimum(one[2:], two[2:])
+    apart = np.maximum(subject[:2], object_[:2]) - np.minimum(subject[2:], object_[2:])
     return float(np.hypot(*np.maximum(apart, 0))) if (apart > 0).any() else float(apart.max())
 
 
-def _horizontal_overlap(one: Corners, two: Corners) -> float:
+def _horizontal_overlap(subject: Corners, object_: Corners) -> float:
     """How much of the narrower box's width lies over the other; below 0 where they stand side by
     side."""
-    width = min(one[2] - one[0], two[2] - two[0])
-    return float((min(one[2], two[2]) - max(one[0], two[0])) / max(width, 1e-9))
+    width = min(subject[2] - subject[0], object_[2] - object_[0])
+    return float((min(subject[2], object_[2]) - max(subject[0], object_[0])) / max(width, 1e-9))
 
 
-def _covered_share(one: Corners, two: Corners) -> float:
+def _covered_share(inner: Corners, outer: Corners) -> float:
     """The share of the first box's area that lies in the second."""
-    return overlap(one, two) / max(float(np.prod(one[2:] - one[:2])), 1e-9)
+    return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 
 
 def _crop_to_box(values: NDArray[np.float64], box: Corners) -> NDArray[np.float64]:

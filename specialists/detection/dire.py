@@ -97,7 +97,9 @@ class DIRE(Network[tuple[Pixels], Probability]):
                 f"{self.model} holds {depths} blocks in four layers, ResNet-50 has {DEPTHS[0]}"
             )
         try_tensors(lambda: _resnet(tensors, import_torch().zeros(1, 3, 32, 32)), self.model)
-        return {name: each.to(place.device, place.torch_dtype) for name, each in tensors.items()}
+        return {
+            name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()
+        }
 
     def forward(
         self, network: Tensors, place: Place, items: Sequence[tuple[Pixels]]
@@ -107,7 +109,7 @@ class DIRE(Network[tuple[Pixels], Probability]):
         looked_at = np.stack([_inner(item[0]) for item in items]).transpose(0, 3, 1, 2)
         batch = torch.from_numpy(looked_at).to(place.device, place.torch_dtype)
         logits = _resnet(network, batch)[:, 0].float()
-        return [Probability(float(each)) for each in logits.sigmoid().cpu()]
+        return [Probability(float(probability)) for probability in logits.sigmoid().cpu()]
 
     def batch_key(self, item: tuple[Pixels]) -> Hashable:
         """Pictures of all sizes go together: the network looks at squares."""

@@ -56,7 +56,9 @@ class MTCNN:
     models: Path | None = None
 
     def __post_init__(self) -> None:
-        if len(self.thresholds) != 3 or not all(0 <= each < 1 for each in self.thresholds):
+        if len(self.thresholds) != 3 or not all(
+            0 <= threshold < 1 for threshold in self.thresholds
+        ):
             raise ValueError(
                 f"thresholds are three numbers, 0 or more and below 1, found {self.thresholds}"
             )
@@ -91,11 +93,11 @@ class MTCNN:
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
         """What may be a face, found at every scale by the first network."""
-        found = [
+        windows = [
             _suppress(self._windows(image, scale, file), 0.5)
             for scale in self._scales(min(image.shape[:2]))
         ]
-        return _suppress(np.concatenate([np.empty((0, 9)), *found]), 0.7)
+        return _suppress(np.concatenate([np.empty((0, 9)), *windows]), 0.7)
 
     def _scales(self, side: int) -> Iterator[float]:
         scale = WINDOW / self.smallest
@@ -121,7 +123,7 @@ class MTCNN:
             return rows
         edges = np.trunc(rows[:, :4])
         shifts, sure = _run(
-            file, np.stack([_cut(image, each, SIDES[PARTS[step]]) for each in edges])
+            file, np.stack([_cut(image, window, SIDES[PARTS[step]]) for window in edges])
         )
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
@@ -131,8 +133,8 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     WeightsError."""
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
     outputs = {
-        each.shape[-1]: each.astype(np.float64)
-        for each in open_onnx(file, _mend_pools).run(np.asarray(batch, np.float32))
+        output.shape[-1]: output.astype(np.float64)
+        for output in open_onnx(file, _mend_pools).run(np.asarray(batch, np.float32))
     }
     if not {2, 4} <= set(outputs):
         raise WeightsError(
@@ -186,8 +188,8 @@ def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
 def _shared(row: Rows, others: Rows, inside: bool) -> Rows:
     sides = np.minimum(row[2:4], others[:, 2:4]) - np.maximum(row[:2], others[:, :2])
     common = sides.clip(0).prod(1)
-    one, other = (row[2:4] - row[:2]).prod(), (others[:, 2:4] - others[:, :2]).prod(1)
-    whole = np.minimum(one, other) if inside else one + other - common
+    area, areas = (row[2:4] - row[:2]).prod(), (others[:, 2:4] - others[:, :2]).prod(1)
+    whole = np.minimum(area, areas) if inside else area + areas - common
     return np.asarray(common / np.maximum(whole, 1e-9))
 
 

@@ -51,16 +51,16 @@ class DlibNetworks:
         the image."""
         image = np.ascontiguousarray(pixels)
         with self.turn:
-            found = [each for each in self._boxes(image, upsample) if each[1] > threshold]
-            found.sort(key=lambda each: -each[1])
-            places = [self.landmarks(image, box) for box, _ in found]
+            faces = [face for face in self._boxes(image, upsample) if face[1] > threshold]
+            faces.sort(key=lambda face: -face[1])
+            places = [self.landmarks(image, box) for box, _ in faces]
             vectors = [
                 np.array(self.identity.compute_face_descriptor(image, place)) for place in places
             ]
         height, width = pixels.shape[:2]
-        edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in found]
+        edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in faces]
         xyxy = np.reshape(edges, (-1, 4)).astype(np.float64).clip(0, [width, height, width, height])
-        return Faces(xyxy, np.array([score for _, score in found]), np.reshape(vectors, (-1, SIZE)))
+        return Faces(xyxy, np.array([score for _, score in faces]), np.reshape(vectors, (-1, SIZE)))
 
     def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
         if hasattr(
@@ -68,7 +68,7 @@ class DlibNetworks:
         ):  # the histogram detector, which tells its scores here alone
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
             return list(zip(boxes, scores, strict=True))
-        return [(each.rect, each.confidence) for each in self.detector(image, upsample)]
+        return [(face.rect, face.confidence) for face in self.detector(image, upsample)]
 
 
 def dlib_file(part: str, folder: Path | None) -> Path:
@@ -96,15 +96,15 @@ def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
     WeightsError."""
     package, image = import_package("face_recognition"), np.ascontiguousarray(pixels)
     with _PACKAGE_TURN:
-        found = package.face_locations(image, upsample, detector)
-        vectors = package.face_encodings(image, found)
+        faces = package.face_locations(image, upsample, detector)
+        vectors = package.face_encodings(image, faces)
     # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the
     # face
     edges = np.reshape(
-        [(left, top, right + 1, bottom + 1) for top, right, bottom, left in found], (-1, 4)
+        [(left, top, right + 1, bottom + 1) for top, right, bottom, left in faces], (-1, 4)
     )
     xyxy = edges.astype(np.float64).clip(0, [*pixels.shape[1::-1]] * 2)
-    return Faces(xyxy, np.ones(len(found)), np.reshape(vectors, (-1, SIZE)))
+    return Faces(xyxy, np.ones(len(faces)), np.reshape(vectors, (-1, SIZE)))
 
 
 def _open(detector: str, folder: Path | None) -> DlibNetworks:
@@ -197,17 +197,17 @@ class FaceCascade:
 
     def _faces(self, pixels: Pixels) -> list[tuple[int, float, float, float]]:
         """(score, left, top, side) of each face."""
-        found = self._find_windows(pixels)
+        windows = self._find_windows(pixels)
         if not self.mirrored:
-            groups = [(len(group), group) for group in _group_windows(found)]
+            groups = [(len(group), group) for group in _group_windows(windows)]
         else:
             flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
             flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
             both = np.column_stack(
-                (np.concatenate((found, flipped)), np.arange(len(found) + len(flipped)))
+                (np.concatenate((windows, flipped)), np.arange(len(windows) + len(flipped)))
             )
             groups = [
-                (_count_agreement(group, len(found)), group) for group in _group_windows(both)
+                (_count_agreement(group, len(windows)), group) for group in _group_windows(both)
             ]
         means = [(n, group[:, :3].mean(0).tolist()) for n, group in groups if n >= self.windows]
         return [(n, left, top, side) for n, (left, top, side) in means]
@@ -220,7 +220,7 @@ class FaceCascade:
             return np.empty((0, 3))
         # A threshold above 1 keeps every window by itself: the library's own grouping depends on
         # their order.
-        found = _cascade().detect_multi_scale(
+        windows = _cascade().detect_multi_scale(
             pixels,
             self.scale,
             self.step,
@@ -229,7 +229,7 @@ class FaceCascade:
             1,
             intersection_score_threshold=2.0,
         )
-        return np.array([(w["c"], w["r"], w["width"]) for w in found], np.float64).reshape(-1, 3)
+        return np.array([(w["c"], w["r"], w["width"]) for w in windows], np.float64).reshape(-1, 3)
 
 
 @dataclass(frozen=True)
@@ -288,8 +288,8 @@ class FaceBoxes:
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked
         at."""
-        found = look_once(self.detector, pixels)
-        return Boxes(found.xyxy, found.scores, np.full(len(found), "face"))
+        faces = look_once(self.detector, pixels)
+        return Boxes(faces.xyxy, faces.scores, np.full(len(faces), "face"))
 
 
 @lru_cache(maxsize=1)

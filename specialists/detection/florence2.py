@@ -81,9 +81,15 @@ class Florence2(HubNetwork[Item, Boxes]):
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""
         asked = self._asked(items[0][1])
-        found = [self._write(network, place, [image for image, _ in items], one) for one in asked]
+        replies = [
+            self._write(network, place, [image for image, _ in items], question)
+            for question in asked
+        ]
         return [
-            self._boxes([(one, each[n]) for one, each in zip(asked, found, strict=True)], image)
+            self._boxes(
+                [(question, answers[n]) for question, answers in zip(asked, replies, strict=True)],
+                image,
+            )
             for n, (image, _) in enumerate(items)
         ]
 
@@ -115,16 +121,16 @@ class Florence2(HubNetwork[Item, Boxes]):
             for text, image in zip(texts, images, strict=True)
         ]
 
-    def _boxes(self, found: Sequence[tuple[_Asked, Any]], image: Pixels) -> Boxes:
+    def _boxes(self, answers: Sequence[tuple[_Asked, Any]], image: Pixels) -> Boxes:
         edges, labels = list[Any](), list[str]()
-        for asked, each in found:
-            if "quad_boxes" in each:
-                quads = np.reshape(each["quad_boxes"], (-1, 4, 2))
+        for asked, answer in answers:
+            if "quad_boxes" in answer:
+                quads = np.reshape(answer["quad_boxes"], (-1, 4, 2))
                 edges += np.hstack((quads.min(1), quads.max(1))).tolist()
             else:
-                edges += each["bboxes"]
-            said = each.get("labels", each.get("bboxes_labels"))
-            labels += [asked.label or name for name in said]
+                edges += answer["bboxes"]
+            names = answer.get("labels", answer.get("bboxes_labels"))
+            labels += [asked.label or name for name in names]
         return surest_boxes(
             np.reshape(edges, (-1, 4)), np.ones(len(edges)), labels, image, self.most
         )

@@ -125,29 +125,33 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         require_numbers(outputs.logits, self.model, place.dtype)
         sizes = [image.shape[:2] for image in images]
         process = network.processor.post_process_grounded_object_detection
-        found = process(outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold)
+        detections = process(
+            outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold
+        )
         if "text_threshold" in signature(process).parameters:
-            found = [
+            detections = [
                 {
-                    **each,
+                    **detection,
                     "text_labels": _likeliest(
                         logits, ids, asked, self.threshold, network.processor
                     ),
                 }
-                for each, logits, ids, asked in zip(
-                    found, outputs.logits, inputs["input_ids"], words, strict=True
+                for detection, logits, ids, asked in zip(
+                    detections, outputs.logits, inputs["input_ids"], words, strict=True
                 )
             ]
-        return [self._boxes(each, *item) for each, item in zip(found, items, strict=True)]
+        return [
+            self._boxes(detection, *item) for detection, item in zip(detections, items, strict=True)
+        ]
 
-    def _boxes(self, found: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
-        scores = to_numbers(found["scores"])
-        words = [_asked_word(str(label), asked) for label in found["text_labels"] or ()]
+    def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
+        scores = to_numbers(detection["scores"])
+        words = [_asked_word(str(label), asked) for label in detection["text_labels"] or ()]
         labels = [
             word if score > self.text_threshold else ""
             for word, score in zip(words, scores, strict=True)
         ]
-        return surest_boxes(found["boxes"], scores, labels, image, self.most)
+        return surest_boxes(detection["boxes"], scores, labels, image, self.most)
 
 
 def _likeliest(
@@ -283,7 +287,9 @@ def open_words(tokenizer: str) -> Any:
 
 def _names(tensors: Mapping[str, Any]) -> dict[str, Any]:
     kept = {
-        name: each for name, each in tensors.items() if not any(piece in name for piece in DROPPED)
+        name: tensor
+        for name, tensor in tensors.items()
+        if not any(piece in name for piece in DROPPED)
     }
     kept = split_rows(kept, ".qkv.", [f".{part}." for part in THREE])
     for kind in ("weight", "bias"):
@@ -412,7 +418,7 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
             f" ({first_line(exc)}); set tokenizer: to a folder with {BERT}, its weights too, or"
             f" type: {INSTALL['groundingdino']}"
         ) from exc
-    tensors = {key: each for key, each in tensors.items() if key not in COMPUTED}
+    tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED}
     return GroundingDINOPackage(
         inference, load_weights(network, tensors, model).to(place.device), place.device
     )

@@ -70,7 +70,7 @@ class MaskBoxes:
         segmenter: Any = self.segmenter
         if words and hasattr(segmenter, "words"):
             segmenter = replace(segmenter, words=asked_words(words))
-        found = look_once(segmenter, pixels)
-        found = found[np.flatnonzero(found.masks.any((1, 2)))]
-        xyxy = [mask_bounds(mask) for mask in found.masks]
-        return Boxes(np.reshape(xyxy, (-1, 4)), found.scores, found.labels)
+        masks = look_once(segmenter, pixels)
+        masks = masks[np.flatnonzero(masks.masks.any((1, 2)))]
+        xyxy = [mask_bounds(mask) for mask in masks.masks]
+        return Boxes(np.reshape(xyxy, (-1, 4)), masks.scores, masks.labels)

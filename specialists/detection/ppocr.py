@@ -117,11 +117,11 @@ def _open(kind: str, folder: Path) -> Part:
                 f"{folder} holds a {network.config.model_type}, which is no network of PP-OCR"
             )
         file = folder / "preprocessor_config.json"
-        said = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
         return Part(
             network,
             place,
-            {**SETTINGS[kind], **{name: said[name] for name in SETTINGS[kind] if name in said}},
+            {**SETTINGS[kind], **{name: values[name] for name in SETTINGS[kind] if name in values}},
         )
 
     return open_shared((kind, str(folder.resolve())), open_)
@@ -241,15 +241,15 @@ class PPOCR:
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
         """The lines in pixels of the image, unsorted."""
-        shown, margin, found = (
+        shown, margin, text_map = (
             (pixels, 0, find_text(file, pixels)) if file.is_dir() else self._look(pixels, file)
         )
-        if found.ndim != 4 or found.shape[1] != 1:
+        if text_map.ndim != 4 or text_map.shape[1] != 1:
             raise WeightsError(
-                f"{file} gives {found.shape}, which is no map of text; set detector: to one of"
+                f"{file} gives {text_map.shape}, which is no map of text; set detector: to one of"
                 " PP-OCR"
             )
-        size, cells = np.array(pixels.shape[1::-1]), np.array(found.shape[:1:-1])
+        size, cells = np.array(pixels.shape[1::-1]), np.array(text_map.shape[:1:-1])
         back = size / (
             shown.shape[1],
             shown.shape[0] - 2 * margin,
@@ -257,7 +257,7 @@ class PPOCR:
         change = back * shown.shape[1::-1] / cells, back * (0, margin)
         quads = [
             np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32)
-            for quad in self._quads(found[0, 0])
+            for quad in self._quads(text_map[0, 0])
         ]
         return [quad for quad in quads if min(_sides(quad)) > 3]
 
@@ -372,18 +372,18 @@ def _straighten(pixels: Pixels, quad: Quad) -> Pixels:
 
 def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
     """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
-    found, letters = read_line(file, line) if file.is_dir() else _letter_scores(line, file)
-    if found.ndim != 3 or found.shape[-1] != len(letters):
+    scores, letters = read_line(file, line) if file.is_dir() else _letter_scores(line, file)
+    if scores.ndim != 3 or scores.shape[-1] != len(letters):
         raise WeightsError(
-            f"{file} gives {found.shape} for {len(letters)} letters; set recognizer: to a file that"
-            " carries its own letters, as those of rapidocr do"
+            f"{file} gives {scores.shape} for {len(letters)} letters; set recognizer: to a file"
+            " that carries its own letters, as those of rapidocr do"
         )
-    best = found[0].argmax(1)
+    best = scores[0].argmax(1)
     new = (best > 0) & (
         best != np.concatenate(([0], best[:-1]))
     )  # 0 is no letter, and one that goes on stands once
     return "".join(letters[k] for k in best[new]).strip(), (
-        float(found[0].max(1)[new].mean()) if new.any() else 0.0
+        float(scores[0].max(1)[new].mean()) if new.any() else 0.0
     )
 
 

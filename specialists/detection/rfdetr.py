@@ -94,12 +94,12 @@ class RFDETR(HubNetwork[Item, Boxes]):
         images, chosen = first_images(items), [self._chosen(item[1]) for item in items]
         outputs = network.model(**network.inputs(place, images=images))
         require_numbers(outputs.logits, self.model, place.dtype)
-        found = network.processor.post_process_object_detection(
+        detections = network.processor.post_process_object_detection(
             outputs, threshold=self.threshold, target_sizes=[image.shape[:2] for image in images]
         )
         return [
-            self._boxes(each, image, words)
-            for each, image, words in zip(found, images, chosen, strict=True)
+            self._boxes(detection, image, words)
+            for detection, image, words in zip(detections, images, chosen, strict=True)
         ]
 
     def _chosen(self, words: Sequence[str]) -> dict[int, str]:
@@ -110,17 +110,17 @@ class RFDETR(HubNetwork[Item, Boxes]):
         if not words:
             return {int(number): str(label) for number, label in labels.items()}
         numbers = {str(label).lower(): int(number) for number, label in labels.items()}
-        found = {
+        classes = {
             word: [numbers[name] for name in _singulars(word) if name in numbers][:1]
             for word in words
         }
-        unknown = [repr(word) for word in words if not found[word]]
+        unknown = [repr(word) for word in words if not classes[word]]
         if unknown:
-            known = ", ".join(name for name in numbers if name not in UNNAMED)
+            names = ", ".join(name for name in numbers if name not in UNNAMED)
             raise NoEvidence(
-                f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {known}"
+                f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {names}"
             )
-        return {number: word for word, (number, *_) in found.items()}
+        return {number: word for word, (number, *_) in classes.items()}
 
     def _labels(self) -> dict[int, str]:
         """The labels of the network by their numbers. Raises WeightsError where it is no detector
@@ -135,11 +135,13 @@ class RFDETR(HubNetwork[Item, Boxes]):
         labels: dict[int, str] = config.id2label
         return labels
 
-    def _boxes(self, found: Any, image: Pixels, words: dict[int, str]) -> Boxes:
-        numbers = found["labels"].tolist()
+    def _boxes(self, detection: Any, image: Pixels, words: dict[int, str]) -> Boxes:
+        numbers = detection["labels"].tolist()
         kept = [n for n, number in enumerate(numbers) if number in words]
         labels = [words[numbers[n]] for n in kept]
-        return surest_boxes(found["boxes"][kept], found["scores"][kept], labels, image, self.most)
+        return surest_boxes(
+            detection["boxes"][kept], detection["scores"][kept], labels, image, self.most
+        )
 
 
 class _Processor:
@@ -159,7 +161,8 @@ class _Processor:
         torch, settings = import_torch(), self.settings
         size = settings.size.height, settings.size.width
         mean, std = (
-            torch.tensor(each).view(3, 1, 1) for each in (settings.image_mean, settings.image_std)
+            torch.tensor(values).view(3, 1, 1)
+            for values in (settings.image_mean, settings.image_std)
         )
         resize = torch.nn.functional.interpolate
         batch = []
@@ -175,4 +178,8 @@ class _Processor:
 
 def _singulars(word: str) -> tuple[str, ...]:
     """A word, and what it may be the plural of."""
-    return word, *(word.removesuffix(many) + one for many, one in PLURALS if word.endswith(many))
+    return word, *(
+        word.removesuffix(plural) + singular
+        for plural, singular in PLURALS
+        if word.endswith(plural)
+    )

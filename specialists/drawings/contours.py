@@ -86,17 +86,17 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
     contours, tree = cv2.findContours(
         (fine > level).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE
     )
-    found = []
+    shapes = []
     for number, contour in enumerate(contours):
         if tree[0][number][3] < 0:
             within = [
-                cv2.contourArea(each)
-                for each, place in zip(contours, tree[0], strict=True)
+                cv2.contourArea(shape)
+                for shape, place in zip(contours, tree[0], strict=True)
                 if place[3] == number
             ]
             holes = sum(1 for area in within if area >= HOLE * FINER**2)
-            found.append(DrawnShape((contour[:, 0] + 0.5) / FINER - 1.5, holes))
-    return sorted(found, key=lambda each: -each.area)
+            shapes.append(DrawnShape((contour[:, 0] + 0.5) / FINER - 1.5, holes))
+    return sorted(shapes, key=lambda shape: -shape.area)
 
 
 def classify_shape(contour: Floats) -> str | None:

@@ -82,8 +82,8 @@ class DotLetterReader(AnswerRule):
         if len(sample.images) != 1:
             raise NoEvidence(f"letters are read in one image, found {len(sample.images)}")
         ink = _ink(sample.images[0].pixels)
-        found = [_letter(cells) for cells in _cells(ink)]
-        return "".join(letter for letter, _ in found), min(lead for _, lead in found)
+        letters = [_letter(cells) for cells in _cells(ink)]
+        return "".join(letter for letter, _ in letters), min(lead for _, lead in letters)
 
 
 def _ink(pixels: Pixels) -> Ink:
@@ -100,8 +100,8 @@ def _ink(pixels: Pixels) -> Ink:
     inner = np.where(np.isin(labels, rim[rim > 0]), 0.0, away)
     if not (inner > FAINTEST).any():
         raise NoEvidence("nothing stands out from the ground")
-    found: Ink = inner > inner.max() / 2
-    return found
+    ink: Ink = inner > inner.max() / 2
+    return ink
 
 
 def _cells(ink: Ink) -> list[Grid]:
@@ -149,6 +149,6 @@ def _letter(cells: Grid) -> tuple[str, float]:
     return best, float(np.clip(alike[best] - alike[others[0]], 0, 1)) if others else 1.0
 
 
-def _correlation(one: Grid, other: Grid) -> float:
-    one, other = one - one.mean(), other - other.mean()
-    return float((one * other).sum() / max(1e-12, np.linalg.norm(one) * np.linalg.norm(other)))
+def _correlation(cells: Grid, form: Grid) -> float:
+    cells, form = cells - cells.mean(), form - form.mean()
+    return float((cells * form).sum() / max(1e-12, np.linalg.norm(cells) * np.linalg.norm(form)))

@@ -89,11 +89,11 @@ def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
     return points
 
 
-def _chamfer_distance(one: XY, other: XY) -> float:
+def _chamfer_distance(points: XY, others: XY) -> float:
     """The mean distance from each point to the nearest of the others, at most `FAR` each."""
     from scipy.spatial import cKDTree
 
-    away, _ = cKDTree(other).query(one, distance_upper_bound=FAR)
+    away, _ = cKDTree(others).query(points, distance_upper_bound=FAR)
     return float(np.minimum(away, FAR).mean())
 
 
@@ -105,12 +105,12 @@ def _fit(points: XY, target: XY) -> XY:
     tree = cKDTree(target)
     moved: XY = points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
     for _ in range(ROUNDS):
-        away, nearest = (np.asarray(each) for each in tree.query(moved))
+        away, nearest = (np.asarray(values) for values in tree.query(moved))
         near = away <= max(
             1.5, float(np.quantile(away, 0.8))
         )  # bent parts have no say in where the rest lies
-        one, two = moved[near], target[nearest[near]]
-        apart = one - one.mean(0)
-        scale = float((apart * (two - two.mean(0))).sum() / max(1e-9, (apart**2).sum()))
-        moved = (moved - one.mean(0)) * np.clip(scale, 0.8, 1.25) + two.mean(0)
+        source, nearby = moved[near], target[nearest[near]]
+        apart = source - source.mean(0)
+        scale = float((apart * (nearby - nearby.mean(0))).sum() / max(1e-9, (apart**2).sum()))
+        moved = (moved - source.mean(0)) * np.clip(scale, 0.8, 1.25) + nearby.mean(0)
     return moved

@@ -55,7 +55,7 @@ class OutlineCounter(AnswerRule):
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
         asked = parse_shape(sample.question)
-        return _count([classify_shape(each.contour) for each in _outlines(sample)], asked)
+        return _count([classify_shape(shape.contour) for shape in _outlines(sample)], asked)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ColoredShapeCounter(AnswerRule):
         """The number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        return _count([classify_shape(each.contour) for each in _filled(sample, color)], asked)
+        return _count([classify_shape(shape.contour) for shape in _filled(sample, color)], asked)
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,21 @@ class MarkAskedShapes(WithoutModel):
                 f"no shape is marked: {exc}"
             )
         kind = f"{color} {asked}".strip()
-        found = [
-            np.array(each.box) + 0.5 for each in shapes if classify_shape(each.contour) == asked
+        boxes = [
+            np.array(shape.box) + 0.5 for shape in shapes if classify_shape(shape.contour) == asked
         ]
-        marks = tuple(Box(f"{kind} {n}", *edges.tolist()) for n, edges in enumerate(found, 1))
+        marks = tuple(Box(f"{kind} {n}", *edges.tolist()) for n, edges in enumerate(boxes, 1))
         return state.replace(sample=replace(sample, marks=marks))
 
 
 def _outlines(sample: Sample) -> list[DrawnShape]:
     """Every outline that closes by itself. Raises NoEvidence where lines cross."""
     outlines = [
-        each
-        for each in find_shapes(color_distance(_picture(sample)), LINE_LEVEL)
-        if each.area >= SMALLEST
+        shape
+        for shape in find_shapes(color_distance(_picture(sample)), LINE_LEVEL)
+        if shape.area >= SMALLEST
     ]
-    if crossing := sum(1 for each in outlines if each.holes > 1):
+    if crossing := sum(1 for shape in outlines if shape.holes > 1):
         raise NoEvidence(
             f"lines cross at {crossing} places, and contours cannot be told apart there"
         )
@@ -123,9 +123,9 @@ def _filled(sample: Sample, color: str) -> list[DrawnShape]:
     """The filled shapes of a colour. Raises NoEvidence."""
     pixels = _picture(sample)
     shapes = [
-        each for each in find_shapes(color_distance(pixels), FILL_LEVEL) if each.area >= SMALLEST
+        shape for shape in find_shapes(color_distance(pixels), FILL_LEVEL) if shape.area >= SMALLEST
     ]
-    return [each for each in shapes if _color(pixels, each) == color]
+    return [shape for shape in shapes if _color(pixels, shape) == color]
 
 
 def _picture(sample: Sample) -> Pixels:
@@ -134,19 +134,19 @@ def _picture(sample: Sample) -> Pixels:
     return sample.images[0].pixels
 
 
-def _count(found: list[str | None], asked: str) -> tuple[str, float]:
-    known = sum(1 for shape in found if shape)
-    return str(found.count(asked)), known / len(found) if found else 0.0
+def _count(shapes: list[str | None], asked: str) -> tuple[str, float]:
+    named = sum(1 for shape in shapes if shape)
+    return str(shapes.count(asked)), named / len(shapes) if shapes else 0.0
 
 
 def _parse_color(question: str) -> str:
-    said = set(_words(question)) & set(COLORS)
-    if len(said) != 1:
+    colors = set(_words(question)) & set(COLORS)
+    if len(colors) != 1:
         raise NoEvidence(
-            f"the question names {len(said) or 'no'} colours that are known, one should be:"
+            f"the question names {len(colors) or 'no'} colours that are known, one should be:"
             f" {question!r}"
         )
-    return said.pop()
+    return colors.pop()
 
 
 def _words(question: str) -> list[str]:

@@ -56,17 +56,17 @@ class ShapeGridReader(AnswerRule):
         grids = read_grids(sample.images[0].pixels)
         number, place = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
         seen = grids[number - 1].get(place) if 0 < number <= len(grids) else None
-        said = asked["fill"].lower(), asked["shape"].lower()
-        if seen != said:
+        expected = asked["fill"].lower(), asked["shape"].lower()
+        if seen != expected:
             raise NoEvidence(
                 f"at {place} of grid {number} is {' '.join(seen or ('nothing',))}, not"
-                f" {' '.join(said)}"
+                f" {' '.join(expected)}"
             )
         words = asked["what"].lower().split()
-        step, found = STEPS[asked["way"].lower()], 0
+        step, number_of_steps = STEPS[asked["way"].lower()], 0
         while (place := (place[0] + step[0], place[1] + step[1])) in grids[number - 1]:
-            found += _fits_words(grids[number - 1][place], words)
-        return str(found), 1.0
+            number_of_steps += _fits_words(grids[number - 1][place], words)
+        return str(number_of_steps), 1.0
 
 
 def read_grids(pixels: Pixels) -> list[Grid]:
@@ -74,12 +74,12 @@ def read_grids(pixels: Pixels) -> list[Grid]:
     ink = pixels.mean(-1) < DARK
     count, _, stats, _ = cv2.connectedComponentsWithStats(_fill_contours(ink), connectivity=8)
     frames = sorted(
-        (stats[n] for n in range(1, count) if min(stats[n][2:4]) >= 20), key=lambda each: each[0]
+        (stats[n] for n in range(1, count) if min(stats[n][2:4]) >= 20), key=lambda stat: stat[0]
     )
-    found = [_read_cells(ink[y : y + high, x : x + wide]) for x, y, wide, high, _ in frames]
-    if not found or not all(found):
+    grids = [_read_cells(ink[y : y + high, x : x + wide]) for x, y, wide, high, _ in frames]
+    if not grids or not all(grids):
         raise NoEvidence("no grid of shapes within a frame is seen")
-    return found
+    return grids
 
 
 def _fill_contours(ink: Ink) -> NDArray[np.uint8]:
@@ -99,7 +99,7 @@ def _read_cells(ink: Ink) -> Grid:
         for row, (top, bottom) in enumerate(rows, 1)
         for column, (left, right) in enumerate(columns, 1)
     }
-    return {place: thing for place, thing in cells.items() if thing}
+    return {place: drawing for place, drawing in cells.items() if drawing}
 
 
 def _strip_frame(ink: Ink) -> Ink:
@@ -149,8 +149,8 @@ def _classify_cell(ink: Ink) -> tuple[str, str] | None:
     )
 
 
-def _fits_words(thing: tuple[str, str], words: list[str]) -> bool:
+def _fits_words(drawing: tuple[str, str], words: list[str]) -> bool:
     """Whether a thing is of "black objects", "circles" or "black circles"."""
-    fill, shape = thing
+    fill, shape = drawing
     fills = words[0] in ("black", "white")
     return (not fills or words[0] == fill) and words[-1].removesuffix("s") in (shape, "object")

@@ -105,7 +105,7 @@ def _attend(
     groups of heads."""
     torch, received = import_torch(), _RECEIVED.get()
     groups = query.shape[1] // key.shape[1]
-    key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
+    key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     outputs, total = [], 0
     for start in range(0, query.shape[2], BLOCK):
@@ -294,19 +294,19 @@ class AttentionShare(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""
-        notes, found = [], list[tuple[float, float]]()
+        notes, shares = [], list[tuple[float, float]]()
         for number, image in enumerate(state.sample.images):
             if marks := labelled(state.sample.on(number), self.labels):
                 share, area = measure_shares(
                     look_once(self.attention, image.pixels), marks, self.radius
                 )
-                found.append((share, area))
+                shares.append((share, area))
                 notes.append(
                     f"attention on the marks of image {number}: {share:.4f} of the whole, area"
                     f" {area:.4f}"
                 )
         for name, values in zip(
-            ("attention_share", "marked_area"), zip(*found, strict=True), strict=False
+            ("attention_share", "marked_area"), zip(*shares, strict=True), strict=False
         ):
             state = state.measured(name, sum(values) / len(values))
         return state.with_notes(*notes)

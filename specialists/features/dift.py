@@ -109,8 +109,8 @@ class DIFT(Network[Item, FeatureGrid]):
             .numpy()
         )
         return [
-            FeatureGrid(each, item[0].shape[1], item[0].shape[0])
-            for each, item in zip(values, items, strict=True)
+            FeatureGrid(grid, item[0].shape[1], item[0].shape[0])
+            for grid, item in zip(values, items, strict=True)
         ]
 
     def network(self) -> Any:
@@ -205,10 +205,10 @@ class Diffusion:
             ) * self.vae.config.scaling_factor
             time = torch.tensor([settings.timestep], device=images.device)
             noised = self.scheduler.add_noise(latents, noise, time).flatten(0, 1)
-            found = self._run_until(
+            output = self._run_until(
                 settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0)
             )
-        return found.unflatten(0, (len(images), settings.ensemble)).mean(1)
+        return output.unflatten(0, (len(images), settings.ensemble)).mean(1)
 
     def _run_until(self, up_block: int, *inputs: Any) -> Any:
         """The output of one up block; the blocks after it are not run."""

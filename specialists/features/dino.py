@@ -99,8 +99,8 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             tokens = whole[:, None] if before else tokens.mean((1, 2), keepdim=True)
         values = tokens.float().cpu().numpy()
         return [
-            FeatureGrid(each, size.width, size.height)
-            for each, size in zip(values, sizes, strict=True)
+            FeatureGrid(grid, size.width, size.height)
+            for grid, size in zip(values, sizes, strict=True)
         ]
 
     def batch_key(self, item: Item) -> Hashable:
@@ -232,14 +232,14 @@ def keep_positions(embeddings: Any) -> None:
 
 def _scaled_positions(embeddings: Any, seen: Any, height: int, width: int) -> Any:
     torch = import_torch()
-    held, patch = embeddings.position_embeddings, embeddings.patch_size
-    side = math.isqrt(held.shape[1] - 1)
+    positions, patch = embeddings.position_embeddings, embeddings.patch_size
+    side = math.isqrt(positions.shape[1] - 1)
     rows, columns = height // patch, width // patch
     if (rows, columns) == (side, side):
-        return held
-    grid = held[:, 1:].float().unflatten(1, (side, side)).permute(0, 3, 1, 2)
+        return positions
+    grid = positions[:, 1:].float().unflatten(1, (side, side)).permute(0, 3, 1, 2)
     factors = ((rows + OFFSET) / side, (columns + OFFSET) / side)
     scaled = torch.nn.functional.interpolate(
         grid, scale_factor=factors, mode="bicubic", align_corners=False
     )
-    return torch.cat([held[:, :1], scaled.flatten(2).mT.to(held.dtype)], 1)
+    return torch.cat([positions[:, :1], scaled.flatten(2).mT.to(positions.dtype)], 1)

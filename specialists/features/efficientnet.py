@@ -94,8 +94,8 @@ class EfficientNet(Network[Item, FeatureGrid]):
             .numpy()
         )
         return [
-            FeatureGrid(each, size.width, size.height)
-            for each, size in zip(values, sizes, strict=True)
+            FeatureGrid(grid, size.width, size.height)
+            for grid, size in zip(values, sizes, strict=True)
         ]
 
     def batch_key(self, item: Item) -> Hashable:
@@ -155,6 +155,6 @@ def _conv(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
 def _normalize(tensors: Tensors, name: str, maps: Any) -> Any:
     functional = import_torch().nn.functional
     mean, var, weight, bias = (
-        tensors[f"{name}.{each}"] for each in ("running_mean", "running_var", "weight", "bias")
+        tensors[f"{name}.{kind}"] for kind in ("running_mean", "running_var", "weight", "bias")
     )
     return functional.batch_norm(maps, mean, var, weight, bias, eps=1e-3)

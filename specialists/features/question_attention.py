@@ -126,7 +126,7 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
     def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
         torch, model = import_torch(), self._asked()
         inputs, muted = (
-            model.inputs(network, [Chat(each, images)]) for each in (turns, _mute(turns))
+            model.inputs(network, [Chat(chat, images)]) for chat in (turns, _mute(turns))
         )
         places = token_places(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
@@ -203,19 +203,19 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
             (rows // merge, columns // merge)
             for _, rows, columns in inputs["image_grid_thw"].tolist()
         ]
-        found = [
+        places = [
             _tiles(np.linspace(0, 1, rows + 1), np.linspace(0, 1, columns + 1))
             for rows, columns in shapes
         ]
     else:
         place = _tokens_of_square if family == "llava" else _tokens_of_tiles
-        found = [place(network, height, width) for height, width in sizes]
+        places = [place(network, height, width) for height, width in sizes]
     there = int((inputs["input_ids"] == config.image_token_id).sum())
-    if there != sum(map(len, found)):
+    if there != sum(map(len, places)):
         raise WeightsError(
-            f"the prompt has {there} image tokens, where {sum(map(len, found))} should be"
+            f"the prompt has {there} image tokens, where {sum(map(len, places))} should be"
         )
-    return found
+    return places
 
 
 def spread(values: Floats, places: Floats, height: int, width: int) -> Floats:

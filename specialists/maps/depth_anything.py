@@ -102,21 +102,23 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         Raises WeightsError where neither says it, or the setting says otherwise than the
         configuration.
         """
-        known, said = larger_is_nearer(config), self.larger_is_nearer
-        if known is None and said is None:
+        configured, setting = larger_is_nearer(config), self.larger_is_nearer
+        if configured is None and setting is None:
             raise WeightsError(
                 f"{self.model}: the configuration of a {config.model_type} does not say whether its"
                 " depth is inverse depth or a distance; set larger_is_nearer: true for inverse"
                 " depth (MiDaS, Intel/dpt-large), false for distances (DPT over DINOv2 for NYU or"
                 " KITTI)"
             )
-        if None not in (known, said) and known != said:
-            kind = "inverse depth, which is larger" if known else "a distance, which is smaller"
+        if None not in (configured, setting) and configured != setting:
+            kind = (
+                "inverse depth, which is larger" if configured else "a distance, which is smaller"
+            )
             raise WeightsError(
                 f"{self.model}: its configuration says that it gives {kind} for what is nearer, and"
-                f" larger_is_nearer: {str(said).lower()} says otherwise; leave the setting out"
+                f" larger_is_nearer: {str(setting).lower()} says otherwise; leave the setting out"
             )
-        return bool(said if known is None else known)
+        return bool(setting if configured is None else configured)
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""
@@ -125,7 +127,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
             maps = _run_as_authors(network, place, images)
         else:
             maps = _run_by_processor(network, place, images)
-        return [DepthMap(each.float().cpu().numpy(), nearer) for each in maps]
+        return [DepthMap(depth.float().cpu().numpy(), nearer) for depth in maps]
 
 
 def larger_is_nearer(config: Any) -> bool | None:
@@ -150,15 +152,15 @@ def _run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Seq
     size = authors_size(width, height, config.patch_size)
     seen = np.stack(
         [
-            (cv2.resize(each / 255.0, size, interpolation=cv2.INTER_CUBIC) - MEAN) / STD
-            for each in images
+            (cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC) - MEAN) / STD
+            for image in images
         ]
     )
     batch = torch.from_numpy(seen.transpose(0, 3, 1, 2)).to(place.device, place.torch_dtype)
-    told = network.model(pixel_values=batch).predicted_depth[:, None].float()
+    depths = network.model(pixel_values=batch).predicted_depth[:, None].float()
     resize = torch.nn.functional.interpolate
     return list(
-        resize(told, (height, width), mode="bilinear", align_corners=_is_version_2(config))[:, 0]
+        resize(depths, (height, width), mode="bilinear", align_corners=_is_version_2(config))[:, 0]
     )
 
 
@@ -177,7 +179,7 @@ def _run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> S
     if network.config.model_type == "zoedepth":
         return _without_padding(outputs.predicted_depth, sizes)
     finish = network.processor.post_process_depth_estimation
-    return [each["predicted_depth"] for each in finish(outputs, target_sizes=sizes)]
+    return [output["predicted_depth"] for output in finish(outputs, target_sizes=sizes)]
 
 
 def _without_padding(maps: Any, sizes: Sequence[tuple[int, int]]) -> Sequence[Any]:
@@ -188,14 +190,14 @@ def _without_padding(maps: Any, sizes: Sequence[tuple[int, int]]) -> Sequence[An
     processor would take it off itself, with torchvision alone.
     """
     resize = import_torch().nn.functional.interpolate
-    found = []
-    for each, (height, width) in zip(maps, sizes, strict=True):
+    depths = []
+    for depth, (height, width) in zip(maps, sizes, strict=True):
         rim, side = (int(math.sqrt(length / 2) * 3) for length in (height, width))
         padded = resize(
-            each[None, None].float(), (height + 2 * rim, width + 2 * side), mode="bicubic"
+            depth[None, None].float(), (height + 2 * rim, width + 2 * side), mode="bicubic"
         )
-        found.append(padded[0, 0, rim : rim + height, side : side + width])
-    return found
+        depths.append(padded[0, 0, rim : rim + height, side : side + width])
+    return depths
 
 
 SIDE = 518  # pixels of the shorter side of the authors' input
@@ -254,9 +256,9 @@ def open_depth_anything(path: str) -> HubModel:
         head_hidden_size=head[0],
         **_metric(path),
     )
-    named = {f"backbone.{name}": each for name, each in dinov2_names(encoder).items()}
+    named = {f"backbone.{name}": tensor for name, tensor in dinov2_names(encoder).items()}
     named |= rename(
-        {name: each for name, each in tensors.items() if name.startswith("depth_head.")}, HEAD
+        {name: tensor for name, tensor in tensors.items() if name.startswith("depth_head.")}, HEAD
     )
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
     keep_positions(network.backbone.embeddings)
@@ -275,7 +277,9 @@ def open_depth_anything(path: str) -> HubModel:
 
 def _under(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {
-        name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
     }
 
 
@@ -360,9 +364,9 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             )
             missing, surplus = load_model(network, folder / "model.safetensors", strict=False)
         except (OSError, ValueError, KeyError, RuntimeError) as exc:
-            said = " ".join(str(exc).split())[:200]
+            reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} is no network of the package depth_anything_3 ({said}); give an id"
+                f"{self.model} is no network of the package depth_anything_3 ({reason}); give an id"
                 f" of its releases or a folder with their {' and '.join(FILES)}"
             ) from exc
         loading = {"missing_keys": missing, "unexpected_keys": surplus}
@@ -370,7 +374,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""
-        found = []
+        maps = []
         for (pixels,) in items:
             with fixed_draws():  # for the sky, whose distance it draws from that of other pixels
                 depth = network.inference([pixels]).depth[0]
@@ -378,8 +382,8 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             sized = cv2.resize(
                 np.asarray(depth, np.float32), (width, height), interpolation=cv2.INTER_LINEAR
             )
-            found.append(DepthMap(np.asarray(sized, np.float64), larger_is_nearer=False))
-        return found
+            maps.append(DepthMap(np.asarray(sized, np.float64), larger_is_nearer=False))
+        return maps
 
     def weights_id(self) -> str:
         """The hash of the files."""

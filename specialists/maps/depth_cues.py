@@ -110,7 +110,7 @@ class Sharpness(_Cue):
         """How many times steeper edges are than when blurred again; 1 where there are none."""
         gray, side = _gray(image), _side(image, WINDOW)
         first, second = (
-            _window_mean(_gradient_magnitude(each), side) for each in (gray, _blur(gray, SIGMA))
+            _window_mean(_gradient_magnitude(level), side) for level in (gray, _blur(gray, SIGMA))
         )
         return (first + 1e-3) / (second + 1e-3)
 

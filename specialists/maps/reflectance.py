@@ -122,8 +122,8 @@ def integrate_steps(across: Floats, down: Floats) -> Floats:
     scale[0, 0] = 1
     spectrum = dctn(sources, norm="ortho") / scale
     spectrum[0, 0] = 0
-    found: Floats = idctn(spectrum, norm="ortho")
-    return found
+    surface: Floats = idctn(spectrum, norm="ortho")
+    return surface
 
 
 KIND = "MarigoldIntrinsicsPipeline"
@@ -174,7 +174,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
         parts = open_diffusion(self.model, self.revision, place)
         kind = getattr(import_diffusers(), KIND)
         try:
-            told = kind.load_config(self.model, revision=self.revision)
+            config = kind.load_config(self.model, revision=self.revision)
         except (OSError, ValueError) as exc:
             raise WeightsError(
                 f"{self.model}: its model_index.json could not be read ({first_line(exc)})"
@@ -185,13 +185,13 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
             "default_denoising_steps",
             "default_processing_resolution",
         )
-        held = {name: told[name] for name in names if name in told}
-        if "albedo" not in (held.get("target_properties") or {}).get("target_names", ()):
+        settings = {name: config[name] for name in names if name in config}
+        if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):
             raise WeightsError(
                 f"{self.model} is no pipeline for intrinsic images with a map named albedo;"
                 f" {KIND} is"
             )
-        pipeline = kind(**parts, **held).to(place.device)
+        pipeline = kind(**parts, **settings).to(place.device)
         pipeline.set_progress_bar_config(disable=True)
         return pipeline
 
@@ -201,7 +201,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
 
     def _albedo(self, network: Any, place: Place, pixels: Pixels) -> FeatureGrid:
         generator = import_torch().Generator(place.device).manual_seed(self.seed)
-        told = network(
+        output = network(
             pixels.astype(np.float32) / 255,
             num_inference_steps=self.steps,
             ensemble_size=self.ensemble,
@@ -209,7 +209,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
             generator=generator,
         )
         about = network.target_properties
-        levels = told.prediction[about["target_names"].index("albedo")].astype(np.float64)
+        levels = output.prediction[about["target_names"].index("albedo")].astype(np.float64)
         linear = about.get("albedo", {}).get("prediction_space") == "linear"
         height, width = pixels.shape[:2]
         return FeatureGrid(levels if linear else levels_to_linear(levels), width, height)

@@ -69,8 +69,8 @@ class SGBM:
             cv2.copyMakeBorder(view, 0, 0, self.disparities, 0, cv2.BORDER_REPLICATE)
             for view in (left, right)
         ]
-        found = self._matcher().compute(*padded)[:, self.disparities :].astype(np.float64) / 16
-        return DepthMap(np.where(found < 0, np.nan, found), larger_is_nearer=True)
+        disparity = self._matcher().compute(*padded)[:, self.disparities :].astype(np.float64) / 16
+        return DepthMap(np.where(disparity < 0, np.nan, disparity), larger_is_nearer=True)
 
     def _matcher(self) -> cv2.StereoSGBM:
         unit = 3 * self.block**2

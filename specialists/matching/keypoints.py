@@ -46,7 +46,7 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
     inside = mask_border(
         torch.ones_like(scores, dtype=torch.bool), config.coarse_matching_border_removal, False
     )
-    scores, inside = (each.flatten(3).flatten(1, 2) for each in (scores, inside))
+    scores, inside = (tensor.flatten(3).flatten(1, 2) for tensor in (scores, inside))
     mutual = (scores == scores.amax(2, keepdim=True)) & (scores == scores.amax(1, keepdim=True))
     kept = torch.where(mutual & inside & (scores > config.coarse_matching_threshold), scores, 0)
     best, partner = kept.max(2)
@@ -148,30 +148,30 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         if self.batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[_pad(pixels, columns / rows) for pixels in item] for item in items]
-        told = network.model(
+        output = network.model(
             **network.inputs(place, images=canvases, size={"height": rows, "width": columns})
         )
         # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the
         # others give centres
-        corner = 0.5 if getattr(told, "mask", None) is None else 0.0
-        found = []
+        corner = 0.5 if getattr(output, "mask", None) is None else 0.0
+        matched = []
         for number, item in enumerate(items):
-            joined, scores = _read_matches(told, number)
+            joined, scores = _read_matches(output, number)
             kept = np.flatnonzero((scores > self.threshold) & (joined >= 0).all(0))
             kept = kept[np.argsort(-scores[kept], kind="stable")]
             xy = [
                 InputSize(canvas.shape[1], canvas.shape[0], columns, rows).to_image(
-                    told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]]
+                    output.keypoints[number, side].float().cpu().numpy()[joined[side, kept]]
                     * (columns, rows)
                     - corner
                 )
                 for side, canvas in enumerate(canvases[number])
             ]
             sizes = [np.array(pixels.shape[1::-1]) for pixels in item]
-            inside = [(each <= size - 0.5).all(1) for each, size in zip(xy, sizes, strict=True)]
+            inside = [(places <= size - 0.5).all(1) for places, size in zip(xy, sizes, strict=True)]
             matches = Matches(xy[0], xy[1], scores[kept].clip(0, 1))
-            found.append(matches[np.flatnonzero(inside[0] & inside[1])])
-        return found
+            matched.append(matches[np.flatnonzero(inside[0] & inside[1])])
+        return matched
 
     def batch_key(self, item: Pair) -> Hashable:
         """Whether both images are upright: all pairs are brought to one size or to the same one
@@ -186,19 +186,22 @@ def _pad(pixels: Pixels, ratio: float) -> Pixels:
     return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))
 
 
-def _read_matches(told: Any, number: int) -> tuple[Any, Any]:
+def _read_matches(output: Any, number: int) -> tuple[Any, Any]:
     """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and
     their scores (n,)."""
-    matches, scores = told.matches[number], told.matching_scores[number].float().cpu().numpy()[0]
+    matches, scores = (
+        output.matches[number],
+        output.matching_scores[number].float().cpu().numpy()[0],
+    )
     if (
-        getattr(told, "mask", None) is None
+        getattr(output, "mask", None) is None
     ):  # EfficientLoFTR: the keypoints of a slot are already those of a match
         slots = np.arange(matches.shape[-1])
         return np.where(matches.cpu().numpy() >= 0, slots, -1), scores
     partner = matches[0].cpu().numpy()
-    known = told.mask[number].cpu().numpy() > 0
-    partner = np.where(known[0] & (partner >= 0) & (partner < known.shape[1]), partner, -1)
-    partner = np.where(known[1][partner], partner, -1)
+    present = output.mask[number].cpu().numpy() > 0
+    partner = np.where(present[0] & (partner >= 0) & (partner < present.shape[1]), partner, -1)
+    partner = np.where(present[1][partner], partner, -1)
     return np.stack([np.where(partner >= 0, np.arange(len(partner)), -1), partner]), scores
 
 
@@ -252,7 +255,7 @@ def open_efficient_loftr(path: str) -> HubModel:
         q_aggregation_stride=reach,
         kv_aggregation_stride=reach,
     )
-    named = rename({_attention(name): each for name, each in tensors.items()}, NAMES)
+    named = rename({_attention(name): tensor for name, tensor in tensors.items()}, NAMES)
     network = open_converted("EfficientLoFTRForKeypointMatching", config, named, path)
     return HubModel(network, transformers.EfficientLoFTRImageProcessorPil())
 

@@ -35,7 +35,7 @@ class KeypointNetwork(PairNetwork):
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair."""
-        found = []
+        detected = []
         for side in (0, 1):
             sizes = [self.size(item[side]) for item in items]
             images = np.stack(
@@ -43,10 +43,10 @@ class KeypointNetwork(PairNetwork):
             )
             pixels = import_torch().from_numpy(images).to(place.device).permute(0, 3, 1, 2)
             keypoints = self.detect(network["detector"], pixels.to(place.torch_dtype) / 255)
-            found.append(list(zip(keypoints, sizes, strict=True)))
+            detected.append(list(zip(keypoints, sizes, strict=True)))
         return [
             join_keypoints(network["glue"], first, second, self.threshold)
-            for first, second in zip(*found, strict=True)
+            for first, second in zip(*detected, strict=True)
         ]
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
@@ -111,19 +111,22 @@ class LightGlue(KeypointNetwork):
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
         if self.features == "disk":
-            found = [
-                (each.keypoints, each.descriptors) for each in detector(batch, n=self.keypoints)
+            features = [
+                (feature.keypoints, feature.descriptors)
+                for feature in detector(batch, n=self.keypoints)
             ]
         else:
             ranked = [
-                (each, each.keypoint_scores.argsort(descending=True)) for each in detector(batch)
+                (feature, feature.keypoint_scores.argsort(descending=True))
+                for feature in detector(batch)
             ]
-            found = [
+            features = [
                 (f.keypoints[rank[: self.keypoints]], f.descriptors[rank[: self.keypoints]])
                 for f, rank in ranked
             ]
         return [
-            {"keypoints": keypoints, "descriptors": descriptors} for keypoints, descriptors in found
+            {"keypoints": keypoints, "descriptors": descriptors}
+            for keypoints, descriptors in features
         ]
 
 
@@ -175,15 +178,15 @@ def join_keypoints(
     device = found0["keypoints"].device
     asked = {
         f"image{side}": {
-            "keypoints": found["keypoints"][None],
-            "descriptors": found["descriptors"][None].float(),  # the head sets its own precision
+            "keypoints": features["keypoints"][None],
+            "descriptors": features["descriptors"][None].float(),  # the head sets its own precision
             "image_size": torch.tensor([[size.columns, size.rows]], device=device),
         }
-        for side, (found, size) in enumerate((first, second))
+        for side, (features, size) in enumerate((first, second))
     }
-    told = head(asked)
-    scores = told["scores"][0].float().clamp(0, 1).cpu().numpy()
-    rows0, rows1 = told["matches"][0].cpu().numpy()[scores > threshold].T
+    output = head(asked)
+    scores = output["scores"][0].float().clamp(0, 1).cpu().numpy()
+    rows0, rows1 = output["matches"][0].cpu().numpy()[scores > threshold].T
     xy0 = size0.to_image(found0["keypoints"].cpu().numpy()[rows0])
     xy1 = size1.to_image(found1["keypoints"].cpu().numpy()[rows1])
     order = np.argsort(-scores[scores > threshold], kind="stable")
@@ -202,7 +205,7 @@ def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
     """
     torch = import_torch()
     largest = torch.nn.functional.max_pool2d(heat, kernel_size, stride=1, padding=kernel_size // 2)
-    peaks = [each.nonzero()[:, 1:].flip(-1) for each in (heat == largest) & (heat > threshold)]
+    peaks = [peak.nonzero()[:, 1:].flip(-1) for peak in (heat == largest) & (heat > threshold)]
     return torch.nn.utils.rnn.pad_sequence(peaks, batch_first=True, padding_value=-1)
 
 
@@ -267,7 +270,7 @@ class XFeat(KeypointNetwork):
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
-        found: list[Keypoints] = detector.detectAndCompute(
+        features: list[Keypoints] = detector.detectAndCompute(
             batch, top_k=self.keypoints, detection_threshold=HEAT
         )
-        return found
+        return features

@@ -58,10 +58,10 @@ class LoFTR(PairNetwork):
         config["match_coarse"]["thr"] = self.threshold
         if self.model:
             config["coarse"]["temp_bug_fix"] = self.preset == "indoor_new"
-            held = read_tensors(self.model)
+            content = read_tensors(self.model)
             tensors = {
-                name.removeprefix("matcher."): each
-                for name, each in held.get("state_dict", held).items()
+                name.removeprefix("matcher."): tensor
+                for name, tensor in content.get("state_dict", content).items()
             }
             network = load_weights(kornia.LoFTR(None, config), tensors, self.model)
         else:
@@ -73,22 +73,22 @@ class LoFTR(PairNetwork):
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair, the surest first."""
         sizes = [[self.size(item[side]) for item in items] for side in (0, 1)]
-        told = network(
+        output = network(
             {f"image{side}": self._gray(items, side, sizes[side], place) for side in (0, 1)}
         )
-        pair = told["batch_indexes"].cpu().numpy()
+        pair = output["batch_indexes"].cpu().numpy()
         # kornia gives corners of pixels as the weights were trained, half a pixel from our pixel
         # centres
-        xy0, xy1 = (told[f"keypoints{side}"].float().cpu().numpy() - 0.5 for side in (0, 1))
-        confidence = told["confidence"].float().cpu().numpy().clip(0, 1)
-        found = []
+        xy0, xy1 = (output[f"keypoints{side}"].float().cpu().numpy() - 0.5 for side in (0, 1))
+        confidence = output["confidence"].float().cpu().numpy().clip(0, 1)
+        matches = []
         for number, size0, size1 in zip(range(len(items)), *sizes, strict=True):
             rows = np.flatnonzero(pair == number)
             rows = rows[np.argsort(-confidence[rows], kind="stable")]
-            found.append(
+            matches.append(
                 Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows])
             )
-        return found
+        return matches
 
     def network_key(self) -> Hashable:
         """The preset, the file and the threshold, which is built in."""

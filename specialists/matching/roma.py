@@ -65,9 +65,9 @@ class RoMa(PairNetwork):
         try:
             return built()
         except RuntimeError as exc:
-            said = " ".join(str(exc).split())[:200]
+            reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} and {self.dinov2} do not fit romatch ({said}); give its own files"
+                f"{self.model} and {self.dinov2} do not fit romatch ({reason}); give its own files"
             ) from exc
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
@@ -87,7 +87,7 @@ class RoMa(PairNetwork):
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
         confidence = sure.float().cpu().numpy().clip(0, 1)
         order = np.argsort(-confidence, kind="stable")
-        xy0, xy1 = (each.float().cpu().numpy()[order] - 0.5 for each in xy)
+        xy0, xy1 = (places.float().cpu().numpy()[order] - 0.5 for places in xy)
         return Matches(xy0, xy1, confidence[order])
 
     def network_key(self) -> Hashable:

@@ -46,13 +46,13 @@ class RotationSearch:
         if turn == 0:
             return look_once(self.matcher, pixels0, pixels1)
         matrix, size = _turn(pixels1.shape[1], pixels1.shape[0], turn)
-        found = look_once(
+        matches = look_once(
             self.matcher, pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8)
         )
         back = cv2.invertAffineTransform(matrix)
-        xy1 = found.xy1 @ back[:, :2].T + back[:, 2]
+        xy1 = matches.xy1 @ back[:, :2].T + back[:, 2]
         inside = ((xy1 >= -0.5) & (xy1 <= np.array(pixels1.shape[1::-1]) - 0.5)).all(1)
-        return Matches(found.xy0, xy1, found.confidence)[np.flatnonzero(inside)]
+        return Matches(matches.xy0, xy1, matches.confidence)[np.flatnonzero(inside)]
 
 
 def _turn(width: int, height: int, degrees: float) -> tuple[NDArray[np.float64], tuple[int, int]]:

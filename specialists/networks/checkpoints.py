@@ -165,7 +165,7 @@ def unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
             return unwrap(inner)
     prefixed = [name for name in content if name.startswith("module.")]
     return (
-        {name.removeprefix("module."): each for name, each in content.items()}
+        {name.removeprefix("module."): tensor for name, tensor in content.items()}
         if prefixed
         else dict(content)
     )
@@ -296,9 +296,9 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
     Raises WeightsError where the package or the file is missing; `install` is what to give pip, if
     not the package.
     """
-    found = importlib.util.find_spec(package)
+    spec = importlib.util.find_spec(package)
     places = (
-        [Path(place, *parts) for place in found.submodule_search_locations or ()] if found else []
+        [Path(place, *parts) for place in spec.submodule_search_locations or ()] if spec else []
     )
     for place in places:
         if place.is_file():
@@ -319,17 +319,19 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     """
     name = type(network).__name__
     kind = find_kind(unwrap(tensors))
-    known = f"{say_kind(source, unwrap(tensors))}; it" if kind else str(source)
+    subject = f"{say_kind(source, unwrap(tensors))}; it" if kind else str(source)
     if kind is not None and kind.name.split()[-1].lower() != name.removesuffix("Model").lower():
         raise WeightsError(f"{say_kind(source, unwrap(tensors))}; this takes a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
-        said = " ".join(str(exc).split())[:200]
-        raise WeightsError(f"{known} does not fit {name} ({said}); give its own file") from exc
+        reason = " ".join(str(exc).split())[:200]
+        raise WeightsError(f"{subject} does not fit {name} ({reason}); give its own file") from exc
     learned = dict(network.named_parameters())
     missing = [
-        each for each in left.missing_keys if each in learned or each.endswith(LEARNED_BUFFERS)
+        tensor_name
+        for tensor_name in left.missing_keys
+        if tensor_name in learned or tensor_name.endswith(LEARNED_BUFFERS)
     ]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
@@ -389,33 +391,33 @@ applied in order."""
 
 def rename(tensors: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     """The tensors under new names."""
-    found = {}
-    for name, each in tensors.items():
+    renamed = {}
+    for name, tensor in tensors.items():
         for theirs, ours in rules:
             name = re.sub(theirs, ours, name)
-        found[name] = each
-    return found
+        renamed[name] = tensor
+    return renamed
 
 
 def split_rows(tensors: Mapping[str, Any], joined: str, parts: Iterable[str]) -> dict[str, Any]:
     """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named
     by `parts`."""
     names = tuple(parts)
-    found: dict[str, Any] = {}
-    for name, each in tensors.items():
+    tensors_by_name: dict[str, Any] = {}
+    for name, tensor in tensors.items():
         if joined in name:
-            found |= {
+            tensors_by_name |= {
                 name.replace(joined, part): rows
-                for part, rows in zip(names, each.chunk(len(names)), strict=True)
+                for part, rows in zip(names, tensor.chunk(len(names)), strict=True)
             }
         else:
-            found[name] = each
-    return found
+            tensors_by_name[name] = tensor
+    return tensors_by_name
 
 
 def count(tensors: Mapping[str, Any], pattern: str) -> int:
     """How many different numbers a pattern's first group finds in the names."""
-    return len({found[1] for name in tensors if (found := re.match(pattern, name))})
+    return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
 
 def open_converted(
@@ -430,11 +432,11 @@ def open_converted(
     kind = getattr(import_transformers(), model_class)
     try:
         with OPENING:
-            network, told = kind.from_pretrained(
+            network, loading = kind.from_pretrained(
                 None, config=config, state_dict=dict(tensors), output_loading_info=True
             )
     except (RuntimeError, ValueError, OSError) as exc:
         raise WeightsError(
             f"{path} does not fit {model_class} ({first_line(exc)}); give a release's own file"
         ) from exc
-    return check_tensors(path, network, told, unused).eval()
+    return check_tensors(path, network, loading, unused).eval()

@@ -78,10 +78,10 @@ class Network(ABC, Generic[Item, Result]):
         An input is an image, or a tuple of all that a call takes. Raises what a call raises for one
         of them.
         """
-        given = [each if isinstance(each, tuple) else (each,) for each in inputs]
+        given = [item if isinstance(item, tuple) else (item,) for item in inputs]
         return [
-            self.finish(one, result)
-            for one, result in zip(given, self.predict_many(given), strict=True)
+            self.finish(item_given, result)
+            for item_given, result in zip(given, self.predict_many(given), strict=True)
         ]
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
@@ -109,7 +109,7 @@ class Network(ABC, Generic[Item, Result]):
         batches."""
         if (ask := elsewhere()) is not None:
             return cast("list[Result]", ask(self, "predict_many", given))
-        items, store = [self.prepare(each) for each in given], current_store()
+        items, store = [self.prepare(item_given) for item_given in given], current_store()
         results = [self.settle(item) for item in items]
         missing = [n for n, result in enumerate(results) if result is None]
         keys = dict[int, str]()
@@ -122,8 +122,8 @@ class Network(ABC, Generic[Item, Result]):
             ]
             missing = [n for n in missing if results[n] is None]
         with spend("networks"):
-            found = self._batcher().many([items[n] for n in missing])
-        for n, result in zip(missing, found, strict=True):
+            fresh = self._batcher().many([items[n] for n in missing])
+        for n, result in zip(missing, fresh, strict=True):
             results[n] = result
             if store is not None:
                 store.put(keys[n], result)
@@ -145,7 +145,7 @@ class Network(ABC, Generic[Item, Result]):
     def batch_key(self, item: Item) -> Hashable:
         """Items go into one batch where this is equal: by default, where their images have the same
         sizes."""
-        return tuple(each.shape for each in item if isinstance(each, np.ndarray))
+        return tuple(part.shape for part in item if isinstance(part, np.ndarray))
 
     def network_key(self) -> Hashable:
         """Wrappers of one class share a network in memory where this is equal."""

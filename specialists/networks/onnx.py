@@ -51,8 +51,8 @@ class OnnxNetwork:
             try:
                 self.network.setInput(images)
                 return [
-                    each.copy()
-                    for each in self.network.forward(self.network.getUnconnectedOutLayersNames())
+                    output.copy()
+                    for output in self.network.forward(self.network.getUnconnectedOutLayersNames())
                 ]
             except cv2.error as exc:
                 shape = " x ".join(map(str, images.shape))

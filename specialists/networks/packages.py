@@ -40,8 +40,8 @@ def import_package(name: str) -> Any:
             if absent
             else f"cannot be imported ({first_line(exc.__context__ or exc)})"
         )
-        for each in [each for each in sys.modules if each.partition(".")[0] == package]:
-            del sys.modules[each]  # half imported, it would say something else the next time
+        for module in [module for module in sys.modules if module.partition(".")[0] == package]:
+            del sys.modules[module]  # half imported, it would say something else the next time
         raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
 
 

@@ -64,7 +64,7 @@ class HubNetwork(Network[Item, Result]):
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
         item = super().prepare(given)
-        for image in (each for each in item if isinstance(each, np.ndarray)):
+        for image in (part for part in item if isinstance(part, np.ndarray)):
             if self.min_side is not None:
                 require_size(image, max(self.min_side, math.ceil(max(image.shape[:2]) / MAX_RATIO)))
         return item

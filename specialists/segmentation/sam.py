@@ -87,12 +87,12 @@ class SamPackage:
         masks, scores = [], []
         for start in range(0, len(prompts), most):
             chunk = prompts[start : start + most]
-            found, iou, _ = predictor.predict_torch(
+            logits, iou, _ = predictor.predict_torch(
                 **self._tensors(predictor.transform, chunk, size)
             )
             best = iou.argmax(1)
             rows = import_torch().arange(len(chunk), device=best.device)
-            masks.append(found[rows, best].cpu().numpy())
+            masks.append(logits[rows, best].cpu().numpy())
             scores.append(iou[rows, best].cpu().numpy())
         return Masks(np.concatenate(masks), np.concatenate(scores), np.full(len(prompts), ""))
 
@@ -132,14 +132,20 @@ class SamPackage:
             box_nms_thresh=filter.overlap,
         )
         least = max(1.0, filter.smallest * height * width)
-        found = [each for each in generator.generate(pixels) if each["area"] >= least]
-        surest = sorted(found, key=lambda each: -each["predicted_iou"])[: filter.most]
-        surest.sort(key=lambda each: -each["area"])
-        masks = np.reshape([each["segmentation"] for each in surest], (-1, height, width)).astype(
-            bool
-        )
+        candidates = [
+            candidate for candidate in generator.generate(pixels) if candidate["area"] >= least
+        ]
+        surest = sorted(candidates, key=lambda candidate: -candidate["predicted_iou"])[
+            : filter.most
+        ]
+        surest.sort(key=lambda candidate: -candidate["area"])
+        masks = np.reshape(
+            [candidate["segmentation"] for candidate in surest], (-1, height, width)
+        ).astype(bool)
         return Masks(
-            masks, np.array([each["predicted_iou"] for each in surest]), np.full(len(surest), "")
+            masks,
+            np.array([candidate["predicted_iou"] for candidate in surest]),
+            np.full(len(surest), ""),
         )
 
 
@@ -234,8 +240,8 @@ class SamNetwork:
         )
         if self.config.model_type == "sam_hq":
             named |= {"image_embeddings": seen[0], "intermediate_embeddings": seen[1]}
-        found = self.model(**{"image_embeddings": seen, **named}, multimask_output=several)
-        return found.pred_masks[0].float(), found.iou_scores[0].float()
+        output = self.model(**{"image_embeddings": seen, **named}, multimask_output=several)
+        return output.pred_masks[0].float(), output.iou_scores[0].float()
 
     def upscaled(self, logits: Any, size: Size) -> Any:
         """Small logits (n, h, w) at the size of the image (n, height, width); positive is
@@ -268,7 +274,7 @@ class SamNetwork:
                 small, (rows, columns), mode="bilinear", align_corners=False, antialias=True
             )
         mean, std = (
-            torch.tensor(each, device=small.device).view(1, 3, 1, 1) for each in (MEAN, STD)
+            torch.tensor(values, device=small.device).view(1, 3, 1, 1) for values in (MEAN, STD)
         )
         return torch.nn.functional.pad(
             (small - mean) / std, (0, self.side - columns, 0, self.side - rows)
@@ -370,11 +376,11 @@ class SAM(Network[Item, Masks]):
         seen = network.embed([item[0] for item in items])
         return [
             (
-                self._best_masks(network, each, pixels, prompts)
+                self._best_masks(network, embedding, pixels, prompts)
                 if filter is None
-                else self._kept(network, each, pixels, prompts, filter)
+                else self._kept(network, embedding, pixels, prompts, filter)
             )
-            for each, (pixels, prompts, filter) in zip(seen, items, strict=True)
+            for embedding, (pixels, prompts, filter) in zip(seen, items, strict=True)
         ]
 
     def batch_key(self, item: Item) -> Hashable:
@@ -419,7 +425,9 @@ class SAM(Network[Item, Masks]):
             logits, iou = network.decode(seen, chunk, size, several)
             best = iou.argmax(1)
             rows = import_torch().arange(len(chunk), device=best.device)
-            masks += [_full_size_mask(network, each, size) for each in logits[rows, best]]
+            masks += [
+                _full_size_mask(network, mask_logits, size) for mask_logits in logits[rows, best]
+            ]
             scores += iou[rows, best].tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
@@ -429,7 +437,7 @@ class SAM(Network[Item, Masks]):
         size, small, scores, boxes = _size(pixels), [], [], []
         for chunk in self._chunks(points):
             logits, iou = (
-                each.flatten(0, 1) for each in network.decode(seen, chunk, size, several=True)
+                tensor.flatten(0, 1) for tensor in network.decode(seen, chunk, size, several=True)
             )
             for n in np.flatnonzero((iou > filter.iou).cpu().numpy()):
                 full = network.upscaled(logits[n : n + 1], size)[0]
@@ -448,10 +456,10 @@ class SAM(Network[Item, Masks]):
         kept = _suppress_overlaps(boxes, scores, filter)
         masks = sorted(
             ((_full_size_mask(network, small[n], size), scores[n]) for n in kept),
-            key=lambda each: -each[0].sum(),
+            key=lambda tensor: -tensor[0].sum(),
         )
-        found = np.reshape([mask for mask, _ in masks], (-1, *size))
-        return Masks(found, np.array([score for _, score in masks]), np.full(len(masks), ""))
+        stacked = np.reshape([mask for mask, _ in masks], (-1, *size))
+        return Masks(stacked, np.array([score for _, score in masks]), np.full(len(masks), ""))
 
 
 @dataclass(frozen=True)

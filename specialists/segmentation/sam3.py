@@ -88,16 +88,16 @@ class SAM3(HubNetwork[Item, Masks]):
             "return_tensors": "pt",
         }
         text = network.processor(list(words), **filled).to(place.device)
-        found = network.model(
+        output = network.model(
             vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"]
         )
         scores = (
-            found.pred_logits.float().sigmoid() * found.presence_logits.float().sigmoid()
+            output.pred_logits.float().sigmoid() * output.presence_logits.float().sigmoid()
         )  # a row for each word
         require_numbers(scores, self.model, place.dtype)
         order = scores.flatten().argsort(descending=True, stable=True)
         kept = order[scores.flatten()[order] > self.threshold][: self.most]
-        small = found.pred_masks.float().flatten(0, 1)[kept].sigmoid()
+        small = output.pred_masks.float().flatten(0, 1)[kept].sigmoid()
         inside = np.empty((0, *image.shape[:2]), bool)
         if len(kept):
             resize = torch.nn.functional.interpolate
@@ -127,7 +127,7 @@ def see_square(image: Pixels, side: int) -> Any:
 def _repeated(seen: Any, n: int, times: int) -> Any:
     """What was seen in image n of a batch, several times."""
     levels = {
-        name: tuple(each[n : n + 1].expand(times, -1, -1, -1) for each in getattr(seen, name))
+        name: tuple(level[n : n + 1].expand(times, -1, -1, -1) for level in getattr(seen, name))
         for name in ("fpn_hidden_states", "fpn_position_encoding")
     }
     return type(seen)(**levels)

@@ -66,7 +66,7 @@ def open_sam1(path: str, tensors: Mapping[str, Any]) -> Any:
     if kind == "SamHQ":
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
     config = getattr(transformers, f"{kind}Config")(**settings)
-    named = {name: each for name, each in tensors.items() if not name.startswith("pixel_")}
+    named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
     named = rename(name_perceptrons(named), NAMES)
     named["shared_image_embedding.positional_embedding"] = named[SHARED]
     return open_converted(f"{kind}Model", config, named, path)
@@ -81,8 +81,8 @@ def fix_sam_hq(network: Any) -> None:
     seen = threading.local()
     decoder = network.mask_decoder
 
-    def keep(_: Any, __: Any, told: Any) -> None:
-        seen.image = told[1]  # (images, prompts, places, channels)
+    def keep(_: Any, __: Any, output: Any) -> None:
+        seen.image = output[1]  # (images, prompts, places, channels)
 
     def give(_: Any, given: Any) -> Any:
         return (seen.image.transpose(2, 3).reshape(given[0].shape),)
@@ -94,21 +94,21 @@ def fix_sam_hq(network: Any) -> None:
 def name_perceptrons(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors, with the layers of perceptrons named as transformers does: the first, those
     between, the last."""
-    found = {name: PERCEPTRON.match(name) for name in tensors}
+    matches = {name: PERCEPTRON.match(name) for name in tensors}
     depth: dict[str, int] = {}
-    for each in found.values():
-        if each:
-            depth[each[1]] = max(depth.get(each[1], 0), int(each[2]))
+    for match in matches.values():
+        if match:
+            depth[match[1]] = max(depth.get(match[1], 0), int(match[2]))
     return {
-        _layer(each, depth) if (each := found[name]) else name: tensor
+        _layer(match, depth) if (match := matches[name]) else name: tensor
         for name, tensor in tensors.items()
     }
 
 
-def _layer(found: re.Match[str], depth: Mapping[str, int]) -> str:
-    place = int(found[2])
-    layer = {0: "proj_in", depth[found[1]]: "proj_out"}.get(place, f"layers.{place - 1}")
-    return f"{found[1]}.{layer}.{found[3]}"
+def _layer(match: re.Match[str], depth: Mapping[str, int]) -> str:
+    place = int(match[2])
+    layer = {0: "proj_in", depth[match[1]]: "proj_out"}.get(place, f"layers.{place - 1}")
+    return f"{match[1]}.{layer}.{match[3]}"
 
 
 def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
     """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
     transformers = import_transformers()
-    kept = {name: each for name, each in tensors.items() if KEPT.match(name)}
+    kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
     named = rename(name_perceptrons(kept), NAMES_2)
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
@@ -240,7 +240,7 @@ def _vision(path: str, tensors: Mapping[str, Any], width: int) -> dict[str, Any]
         tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"].shape[0] for n in range(blocks)
     ]
     stages = sorted(set(wide))
-    depth = tuple(wide.count(each) for each in stages)
+    depth = tuple(wide.count(stage) for stage in stages)
     if depth not in RELEASES:
         raise WeightsError(
             f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the"

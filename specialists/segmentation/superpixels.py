@@ -46,10 +46,10 @@ class Felzenszwalb:
 
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
-        found: Labels = felzenszwalb(
+        labels: Labels = felzenszwalb(
             small, scale=self.scale, sigma=self.sigma, min_size=self.min_size
         )
-        return _masks(found, pixels, self.most)
+        return _masks(labels, pixels, self.most)
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Slic:
 
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
-        found: Labels = slic(
+        labels: Labels = slic(
             small, self.segments, self.compactness, sigma=self.sigma, start_label=0
         )
-        return _masks(found, pixels, self.most)
+        return _masks(labels, pixels, self.most)
 
 
 def _check_size(longest: int, most: int) -> None:

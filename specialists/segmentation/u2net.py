@@ -65,7 +65,9 @@ class U2Net:
         masks = np.reshape([parts == k + 1 for k in kept], (-1, *pixels.shape[:2]))
         full = cv2.resize(likely, size, interpolation=cv2.INTER_LINEAR)
         return Masks(
-            masks, np.array([full[each].mean() for each in masks]), np.full(len(masks), "salient")
+            masks,
+            np.array([full[inside].mean() for inside in masks]),
+            np.full(len(masks), "salient"),
         )
 
     def files(self) -> list[Path]:
@@ -79,12 +81,12 @@ def saliency(pixels: Pixels, file: Path) -> Floats:
         Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS), np.float32
     )
     batch = (small / max(1.0, float(small.max())) - MEAN) / STD
-    found = open_onnx(file).run(
+    output = open_onnx(file).run(
         np.ascontiguousarray(batch[None].transpose(0, 3, 1, 2), np.float32)
     )[0]
-    if found.shape != (1, 1, SIDE, SIDE):
+    if output.shape != (1, 1, SIDE, SIDE):
         raise WeightsError(
-            f"{file} gives {found.shape}, which is no saliency map; set model: to a U2-Net"
+            f"{file} gives {output.shape}, which is no saliency map; set model: to a U2-Net"
         )
-    likely: Floats = found[0, 0]
+    likely: Floats = output[0, 0]
     return likely
