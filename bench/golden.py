@@ -4,8 +4,9 @@ studies.
 `python -m bench.golden COMMIT FOLDER [STUDY...]` checks out COMMIT in FOLDER/tree, runs the studies
 there and here, and compares report.csv, effects.csv and report.md, the ids of the arms, the items,
 and of each record what was asked, answered and noted. Then this tree resumes, scores, reports and
-replays copies of the earlier runs, and nothing may be asked again. What the earlier commit gave
-stays in FOLDER and is not made anew. Studies of recorded replies are left out, and said, where the
+replays copies of the earlier runs, and nothing may be asked again; nor does a study behind a
+server, run anew with the cache of the earlier commit. What the earlier commit gave stays in FOLDER
+and is not made anew. Studies of recorded replies are left out, and said, where the
 benchmark files are not there.
 """
 
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,12 +29,20 @@ DATA = Path(os.environ.get("LOOKTWICE_DATA") or ROOT.parent / "shared" / "data")
 TEXTS = ("report.csv", "effects.csv", "report.md")
 NOT_COMPARED = ("timings",)
 """Fields of a record that differ from run to run."""
+PORT = "18753"
+SERVER = f"http://127.0.0.1:{PORT}/v1"
 POCKET = "{use: pipelines.models.Pocket}"
 STUDIES: dict[str, tuple[str, ...]] = {
     "quickstart": ("--limit", "12"),
     "pocket": ("--limit", "4"),
     "marked_scenes": ("--limit", "6", f"models.chat={POCKET}"),
     "blindness": ("--limit", "6"),
+    "probes": (
+        "--limit",
+        "6",
+        f"model={{use: pipelines.models.ChatAPI, model: pocket, url: {SERVER}, name: pocket,"
+        " temperature: 0, logprobs: 2}",
+    ),
     "tool_contribution": ("--limit", "12"),
     "agent_near_sighted": ("--limit", "12"),
     "dysm_generated": (),
@@ -103,6 +113,34 @@ def run_studies(tree: Path, folder: Path, names: Sequence[str]) -> None:
                 cwd=folder,
             )
             print(f"ran {name} of {tree}", flush=True)
+
+
+@contextmanager
+def pocket_server() -> Iterator[None]:
+    """Inside, this tree serves Pocket on `SERVER`."""
+    program = "from looktwice.eval.cli import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "typings")}
+    command = [sys.executable, "-c", program, "serve", "pocket", "--port", PORT]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        server.stdout.readline()  # it has begun
+        try:
+            yield
+        finally:
+            server.kill()
+
+
+def take_cache_over(before: Path, folder: Path, name: str, comparison: Comparison) -> None:
+    """Runs a study behind a server anew with the replies of the earlier cache: nothing is asked
+    again."""
+    cache, out = folder / "cache", folder / "from the cache"
+    for path in (cache, out):
+        shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(before / ".cache", cache)
+    words = [*STUDIES[name], "--only-cached", "--cache", str(cache), "--out", str(out)]
+    looktwice(ROOT, "run", str(ROOT / "configs" / f"{name}.yaml"), *words, cwd=folder)
+    for key, record in _records(out / name):
+        comparison.compare(f"{name}: {key} from the earlier cache", "", record["error"])
 
 
 def compare_plans(before: Path, comparison: Comparison, folder: Path) -> None:
@@ -193,13 +231,16 @@ def main() -> None:
         )
     comparison = Comparison()
     compare_plans(tree, comparison, folder)
-    run_studies(tree, folder / "before", names)
     shutil.rmtree(folder / "after", ignore_errors=True)
-    run_studies(ROOT, folder / "after", names)
+    with pocket_server():
+        run_studies(tree, folder / "before", names)
+        run_studies(ROOT, folder / "after", names)
     for name in names:
         compare_texts(folder / "before" / name, folder / "after" / name, comparison)
         compare_records(folder / "before" / name, folder / "after" / name, comparison)
         take_over(folder / "before" / name, folder / "taken over" / name, comparison)
+        if any(SERVER in word for word in STUDIES[name]):
+            take_cache_over(folder / "before", folder, name, comparison)
     print("\n".join(comparison.differences[:40]))
     print(f"{comparison.values:,} values compared, {len(comparison.differences):,} differ")
     sys.exit(bool(comparison.differences))

@@ -26,6 +26,12 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
     """What is said of a cache, after it was pruned to a size, if one is given. Raises RunError,
     CacheError."""
     if not (folder / "replies.sqlite").is_file():
+        if any(runs.glob("*/points.yaml")):
+            yield (
+                f"{folder}: no replies; those of models without a server or weights, such as"
+                " Pocket, are not kept, as they are made anew at once"
+            )
+            return
         raise RunError(f"{folder} holds no replies.sqlite; name the folder of the runs, or --cache")
     store = Store(folder, "--cache")
     if prune is not None:

@@ -4,6 +4,7 @@ no records."""
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import signal
 import threading
@@ -51,21 +52,21 @@ class Ledger:
     knows.
 
     It is written each second while records come, and at the end: a kill forgets at most the last
-    second. Behind the sum stands the dearest call. `models` know what this command has paid.
+    second. Below the sum stands the dearest call of each model. `models` know what this command
+    has paid.
     """
 
     path: Path
     models: RunModels
     before: float = 0.0
-    dearest: float = 0.0
+    dearest: dict[str, float] = field(default_factory=dict)
     written: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        with suppress(OSError, ValueError):
-            self.before, self.dearest, *_ = (
-                *map(float, self.path.read_text(encoding="ascii").split()),
-                0.0,
-            )
+        with suppress(OSError, ValueError, IndexError):
+            cost, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
+            self.before = float(cost.split()[0])
+            self.dearest = json.loads(dearest or "{}")
 
     def write_now_and_then(self) -> None:
         """Write, if the last time was a second ago."""
@@ -77,9 +78,8 @@ class Ledger:
         self.written = time.monotonic()
         if (cost := self.models.spent().cost) and self.path.parent.is_dir():
             with suppress(OSError):
-                write_file(
-                    self.path, f"{self.before + cost:.9f} {self.models.ration.dearest:.9f}\n"
-                )
+                dearest = json.dumps(dict(self.models.ration.dearest))
+                write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.model import (
@@ -26,9 +28,6 @@ from looktwice.pipelines.model import (
     Stopped,
     request_key,
 )
-from looktwice.pipelines.models import claims
-from looktwice.pipelines.models.claims import Claims
-from looktwice.pipelines.runtime.group_commit import GroupCommit, Work
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.schema import read_as
 
@@ -37,44 +36,17 @@ INLINE = 16 * 1024
 """Replies of more bytes than this lie in a blob."""
 
 BUSY_SECONDS = 60.0
-NETWORK = {
-    "nfs",
-    "nfs3",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "ceph",
-    "glusterfs",
-    "afs",
-}
-NETWORK |= {
-    "panfs",
-    "wekafs",
-    "orangefs",
-    "ocfs2",
-    "gfs2",
-    "davfs",
-    "sshfs",
-    "gcsfuse",
-    "s3fs",
-    "rclone",
-}
-
+LOOK_SECONDS = 0.02  # between looks whether somebody else has got the reply
+NETWORK = re.compile(
+    r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
+    r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
+)
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT, blob TEXT, stored REAL NOT NULL
 ) WITHOUT ROWID
 """
-FIND = "SELECT reply, blob, stored FROM replies WHERE key = ?"
-FORGET = "DELETE FROM replies WHERE key = ? AND stored IS ?"
-COLUMNS = {
-    "replies": ["key", "model", "reply", "blob", "stored"],
-    "claims": ["key", "owner", "until"],
-}
+TABLES = ("replies", "claims")  # earlier versions kept a table of claims
 
 
 class CacheError(ValueError):
@@ -109,131 +81,104 @@ class Store:
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
         self.blobs = Blobs(self.folder / "blobs")
-        self._turns_lock = threading.Lock()
-        self._turns: dict[str, _Turn] = {}
-        self._file = GroupCommit(self._open)
-        self._claims = Claims(self._use)
+        self._begin()
         refuse_network(self.folder, self.setting)
+
+    def _begin(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Reply | None:
         """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none
         and is removed."""
-        found = self._use(partial(_find_row, key))
-        return None if found is None else self._read(key, *found)
-
-    def find_or_claim(self, key: str) -> Reply | bool:
-        """The reply under a key; else whether the caller is to ask, as for `claim`."""
-        found = self._use(
-            partial(_find_row, key), lambda connection: self._claims.take(connection, key)
-        )
-        if not isinstance(found, tuple):
-            return self._claims.note(key, found)
-        return self._read(key, *found) or self.claim(key)
+        rows = self._run("SELECT reply, blob, stored FROM replies WHERE key = ?", key)
+        if not rows:
+            return None
+        text, blob, stored = rows[0]
+        reply = self._parse(text, blob)
+        if reply is None:  # not the row that another process has just put in its place
+            self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
+        return reply
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         """Keep a reply and give back the one that is kept: the first, where another process was
-        faster.
-
-        It ends the claim on the key.
-        """
+        faster."""
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         data = text.encode()
         with self._named():
             sha = None if len(data) <= INLINE else self.blobs.put(data)
         row = (key, model, text if sha is None else None, sha, time.time())
+        insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?) RETURNING 1"
+        return reply if self._run(insert, *row) else self.get(key) or reply
 
-        def insert(connection: sqlite3.Connection) -> bool:
-            self._claims.drop(connection, key)
-            return (
-                connection.execute(
-                    "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row
-                ).rowcount
-                > 0
-            )
+    @contextmanager
+    def turn(self, key: str, stop: threading.Event) -> Iterator[None]:
+        """One caller of a key at a time, in this process and in others; who is killed gives way.
 
-        return reply if self._use(change=insert) else self.get(key) or reply
-
-    def claim(self, key: str) -> bool:
-        """Whether the caller is to ask; else another process is asking, or has just stored the
-        reply."""
-        return self._claims.note(
-            key, self._use(change=lambda connection: self._claims.take(connection, key))
-        )
-
-    def release(self, key: str) -> None:
-        """End a claim without a reply."""
-        self._use(change=lambda connection: self._claims.drop(connection, key))
+        The others wait. Raises Stopped where `stop` is set meanwhile, and CacheError.
+        """
+        lock = FileLock(self.folder / "asking" / key)
+        with spend("wait for the same request"), self._named():
+            while not lock.is_locked:
+                with suppress(Timeout):
+                    lock.acquire(timeout=0)
+                if not lock.is_locked and stop.wait(LOOK_SECONDS):
+                    raise Stopped("stopped while the same request was on its way")
+        try:
+            yield
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
     def __len__(self) -> int:
-        return int(
-            self._use(
-                lambda connection: connection.execute("SELECT count(*) FROM replies").fetchone()[0]
-            )
-        )
+        return int(self._run("SELECT count(*) FROM replies")[0][0])
 
     def rows(self) -> Iterator[StoredReply]:
         """Every reply, without its text."""
         every = "SELECT key, model, blob, length(reply), stored FROM replies"
-        for key, model, blob, size, stored in self._use(
-            lambda connection: connection.execute(every).fetchall()
-        ):
+        for key, model, blob, size, stored in self._run(every):
             sha = blob.decode() if isinstance(blob, bytes) else ""
             with suppress(OSError, ValueError):
                 size = self.blobs.path(sha).stat().st_size if sha else size
-            texts = (each.decode(errors="replace") for each in (key, model))
             when = stored if isinstance(stored, int | float) and 0 <= stored < 1e11 else 0.0
-            yield StoredReply(next(texts), next(texts), sha, int(size or 0), float(when))
+            yield StoredReply(
+                key.decode(errors="replace"),
+                model.decode(errors="replace"),
+                sha,
+                int(size or 0),
+                float(when),
+            )
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
         """Forget replies, their blobs too, and give their room back to the disk where nobody else
         is writing."""
-        if not rows:
-            return
-
-        def delete(connection: sqlite3.Connection) -> set[bytes]:
-            connection.executemany(
-                "DELETE FROM replies WHERE key = ?", [(row.key,) for row in rows]
-            )
-            return {
-                blob
-                for (blob,) in connection.execute("SELECT blob FROM replies WHERE blob IS NOT NULL")
-            }
-
-        left = self._use(change=delete)
+        for row in rows:
+            self._run("DELETE FROM replies WHERE key = ?", row.key)
+        left = {sha for (sha,) in self._run("SELECT blob FROM replies WHERE blob IS NOT NULL")}
         with self._named():
-            for sha in {row.blob for row in rows if row.blob and row.blob.encode() not in left}:
-                self.blobs.path(sha).unlink(missing_ok=True)
-                self.blobs.known.discard(sha)
-        self._use(_vacuum)
-
-    @contextmanager
-    def turn(self, key: str) -> Iterator[None]:
-        """One caller of a key at a time in this process; the others wait."""
-        with self._turns_lock:
-            turn = self._turns.setdefault(key, _Turn())
-            turn.wanted += 1
-        try:
-            with spend("wait for the same request"):
-                turn.lock.acquire()
-            try:
-                yield
-            finally:
-                turn.lock.release()
-        finally:
-            with self._turns_lock:
-                turn.wanted -= 1
-                if not turn.wanted:
-                    del self._turns[key]
+            for row in rows:
+                if row.blob and row.blob.encode() not in left:
+                    self.blobs.path(row.blob).unlink(missing_ok=True)
+                    self.blobs.known.discard(row.blob)
+        with suppress(CacheError):
+            self._run("VACUUM")
 
     def close(self) -> None:
         """Close the file; a later use opens it again."""
-        self._file.close()
+        with self._lock:
+            if self._connection is not None and self._process == os.getpid():
+                self._connection.close()
+            self._connection = None
 
-    def _use(self, look: Work | None = None, change: Work | None = None) -> Any:
-        """Look something up or change it, as `GroupCommit.run` says. Raises CacheError where it
-        cannot be done."""
-        with spend("cache"), self._named():
-            return self._file.run(look, change)
+    def _run(self, statement: str, *values: object) -> list[Any]:
+        """What a statement gives, once it is on the disk as far as SQLite says. Raises
+        CacheError."""
+        if self._process != os.getpid():  # a forked child must not use its parent's connection
+            self._begin()
+        with spend("cache"), self._lock, self._named():
+            if self._connection is None:
+                self._connection = self._open()
+            return self._connection.execute(statement, values).fetchall()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -249,49 +194,42 @@ class Store:
     def _open(self) -> sqlite3.Connection:
         """Every statement commits by itself; WAL without a sync per commit outlives a killed
         process."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "asking").mkdir(parents=True, exist_ok=True)
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            found = connection.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, VERSION):
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, VERSION):
                 raise CacheError(
-                    f"{path} is of version {found}, this looktwice knows {VERSION}; set another"
+                    f"{path} is of version {version}, this looktwice knows {VERSION}; set another"
                     " folder"
                 )
-            if wrong := _foreign(connection):
-                raise CacheError(
-                    f"{path} is no reply cache ({wrong}); move it away, or set {self.setting} to"
-                    " another"
-                )
+            # a view or a trigger would run whatever its author wrote
+            connection.execute("PRAGMA trusted_schema = OFF")
+            for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
+                if not ((kind == "table" and name in TABLES) or name.startswith("sqlite_")):
+                    raise CacheError(
+                        f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
+                        f" {self.setting} to another"
+                    )
             _journal(connection)
-            connection.text_factory = (
-                bytes  # a text that is no UTF-8 is a damaged row, not a damaged file
-            )
+            # a text that is no UTF-8 is a damaged row, not a damaged file
+            connection.text_factory = bytes
             connection.execute(SCHEMA)
-            claims.prepare(connection)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _read(self, key: str, text: object, blob: object, stored: object) -> Reply | None:
-        """The reply of a row; a damaged one is removed."""
-        reply = self._parse(text, blob)
-        if reply is None:  # not the row that another process has just put in its place
-            self._use(change=lambda file: file.execute(FORGET, (key, stored)))
-        return reply
-
     def _parse(self, text: object, blob: object) -> Reply | None:
         """The reply of a row; None where the row or its blob is damaged."""
         try:
             with self._named():
-                data = (
-                    self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
-                )
+                sha = blob.decode() if isinstance(blob, bytes) else None
+                data = self._blob(sha) if text is None and sha is not None else text
             return Reply.from_dict(read_as(ReplyNode, data)) if isinstance(data, bytes) else None
         except CacheError:
             raise
@@ -308,42 +246,6 @@ class Store:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
         return None
-
-
-def _find_row(key: str, connection: sqlite3.Connection) -> Any:
-    return connection.execute(FIND, (key,)).fetchone()
-
-
-def _vacuum(connection: sqlite3.Connection) -> None:
-    with suppress(sqlite3.OperationalError):
-        connection.execute("VACUUM")
-
-
-class _Turn:
-    """The lock of one key and how many want it."""
-
-    def __init__(self) -> None:
-        self.lock, self.wanted = threading.Lock(), 0
-
-
-def _foreign(connection: sqlite3.Connection) -> str:
-    """What makes a file another one than `SCHEMA` makes: a view or a trigger would run whatever its
-    author wrote."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    rows = connection.execute(
-        "SELECT type, name, lower(tbl_name), sql FROM sqlite_master"
-    ).fetchall()
-    for kind, name, table, sql in rows:
-        if table not in COLUMNS or (kind == "index" and sql is None):  # that of a primary key
-            continue
-        if kind != "table" or not sql.upper().startswith("CREATE TABLE"):
-            return f"{name!r} is a {kind if kind != 'table' else 'virtual table'}"
-        found = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({table})")]
-        if found != COLUMNS[table]:
-            return f"the table {name!r} has the columns {', '.join(found)}"
-    if rows and "replies" not in (table for _, _, table, _ in rows):
-        return f"it holds {rows[0][1]!r} and no replies"
-    return ""
 
 
 def _journal(connection: sqlite3.Connection) -> None:
@@ -399,39 +301,22 @@ class Cached(Around):
         """The stored or the new reply. Raises ModelError, CacheError, Stopped."""
         key = request_key(self.identity, messages, draw, options)
         try:
-            with self.store.turn(key):
-                found = self._find(key)
-                if found is not None:
-                    return replace(found, cached=True)
-                if self.only:
-                    raise ModelError(
-                        f"only cached replies were allowed and the store in {self.store.folder}"
-                        f" holds none to this request (draw {draw}, model {self.identity}); leave"
-                        " out --only-cached to ask the model"
-                    )
-                return self._ask(key, messages, draw, options)
+            reply = self.store.get(key)
+            if reply is None and self.only:
+                raise ModelError(
+                    f"only cached replies were allowed and the store in {self.store.folder}"
+                    f" holds none to this request (draw {draw}, model {self.identity}); leave"
+                    " out --only-cached to ask the model"
+                )
+            if reply is None:
+                with self.store.turn(key, self.stop):
+                    reply = self.store.get(key)  # somebody else may have asked meanwhile
+                    if reply is None:
+                        answer = self.model(messages, draw, options)
+                        return self.store.put(key, self.identity, answer)
+            return replace(reply, cached=True)
         except CacheError as exc:
             self.on_fault(str(exc))
-            raise
-
-    def _find(self, key: str) -> Reply | None:
-        """The stored reply, if need be after waiting for another process; None where this caller is
-        to ask."""
-        if self.only:
-            return self.store.get(key)
-        while (found := self.store.find_or_claim(key)) is False:
-            with spend("wait for the same request"):
-                stopped = self.stop.wait(claims.LOOK)
-            if stopped:
-                raise Stopped("stopped while another process was asking")
-        return None if found is True else found
-
-    def _ask(self, key: str, messages: Messages, draw: int, options: CallOptions) -> Reply:
-        try:
-            return self.store.put(key, self.identity, self.model(messages, draw, options))
-        except BaseException:
-            with suppress(CacheError):  # what was raised first says more
-                self.store.release(key)
             raise
 
     def close(self) -> None:
@@ -459,7 +344,7 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
     over = [(row[1].replace("\\040", " "), row[2]) for row in rows if len(row) > 2]
     holding = [(point, kind) for point, kind in over if place.is_relative_to(point)]
     point, kind = max(reversed(holding), key=lambda each: len(each[0]), default=("", ""))
-    if kind.removeprefix("fuse.") in NETWORK:
+    if NETWORK.fullmatch(kind.removeprefix("fuse.")):
         raise CacheError(
             f"the reply cache {place} would lie on a network filesystem ({kind} at {point}), where"
             f" SQLite's locks do not hold; set {setting} to a folder on a disk of this machine"

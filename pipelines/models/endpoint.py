@@ -231,11 +231,13 @@ class Pace:
     answered: int = 0
     refused: int = 0
 
-    def book(self, now: float) -> float:
-        """When the next request may leave, which is then taken."""
-        at = max(now, self.due)
-        self.due = at + 1 / self.rate
-        return at
+    def seconds_left(self, now: float) -> float:
+        """Seconds until the next request may leave; 0 where this one may, which then counts as
+        gone."""
+        if self.due > now:
+            return self.due - now
+        self.due = now + 1 / self.rate
+        return 0.0
 
     def note(self, refused: bool, now: float) -> None:
         """An answer, or a refusal as there were too many requests. A pause begins the window
@@ -280,9 +282,14 @@ class Servers:
         """
         tried: list[str] = []
         while True:
-            url, start = self._take([url for url in urls if url not in tried])
+            left = [url for url in urls if url not in tried]
+            while (turn := self._take(left))[1] > 0:
+                with spend("wait for a place"):
+                    stopped = (STOPPING.get() or threading.Event()).wait(turn[1])
+                if stopped:
+                    raise Stopped("stopped while waiting for the endpoint")
+            url = turn[0]
             try:
-                _wait_until(start)
                 answer = send(url)
                 self._note(url, refused=False)
                 return answer
@@ -304,7 +311,10 @@ class Servers:
             self.aside[url] = time.monotonic() + ASIDE
 
     def _take(self, urls: Sequence[str]) -> tuple[str, float]:
-        """The server to ask, and when."""
+        """The server to ask, and seconds to wait until one is to be looked for again; 0 takes it.
+
+        Who waits has no place yet: a pace that recovers is everybody's.
+        """
         with self.lock:
             now = time.monotonic()
 
@@ -312,22 +322,13 @@ class Servers:
                 return self.aside.get(url, 0.0) > now, max(now, self.paces[url].due), self.busy[url]
 
             url = min(urls, key=rank)
-            self.busy[url] += 1
-            return url, self.paces[url].book(now)
+            seconds = self.paces[url].seconds_left(now)
+            self.busy[url] += seconds == 0
+            return url, seconds
 
     def _note(self, url: str, refused: bool) -> None:
         with self.lock:
             self.paces[url].note(refused, time.monotonic())
-
-
-def _wait_until(start: float) -> None:
-    """Sleep until then. Raises Stopped where the run is stopped meanwhile."""
-    seconds, stop = start - time.monotonic(), STOPPING.get() or threading.Event()
-    if seconds > 0:
-        with spend("wait for a place"):
-            stopped = stop.wait(seconds)
-        if stopped:
-            raise Stopped("stopped while waiting for the endpoint")
 
 
 SERVERS = Servers()

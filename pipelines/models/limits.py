@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -162,10 +163,11 @@ class Ration:
 
     Every attempt is a request. `price` gives the money for a model's tokens, `spent` is what was
     paid up to now, with what earlier commands paid. Before a request is sent, as much as the
-    `dearest` one so far is set aside for it; as long as none is known, one request is under way at
-    a time. A request for which there is not enough waits until what is under way has ended. When
-    all is used up `give_up` is told so in a sentence, and what asks on gets Stopped. `uncounted` is
-    a sentence where nobody knows what was spent. `lost` holds what was billed for answers that were
+    `dearest` one of its model so far is set aside for it; as long as none is known, one request of
+    that model is under way at a time. A request for which there is not enough waits until what is
+    under way has ended. When all is used up `give_up` is told so in a sentence, and what asks on
+    gets Stopped. `uncounted` is a sentence where nobody knows what was spent. `dearest` and
+    `under_way` go by the identity of the model. `lost` holds what was billed for answers that were
     no replies, with the model that was asked.
     """
 
@@ -175,49 +177,54 @@ class Ration:
     uncounted: Callable[[], str] = lambda: ""
     give_up: Callable[[str], None] = lambda said: None
     spent: float = 0.0
-    dearest: float = 0.0
+    dearest: dict[str, float] = field(default_factory=dict)
     lost: list[tuple[Any, Usage]] = field(default_factory=list)
     sent: int = 0
-    under_way: int = 0
+    under_way: Counter[str] = field(default_factory=Counter)
     settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
-    def take(self, stop: threading.Event) -> None:
+    def take(self, model: Model, stop: threading.Event) -> None:
         """Count a request that is about to be sent, and set money aside for it. Raises Stopped
         where it may not be."""
         with self.settled:
-            while (
-                said := self._used_up()
-            ) and self.under_way:  # what is under way may need less, and is to be sent
+            # what is under way may need less, and is to be sent
+            while (why := self._used_up(model.identity)) and any(self.under_way.values()):
                 self.settled.wait(POLL_SECONDS)
                 stop_if(stop.is_set())
-            if not said:
+            if not why:
                 self.sent += 1
-                self.under_way += 1
+                self.under_way[model.identity] += 1
                 return
-        self.give_up(said)
-        raise Stopped(said)
+        self.give_up(why)
+        raise Stopped(why)
 
     def settle(self, model: Model, usage: Usage | None) -> None:
         """Pay for a request that has ended, where the server said what it used."""
         with self.settled:
-            self.under_way -= 1
-            price = 0.0 if usage is None else self.price(model, usage)
-            self.spent, self.dearest = self.spent + price, max(self.dearest, price)
+            self.under_way[model.identity] -= 1
+            if usage is not None:
+                price = self.price(model, usage)
+                self.spent += price
+                self.dearest[model.identity] = max(price, self.dearest.get(model.identity, 0.0))
             self.settled.notify_all()
 
-    def _used_up(self) -> str:
+    def _used_up(self, identity: str) -> str:
         """Why no more may be sent now, in a sentence; empty where another request may be."""
         if self.requests is not None and self.sent >= self.requests:
             return f"{counted(self.sent, 'request')} sent, as many as --max-requests allows"
         if self.money is None:
             return ""
-        if said := self.uncounted():
-            return f"{said}, and --budget needs it; use --max-requests"
-        wanted = self.spent + (self.under_way + 1) * self.dearest
-        known = self.dearest or not self.under_way
-        if known and self.spent < self.money and wanted <= self.money * (1 + 1e-9):
+        if why := self.uncounted():
+            return f"{why}, and --budget needs it; use --max-requests"
+        price = self.dearest.get(identity)
+        if price == 0.0:  # a model that costs nothing
             return ""
-        more = f", and a request may cost {self.dearest:,.4g}" if self.spent < self.money else ""
+        aside = sum(count * self.dearest.get(name, 0.0) for name, count in self.under_way.items())
+        enough = self.spent + aside + (price or 0.0) <= self.money * (1 + 1e-9)
+        known = price is not None or not self.under_way[identity]
+        if known and enough and self.spent < self.money:
+            return ""
+        more = f", and a request may cost {price or 0.0:,.4g}" if self.spent < self.money else ""
         return (
             f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; give a larger one"
             " to go on"
@@ -248,7 +255,7 @@ class Limited(Around):
     ) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
         with self.limiter.enter(self.stop):
-            self.ration.take(self.stop)
+            self.ration.take(self.model, self.stop)
             usage = None
             before = STOPPING.set(
                 self.stop

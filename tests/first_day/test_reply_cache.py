@@ -117,3 +117,9 @@ def test_what_is_no_size_and_no_cache_is_said(tmp_path: Path) -> None:
     Store(tmp_path / ".cache").put("a", "m", Reply("x"))
     wrong = looktwice("cache", tmp_path, "--prune", "lots")
     assert wrong.exit_code == 2 and "such as 500MB or 2GB; found 'lots'" in wrong.output
+
+
+def test_runs_without_a_server_have_no_replies_to_keep(tmp_path: Path) -> None:
+    assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
+    result = looktwice("cache", tmp_path)
+    assert result.exit_code == 0 and "no replies" in result.output and "Pocket" in result.output

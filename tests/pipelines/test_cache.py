@@ -207,7 +207,7 @@ def test_a_failed_leader_hands_over_and_failures_are_not_stored(tmp_path: Path) 
     for number in (1, 2):
         with pytest.raises(ModelError, match=f"failure {number}"):
             always((Message("user", ("other",)),))
-    assert len(model.store) == 1 and not model.store._turns
+    assert len(model.store) == 1 and not list((tmp_path / "asking").iterdir())
 
 
 def test_only_what_is_cached(tmp_path: Path) -> None:
@@ -236,6 +236,28 @@ def test_the_first_of_two_writers_counts_and_a_lost_blob_is_asked_again(tmp_path
             path.write_bytes(torn)
         assert other.get("big") is None
         assert other.put("big", "m", big) == big == other.get("big")
+
+
+def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("parent", "m", Reply("a"))
+    code = """
+import os, sys
+from pathlib import Path
+from looktwice.pipelines.models.cache import Store
+from looktwice.pipelines.model import Reply
+store = Store(Path(sys.argv[1]))
+assert store.get("parent") == Reply("a")
+opened = store._connection
+child = os.fork()
+store.put("child" if child == 0 else "other", "m", Reply("b"))
+assert (store._connection is opened) == (child != 0)
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
+    assert len(store) == 3
 
 
 WRITER = """

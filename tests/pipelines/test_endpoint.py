@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -226,8 +227,8 @@ def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more(
         now = number / 100
         pace.note(number % 2 == 0, now)
     assert pace.rate == pytest.approx(50, rel=0.05)
-    starts = [pace.book(now) for _ in range(11)]
-    assert starts[-1] - starts[0] == pytest.approx(10 / pace.rate)
+    assert pace.seconds_left(now) == 0, "this one leaves"
+    assert pace.seconds_left(now) == pace.seconds_left(now) == pytest.approx(1 / pace.rate)
     slow = pace.rate
     for number in range(400):
         pace.note(False, now + number / 100)
@@ -261,3 +262,19 @@ def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
     for _ in range(5):
         servers.ask(("full", "free"), asked.append)
     assert asked == ["free"] * 5
+
+
+def test_who_waited_at_a_slow_pace_leaves_as_soon_as_it_has_recovered() -> None:
+    """Ten that had come meanwhile waited for half a minute each, whatever the server took by
+    then."""
+    servers = Servers()
+    pace = servers.paces["slow"] = Pace(rate=1 / 30, due=time.monotonic() + 0.3)
+    start = time.monotonic()
+    with ThreadPoolExecutor(10) as pool:
+        asked = [
+            pool.submit(servers.ask, ("slow",), lambda url: time.monotonic()) for _ in range(10)
+        ]
+        time.sleep(0.1)
+        pace.rate = 100.0
+        seconds = sorted(each.result() - start for each in asked)
+    assert seconds[0] > 0.25 and seconds[-1] < 3

@@ -174,9 +174,32 @@ def paced(stop: threading.Event) -> Model:
 
 
 def without_money(stop: threading.Event) -> Model:
-    ration = Ration(money=1.0, dearest=0.6)
-    ration.take(stop)
-    return Limited(Flaky(), stop=stop, ration=ration)
+    model = Flaky()
+    ration = Ration(money=1.0, dearest={model.identity: 0.6})
+    ration.take(model, stop)
+    return Limited(model, stop=stop, ration=ration)
+
+
+def test_money_is_set_aside_by_model_and_one_that_is_free_waits_for_nobody() -> None:
+    dear, cheap, free = (Flaky(identity=name) for name in ("dear", "cheap", "free"))
+    prices = {"dear": 0.6, "cheap": 0.1, "free": 0.0}
+    ration = Ration(money=1.0, price=lambda model, usage: prices[model.identity])
+    stop, never = threading.Event(), threading.Event()
+    stop.set()
+    for model in (cheap, free):
+        ration.take(model, never)
+        with pytest.raises(Stopped, match="waiting"):
+            ration.take(model, stop)  # its price is not known before the first has ended
+        ration.settle(model, Usage(1, 1))
+    ration.take(dear, never)
+    for _ in range(5):
+        ration.take(cheap, never)
+        ration.take(free, never)
+    ration.settle(dear, Usage(1, 1))
+    with pytest.raises(Stopped, match="waiting"):
+        ration.take(dear, stop)
+    ration.take(free, never)
+    assert ration.spent == pytest.approx(0.7) and ration.dearest == prices
 
 
 WAITS: list[Callable[[threading.Event], Model]] = [

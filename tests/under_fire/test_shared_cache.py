@@ -4,7 +4,6 @@ damaged rows."""
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import sqlite3
@@ -24,8 +23,16 @@ import pytest
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines import ChatAPI
-from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Stopped
-from looktwice.pipelines.models import Cached, CacheError, claims
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Messages,
+    ModelError,
+    Reply,
+    Stopped,
+    request_key,
+)
+from looktwice.pipelines.models import Cached, CacheError
 from looktwice.pipelines.models.cache import INLINE, Store
 from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.wrappers import wrap
@@ -35,13 +42,14 @@ from tests.first_day.studies import looktwice, write_study
 HELLO = (Message("user", ("hello",)),)
 LOOKTWICE = "from looktwice.eval.cli import main; main()"
 OWNER = """
-import sys, time
+import sys, threading, time
 from pathlib import Path
-from looktwice.pipelines.models import claims
 from looktwice.pipelines.models.cache import Store
-claims.LEASE, claims.BEAT = 1.0, 0.2
-print(Store(Path(sys.argv[1])).claim("k"), flush=True)
-time.sleep(60)
+store = Store(Path(sys.argv[1]))
+assert store.get("k") is None
+with store.turn("k", threading.Event()):
+    print("asking", flush=True)
+    time.sleep(60)
 """
 
 
@@ -69,22 +77,24 @@ def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> 
         assert len(records) == 24 and not any(record.error for record in records)
 
 
-def test_the_claim_of_a_killed_process_ends_within_seconds_and_a_living_one_keeps_its_own(
-    tmp_path: Path,
-) -> None:
+def test_a_killed_process_gives_way_and_a_living_one_is_waited_for(tmp_path: Path) -> None:
     """Else a run that died would hold back its questions for ever."""
-    store = Store(tmp_path)
+    store, gone = Store(tmp_path), threading.Event()
     assert store.get("k") is None
+
+    def take_turn() -> None:
+        with store.turn("k", threading.Event()):
+            gone.set()
+
     with started(OWNER, tmp_path) as process:
-        assert process.stdout is not None and process.stdout.readline() == "True\n"
-        time.sleep(1.5)
-        assert not store.claim("k"), "it lives, and has renewed its claim"
+        assert process.stdout is not None and process.stdout.readline() == "asking\n"
+        waiting = threading.Thread(target=take_turn)
+        waiting.start()
+        assert not gone.wait(0.5), "it lives"
         process.send_signal(signal.SIGKILL)
-        killed = time.monotonic()
-        while not store.claim("k"):
-            time.sleep(0.05)
-        assert time.monotonic() - killed < 3
-    store.release("k")
+        assert gone.wait(3)
+        waiting.join()
+    assert not list((tmp_path / "asking").iterdir()), "nothing is left of it"
 
 
 @dataclass
@@ -125,27 +135,16 @@ def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(
 def test_a_run_that_is_stopped_waits_for_no_other_process(tmp_path: Path) -> None:
     stop, other = threading.Event(), Store(tmp_path)
     model = Cached(Asked(), Store(tmp_path), stop=stop)
-    key = _key(model)
-    assert other.claim(key)
-    threading.Timer(0.2, stop.set).start()
-    with pytest.raises(Stopped):
-        model(HELLO)
-    other.release(key)
+    key = request_key(model.identity, HELLO, 0, CallOptions())
+    assert other.get(key) is None
+    with other.turn(key, threading.Event()), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(model, HELLO)
+        time.sleep(0.2)
+        stop.set()
+        with pytest.raises(Stopped):
+            waiting.result(5)
+    stop.clear()
     assert model(HELLO).text == "yes", "what was given up is free at once"
-
-
-def _key(model: Cached) -> str:
-    from looktwice.pipelines.model import request_key
-
-    return request_key(model.identity, HELLO, 0, CallOptions())
-
-
-def test_a_claim_needs_no_trace_in_a_file_that_is_done(tmp_path: Path) -> None:
-    model = Cached(Asked(), Store(tmp_path))
-    model(HELLO)
-    with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as file:
-        assert file.execute("SELECT count(*) FROM claims").fetchone() == (0,)
-    assert not model.store._claims.held
 
 
 class Full(Store):
@@ -271,22 +270,6 @@ def test_a_row_whose_blob_is_named_wrongly_is_a_miss(tmp_path: Path) -> None:
         assert store.get("k") is None
 
 
-def test_other_versions_share_the_file(tmp_path: Path) -> None:
-    """A file without the table of claims gets one, and its rows stay."""
-    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
-        file.execute(
-            "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored"
-            " REAL)"
-        )
-        file.execute(
-            "INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)", (json.dumps({"text": "(A)"}),)
-        )
-        file.execute("PRAGMA user_version = 1")
-    store = Store(tmp_path)
-    assert store.get("k") == Reply("(A)") and not store.claim("k") and store.claim("other")
-    assert claims.LOOK < claims.BEAT * 2 < claims.LEASE, "a claim is renewed in time"
-
-
 FOREIGN = {
     "a view": (
         "CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -296,12 +279,8 @@ FOREIGN = {
         "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored); "
         "CREATE TRIGGER obeyed AFTER INSERT ON replies BEGIN DELETE FROM replies; END"
     ),
-    "the columns key, reply": "CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT)",
-    "stored, more": (
-        "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored, more AS (1))"
-    ),
-    "a virtual table": "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)",
-    "'bookmarks' and no replies": "CREATE TABLE bookmarks (address TEXT)",
+    "is a table": "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)",
+    "'bookmarks' is a table": "CREATE TABLE bookmarks (address TEXT)",
     "a trigger ": (
         "CREATE TABLE claims (key, owner, until); "
         "CREATE TRIGGER obeyed AFTER INSERT ON claims BEGIN DELETE FROM claims; END"
@@ -335,20 +314,3 @@ def test_a_damaged_row_that_another_process_has_replaced_stays(
     monkeypatch.setattr(Store, "_parse", meanwhile)
     assert one.get("k") is None
     assert one.get("k") == Reply("new")
-
-
-def test_a_claim_holds_whatever_the_clock_and_the_lock_of_the_file_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Set forward, the clock ended every claim, as did a wait for the file: the request was paid
-    twice."""
-    one, other = Store(tmp_path), Store(tmp_path)
-    assert one.claim("k")
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 3600)
-    assert not other.claim("k")
-    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
-        file.execute("UPDATE claims SET until = until + 1e6")
-    assert other.claim("k"), "that of a machine that has been started again"
-    one.release("k")
-    other.release("k")
