@@ -29,7 +29,6 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
-    ESCAPES,
     MissingKeyError,
     how_to_send_a_key,
     key_for,
@@ -72,9 +71,6 @@ RESERVED_FIELDS |= {
 }
 PROBE_SECONDS = 10.0
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
-MOST_ESCAPES = (
-    1_000_000  # of a body: to undo them takes a second, and the longest reply has a tenth of them
-)
 FILTER_STATUS = {400, 403, 422, 451}
 ADVICE = {
     401: "check the key in {key}",
@@ -354,7 +350,15 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
                 text, retryable=True
             )  # without a status it counts as the endpoint's, not the sample's
         reply = reply_of(data, seconds, engine)
-        return _without_keys(reply)
+        spelt = "".join(next(iter(token), "") for token in reply.logprobs)
+        # tokens, and parts of a text, may spell a key that none of them holds alone
+        return replace(
+            reply,
+            text=mask_keys(reply.text),
+            reasoning=mask_keys(reply.reasoning),
+            refusal=mask_keys(reply.refusal),
+            logprobs=reply.logprobs if mask_keys(spelt) == spelt else (),
+        )
     raise refusal(response, endpoint, error or {})
 
 
@@ -434,26 +438,8 @@ def shorten(text: str, most: int = 300) -> str:
 def _json(body: bytes) -> Any:
     """The value of a body without keys: the gate of all that a server says. Raises ValueError where
     it is no JSON."""
-    value = read_json(body)
-    text = json.dumps(value, ensure_ascii=False)
-    if sum(map(text.count, ESCAPES)) > MOST_ESCAPES:
-        raise ValueError(f"more than {MOST_ESCAPES:,} escapes, and a key may hide in each")
-    return (
-        value
-        if mask_keys(text) == text
-        else with_texts(value, partial(mask_keys, keys=known_keys()))
-    )
-
-
-def _without_keys(reply: Reply) -> Reply:
-    """The reply without the keys that no part of it held alone; tokens that spell one are left
-    out."""
-    joined = {name: mask_keys(getattr(reply, name)) for name in ("text", "reasoning", "refusal")}
-    spelt = "".join(next(iter(token), "") for token in reply.logprobs)
-    kept = reply if mask_keys(spelt) == spelt else replace(reply, logprobs=())
-    return replace(
-        kept, text=joined["text"], reasoning=joined["reasoning"], refusal=joined["refusal"]
-    )
+    value, keys = read_json(body), known_keys()
+    return with_texts(value, partial(mask_keys, keys=keys)) if keys else value
 
 
 def _beginning(body: bytes) -> str:
