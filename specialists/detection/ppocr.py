@@ -163,19 +163,13 @@ FILES = {
     )
     for part in ("det", "rec")
 }
-SHORTEST, LARGEST = (
-    736,
-    4096,
-)  # pixels: sides of the image that the first network is given, its stride below
+# pixels: sides of the image that the first network is given, its stride below
+SHORTEST, LARGEST = (736, 4096)
 STRIDE = 32
-TEXT, UNCLIP = (
-    0.3,
-    1.6,
-)  # the probability of text, and the growth of a region as a share of area over perimeter
-SLIM, LOW = (
-    8,
-    30,
-)  # an image that is wider than this many times its height, or lower, gets a black margin
+# the probability of text, and the growth of a region as a share of area over perimeter
+TEXT, UNCLIP = (0.3, 1.6)
+# an image that is wider than this many times its height, or lower, gets a black margin
+SLIM, LOW = (8, 30)
 HEIGHT, WIDTH = 48, 320  # pixels of a line that the second network is given, the width at least
 UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
 
@@ -250,10 +244,8 @@ class PPOCR:
                 " PP-OCR"
             )
         size, cells = np.array(pixels.shape[1::-1]), np.array(text_map.shape[:1:-1])
-        back = size / (
-            shown.shape[1],
-            shown.shape[0] - 2 * margin,
-        )  # pixels of the image in one of what is shown
+        # pixels of the image in one of what is shown
+        back = size / (shown.shape[1], shown.shape[0] - 2 * margin)
         change = back * shown.shape[1::-1] / cells, back * (0, margin)
         quads = [
             np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32)
@@ -379,9 +371,8 @@ def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
             " that carries its own letters, as those of rapidocr do"
         )
     best = scores[0].argmax(1)
-    new = (best > 0) & (
-        best != np.concatenate(([0], best[:-1]))
-    )  # 0 is no letter, and one that goes on stands once
+    # 0 is no letter, and one that goes on stands once
+    new = (best > 0) & (best != np.concatenate(([0], best[:-1])))
     return "".join(letters[k] for k in best[new]).strip(), (
         float(scores[0].max(1)[new].mean()) if new.any() else 0.0
     )

@@ -18,6 +18,7 @@ from looktwice.specialists.protocols import NoEvidence
 
 Grid = NDArray[np.float64]
 Ink = NDArray[np.bool_]
+# A to Z, as displays of five by seven dots commonly show them
 FORMS = (
     "01110 10001 10001 11111 10001 10001 10001",
     "11110 10001 10001 11110 10001 10001 11110",
@@ -45,11 +46,12 @@ FORMS = (
     "10001 10001 01010 00100 01010 10001 10001",
     "10001 10001 01010 00100 00100 00100 00100",
     "11111 00001 00010 00100 01000 10000 11111",
-)  # A to Z, as displays of five by seven dots commonly show them
+)
+# letters that some displays show another way
 OTHERS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
-}  # letters that some displays show another way
+}
 
 
 def _form(rows: str) -> Grid:

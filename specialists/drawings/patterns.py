@@ -106,9 +106,8 @@ def _fit(points: XY, target: XY) -> XY:
     moved: XY = points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
     for _ in range(ROUNDS):
         away, nearest = (np.asarray(values) for values in tree.query(moved))
-        near = away <= max(
-            1.5, float(np.quantile(away, 0.8))
-        )  # bent parts have no say in where the rest lies
+        # bent parts have no say in where the rest lies
+        near = away <= max(1.5, float(np.quantile(away, 0.8)))
         source, nearby = moved[near], target[nearest[near]]
         apart = source - source.mean(0)
         scale = float((apart * (nearby - nearby.mean(0))).sum() / max(1e-9, (apart**2).sum()))

@@ -36,10 +36,8 @@ COLORS: dict[str, tuple[int, int, int]] = {
     "yellow": (255, 255, 0),
     "white": (255, 255, 255),
 }
-LINE_LEVEL, FILL_LEVEL = (
-    0.12,
-    0.3,
-)  # shares of ink from which on a pixel belongs to a line, to a filled shape
+# shares of ink from which on a pixel belongs to a line, to a filled shape
+LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
 SMALLEST = 25.0  # square pixels; what is smaller is a speck
 
 

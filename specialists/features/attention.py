@@ -129,10 +129,8 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder")
 NUMBERED = re.compile(r" \d+$")
-WINDOWED = (
-    "qwen2_vl",
-    "qwen2_5_vl",
-)  # families whose encoder takes pictures of any size, patch after patch
+# families whose encoder takes pictures of any size, patch after patch
+WINDOWED = ("qwen2_vl", "qwen2_5_vl")
 
 
 @dataclass(frozen=True, eq=False)

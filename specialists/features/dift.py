@@ -85,10 +85,8 @@ class DIFT(Network[Item, FeatureGrid]):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
         torch = import_torch()
-        size, cubic = (
-            (self.size, self.size),
-            Image.Resampling.BICUBIC,
-        )  # as the authors' code resizes an image
+        # as the authors' code resizes an image
+        size, cubic = ((self.size, self.size), Image.Resampling.BICUBIC)
         images = np.stack(
             [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
         )

@@ -131,9 +131,8 @@ def _patches(images: Any, patch: int) -> dict[str, Any]:
     """Images (n, 3, height, width) as NaFlex takes them: patches in rows, colours last, and the
     shape of their grid."""
     torch = import_torch()
-    grid = images.unflatten(3, (-1, patch)).unflatten(
-        2, (-1, patch)
-    )  # n, 3, rows, patch, columns, patch
+    # n, 3, rows, patch, columns, patch
+    grid = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))
     flat = grid.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
     shape = torch.tensor([grid.shape[2], grid.shape[4]], device=images.device).expand(
         len(images), 2

@@ -269,9 +269,8 @@ def _tokens_of_square(network: Any, height: int, width: int) -> Floats:
         (int((edge - kept) / 2) + np.arange(side + 1) * kept / side) / edge
         for edge, kept in zip(scaled, crop, strict=True)
     )
-    first = np.full(
-        (int(network.model.config.vision_feature_select_strategy == "full"), 4), np.nan
-    )  # the class token
+    # the class token
+    first = np.full((int(network.model.config.vision_feature_select_strategy == "full"), 4), np.nan)
     return np.vstack([first, _tiles(ys, xs)])
 
 

@@ -43,12 +43,8 @@ from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.results import DepthMap
 
 SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
-METRIC = (
-    "depth_pro",
-    "glpn",
-    "prompt_depth_anything",
-    "zoedepth",
-)  # give distances, by their papers
+# give distances, by their papers
+METRIC = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")
 
 
 @dataclass(frozen=True)
@@ -201,11 +197,8 @@ def _without_padding(maps: Any, sizes: Sequence[tuple[int, int]]) -> Sequence[An
 
 
 SIDE = 518  # pixels of the shorter side of the authors' input
-LAYERS = {
-    12: (3, 6, 9, 12),
-    24: (5, 12, 18, 24),
-    40: (10, 20, 30, 40),
-}  # that version 2 reads, by depth
+# that version 2 reads, by depth
+LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
 FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
 UNIT = r"depth_head\.scratch\.refinenet(\d)\.resConfUnit(\d)\.conv(\d)\."
 HEAD: Rules = (

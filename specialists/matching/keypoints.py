@@ -193,9 +193,8 @@ def _read_matches(output: Any, number: int) -> tuple[Any, Any]:
         output.matches[number],
         output.matching_scores[number].float().cpu().numpy()[0],
     )
-    if (
-        getattr(output, "mask", None) is None
-    ):  # EfficientLoFTR: the keypoints of a slot are already those of a match
+    # EfficientLoFTR: the keypoints of a slot are already those of a match
+    if getattr(output, "mask", None) is None:
         slots = np.arange(matches.shape[-1])
         return np.where(matches.cpu().numpy() >= 0, slots, -1), scores
     partner = matches[0].cpu().numpy()
@@ -205,9 +204,8 @@ def _read_matches(output: Any, number: int) -> tuple[Any, Any]:
     return np.stack([np.where(partner >= 0, np.arange(len(partner)), -1), partner]), scores
 
 
-ATTENTION = re.compile(
-    r"^matcher\.loftr_coarse\.layers\.(\d+)\.(.*)"
-)  # in turn within an image and across both
+# in turn within an image and across both
+ATTENTION = re.compile(r"^matcher\.loftr_coarse\.layers\.(\d+)\.(.*)")
 NAMES: Rules = (
     (r"^matcher\.backbone\.layer(\d+)\.rbr_", r"matcher.backbone.layer\1.0.rbr_"),
     (r"^matcher\.backbone\.layer(\d+)\.", r"efficientloftr.backbone.stages.\1.blocks."),

@@ -101,9 +101,8 @@ class LoFTR(PairNetwork):
     def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where a side is under 48
         pixels."""
-        return InputSize.of(
-            pixels, self.longest, 8, least=48
-        )  # five cells are left at least without the rim
+        # five cells are left at least without the rim
+        return InputSize.of(pixels, self.longest, 8, least=48)
 
     def _gray(
         self, items: Sequence[Pair], side: int, sizes: Sequence[InputSize], place: Place

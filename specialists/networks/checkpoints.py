@@ -22,12 +22,8 @@ from looktwice.pipelines.runtime.networks import (
 )
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
-WRAPPINGS = (
-    "state_dict",
-    "model",
-    "teacher",
-    "extractor",
-)  # under which one of these keys, files keep their tensors
+# under which one of these keys, files keep their tensors
+WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
 DEPTH_3 = "specialists.maps.DepthAnything3 with the folder that it lies in"
 FOLDER = "an id or a folder of Hugging Face transformers"
 
@@ -223,11 +219,8 @@ def say_bytes(file: Path) -> str:
 
 
 Network = TypeVar("Network")
-LEARNED_BUFFERS = (
-    ".running_mean",
-    ".running_var",
-    "positional_embedding",
-)  # not parameters, and not computed anew
+# not parameters, and not computed anew
+LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
@@ -363,9 +356,8 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # one for each address that it tries; the sentence below says it once
+            # one for each address that it tries; the sentence below says it once
+            warnings.simplefilter("ignore")
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(

@@ -15,10 +15,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
-MEAN, STD = (
-    (0.485, 0.456, 0.406),
-    (0.229, 0.224, 0.225),
-)  # ImageNet's, of red, green and blue in 0..1
+# ImageNet's, of red, green and blue in 0..1
+MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def require_pixels(image: Any) -> Pixels:

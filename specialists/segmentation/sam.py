@@ -57,11 +57,8 @@ class MaskFilter:
             raise ValueError(f"most is 1 mask or more, found {self.most}")
 
 
-BUILDS = {
-    768: "vit_b",
-    1024: "vit_l",
-    1280: "vit_h",
-}  # the package's names, by the channels of the encoder
+# the package's names, by the channels of the encoder
+BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,9 +91,8 @@ class SAM3(HubNetwork[Item, Masks]):
         output = network.model(
             vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"]
         )
-        scores = (
-            output.pred_logits.float().sigmoid() * output.presence_logits.float().sigmoid()
-        )  # a row for each word
+        # a row for each word
+        scores = output.pred_logits.float().sigmoid() * output.presence_logits.float().sigmoid()
         require_numbers(scores, self.model, place.dtype)
         order = scores.flatten().argsort(descending=True, stable=True)
         kept = order[scores.flatten()[order] > self.threshold][: self.most]

@@ -192,9 +192,8 @@ RELEASES = {  # by blocks in each stage: tiny, small, base plus, large
     (2, 3, 16, 3): Hiera(2, (8, 4, 14, 7), (12, 16, 20)),
     (2, 6, 36, 4): Hiera(2, (8, 4, 16, 8), (23, 33, 43)),
 }
-KEPT = re.compile(
-    r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$"
-)  # the rest is for video
+# the rest is for video
+KEPT = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")
 POINTS = "sam_prompt_encoder.point_embeddings."
 NAMES_2: Rules = (
     (r"^sam_(prompt_encoder|mask_decoder)\.", r"\1."),

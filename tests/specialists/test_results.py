@@ -141,9 +141,8 @@ def test_boxes_to_supervision_and_back() -> None:
     assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
 
 
-COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[
-    ..., None
-]  # 10 for each row, 1 for each column
+# 10 for each row, 1 for each column
+COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]
 
 
 @pytest.mark.parametrize(

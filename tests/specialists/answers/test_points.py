@@ -225,9 +225,8 @@ def test_points_that_are_not_there_and_a_map_of_another_shape() -> None:
 
 def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_map() -> None:
     state = run_stage(NearerPoint(Ramp()), depths(A, B, C))
-    assert state.confidence == pytest.approx(
-        (90 - 70) / (0.9 * 99)
-    )  # from the 5th to the 95th percentile of 0 .. 99
+    # from the 5th to the 95th percentile of 0 .. 99
+    assert state.confidence == pytest.approx((90 - 70) / (0.9 * 99))
     flat = np.full((100, 100), 5.0)
     flat[48:53, 68:73] = 6  # too few pixels to reach a percentile
     assert run_stage(NearerPoint(lambda *_: DepthMap(flat, True)), depths(A, B)).confidence == 1

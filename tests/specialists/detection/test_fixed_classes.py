@@ -25,13 +25,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 NAMES = ["rf_detr", "detr", "rt_detr", "d_fine", "yolos"]
-SIZES = [
-    (60, 90),
-    (90, 60),
-    (150, 200),
-    (33, 120),
-    (60, 90),
-]  # higher than wide, and larger than the networks look
+# higher than wide, and larger than the networks look
+SIZES = [(60, 90), (90, 60), (150, 200), (33, 120), (60, 90)]
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +59,8 @@ def rf_detr_of_transformers(folder: str, image: Pixels) -> tuple[Any, Any]:
     def boxes(outputs: Any, threshold: float, target_sizes: Any) -> Any:
         ((height, width),) = target_sizes
         scores = 1 / (1 + np.exp(-outputs.logits[0].double().numpy()))
-        best = np.argsort(-scores.ravel())[
-            : len(scores)
-        ]  # of all queries and classes, as many as there are queries
+        # of all queries and classes, as many as there are queries
+        best = np.argsort(-scores.ravel())[: len(scores)]
         rows, labels = best // scores.shape[1], best % scores.shape[1]
         x, y, w, h = outputs.pred_boxes[0].double().numpy()[rows].T
         xyxy = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * [
@@ -153,10 +147,8 @@ def test_half_precision_is_near(name: str, dtype: Any, built: Callable[[str], st
     half = RFDETR(built(name), threshold=0.1, device="cpu", dtype=dtype, most=3)(IMAGES[2])
     assert (half.scores != whole.scores).any()
     np.testing.assert_allclose(half.scores, whole.scores, atol=0.03)
-    if name in (
-        "detr",
-        "yolos",
-    ):  # the others begin at the surest places, of which two may be equally sure
+    # the others begin at the surest places, of which two may be equally sure
+    if name in ("detr", "yolos"):
         np.testing.assert_allclose(half.xyxy, whole.xyxy, atol=3)
 
 

@@ -19,12 +19,8 @@ from tests import tiny_detectors as tiny
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-SIZES = [
-    (48, 80),
-    (100, 30),
-    (64, 64),
-    (200, 300),
-]  # wide, high, the network's own, and larger than it looks
+# wide, high, the network's own, and larger than it looks
+SIZES = [(48, 80), (100, 30), (64, 64), (200, 300)]
 LONGEST = 60
 
 

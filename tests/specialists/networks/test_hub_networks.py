@@ -171,9 +171,8 @@ def test_specks_and_slivers_are_no_evidence(
     with pytest.raises(NoEvidence, match="is too small"):
         GroundingDINO(built("grounding_dino"))(noise(size), ["cat"])
     assert DepthAnything(built("depth_anything"))(noise((5, 7))).values.shape == (5, 7)
-    with pytest.raises(
-        NoEvidence, match="too small, 32 x 32 are needed"
-    ):  # its processor rounds sides down to 32s
+    # its processor rounds sides down to 32s
+    with pytest.raises(NoEvidence, match="too small, 32 x 32 are needed"):
         DepthAnything(built("glpn"))(noise((31, 60)))
 
 
@@ -243,9 +242,8 @@ def test_the_likeliest_words_are_those_of_the_highest_token() -> None:
         def convert_tokens_to_ids(self, token: str) -> int:
             return {".": 1}[token]
 
-    ids = torch.tensor(
-        [0, 5, 6, 1, 5, 7, 1, 4, 1, 8, 1, 9]
-    )  # [CLS] red cat . red dog . st . bernard . [SEP]
+    # [CLS] red cat . red dog . st . bernard . [SEP]
+    ids = torch.tensor([0, 5, 6, 1, 5, 7, 1, 4, 1, 8, 1, 9])
     rows = torch.full((5, 16), 0.1)
     for row, column in enumerate((2, 5, 4, 9, 10)):
         rows[row, column] = (
@@ -334,9 +332,8 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
                 .item()
             )
         assert found == pytest.approx(exact, abs=1e-5)
-        assert found == pytest.approx(
-            1 / (1 + np.exp(-logit)), abs=0.03
-        )  # its crop may lie a pixel aside
+        # its crop may lie a pixel aside
+        assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.03)
     assert np.diff(np.sort(together)).min() > 0.015
 
 
@@ -549,9 +546,8 @@ def test_networks_that_are_first_asked_at_the_same_time_all_open(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
-)  # by torch itself
+# by torch itself
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
     plain, compiled = (
         DepthAnything(built("glpn"), device="cpu", compile=each) for each in (False, True)

@@ -224,9 +224,8 @@ def test_five_original_files_answer_on_pixels(downloads: None) -> None:
     exec(code, names)
     boxes = names["boxes"]
     shift = names["matches"].xy0 - names["matches"].xy1
-    assert (
-        len(shift) > 5 and np.abs(np.median(shift, 0) - [16, 0]).max() < 8
-    )  # a cell of the network
+    # a cell of the network
+    assert len(shift) > 5 and np.abs(np.median(shift, 0) - [16, 0]).max() < 8
     assert len(boxes) and set(boxes.labels.tolist()) <= {"cat", "cup"}
     assert (boxes.xyxy >= 0).all() and (boxes.xyxy <= [208, 192, 208, 192]).all()
     masks = names["masks"].masks

@@ -80,10 +80,8 @@ def test_everything_by_the_package_is_its_generators_grid(sam: dict[str, Any]) -
 
     kept = MaskFilter(iou=0.55, stability=0.8, overlap=0.6, most=2)
     found = SegmentEverything(SAM(**sam, prompts=5, device="cpu"), 2, kept)(PHOTO)
-    assert found.scores.tolist() == [
-        0.8,
-        pytest.approx(0.7),
-    ]  # the surest two of the three above `iou`
+    # the surest two of the three above `iou`
+    assert found.scores.tolist() == [0.8, pytest.approx(0.7)]
     told = segment_anything.Told[-1]
     assert (told.stability, told.overlap, told.batch) == (0.8, 0.6, 5)
     rows, columns = np.nonzero(found.masks[0])
@@ -121,10 +119,8 @@ def test_grounding_dino_by_its_package_is_given_words_and_gives_pixels(
     pixels[12:40, 25:65] = (255, 0, 0)
     found = GroundingDINO(**dino, device="cpu")(pixels, ["Cat", "red mug.", "dog"])
     assert inference.captions == ["cat . red mug . dog ."]
-    assert found.labels.tolist() == [
-        "dog",
-        "red mug",
-    ]  # the surest first; the cat is under the threshold
+    # the surest first; the cat is under the threshold
+    assert found.labels.tolist() == ["dog", "red mug"]
     np.testing.assert_allclose(found.xyxy, [[25, 12, 65, 40]] * 2, atol=1e-4)
     np.testing.assert_allclose(found.scores, [0.7, 0.5])
     GroundingDINO(**dino, device="cpu")(pixels, "mug")
@@ -200,9 +196,8 @@ def test_roma_finds_no_more_than_is_certain(
 ) -> None:
     import romatch
 
-    assert (
-        len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 12
-    )  # a quarter of the 48 places of any certainty
+    # a quarter of the 48 places of any certainty
+    assert len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 12
     monkeypatch.setattr(romatch.RegressionMatcher, "certain", 0.0)
     assert len(RoMa(**roma, device="cpu")(PHOTO, HALF)) == 0
     assert len(RoMa(**roma, device="cpu")(PHOTO, np.full((40, 40, 3), 7, np.uint8))) == 0
@@ -244,9 +239,8 @@ def test_depth_anything_3_by_its_package_gives_distances_at_the_size_of_the_imag
     assert near > far
     torch.manual_seed(7)
     for one, alone in zip(depth.many([pixels, PHOTO]), (found, depth(PHOTO)), strict=True):
-        np.testing.assert_array_equal(
-            one.values, alone.values
-        )  # each is looked at alone, with the same draws
+        # each is looked at alone, with the same draws
+        np.testing.assert_array_equal(one.values, alone.values)
     with pytest.raises(NoEvidence, match="one colour"):
         depth(np.full((20, 20, 3), 9, np.uint8))
 

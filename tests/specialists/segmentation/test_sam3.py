@@ -23,12 +23,8 @@ from tests import tiny_sam3 as tiny
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-SIZES = [
-    (48, 80),
-    (100, 30),
-    (56, 56),
-    (200, 300),
-]  # wide, high, the network's own, and larger than it looks
+# wide, high, the network's own, and larger than it looks
+SIZES = [(48, 80), (100, 30), (56, 56), (200, 300)]
 LEVEL = 0.03
 
 
@@ -139,9 +135,8 @@ def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
     same(first, again)
     assert set(other.labels) == {"dog"}
     assert len(list((tmp_path / "results").rglob("*.npz"))) == 2
-    assert (
-        sam._batcher() is replace(sam, words=("dog",))._batcher()
-    )  # so that words of many threads are one batch
+    # so that words of many threads are one batch
+    assert sam._batcher() is replace(sam, words=("dog",))._batcher()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -136,9 +136,8 @@ def test_images_and_masks_go_through_the_network_as_transformers_own_processor_s
     square = {"height": 64, "width": 64}
     processor = SamImageProcessorPil(size={"longest_edge": 64}, pad_size=square)
     theirs = processor(images=image, return_tensors="pt")
-    torch.testing.assert_close(
-        network._square(image), theirs["pixel_values"]
-    )  # of whole grey levels
+    # of whole grey levels
+    torch.testing.assert_close(network._square(image), theirs["pixel_values"])
     logits = torch.randn(2, 3, 32, 32)
     masks = processor.post_process_masks(
         [logits], [size], theirs["reshaped_input_sizes"], binarize=False
