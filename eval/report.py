@@ -2,69 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.adaptive.tables import saved_races
-from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
-from looktwice.eval.analysis.baselines import guess_table, published_table
-from looktwice.eval.analysis.complementarity import complementarity_table
-from looktwice.eval.analysis.contestants import (
-    COMPARISON_NOTE,
-    ORACLE_NOTE,
-    PAIR_NOTE,
-    comparison_table,
-    oracle_table,
-    pair_table,
-)
-from looktwice.eval.analysis.factors import factor_table
-from looktwice.eval.analysis.fragility_tables import (
-    NOTE as FRAGILITY_NOTE,
-    flip_table,
-    fragility_table,
-    rank_table,
-    style_table,
-)
-from looktwice.eval.analysis.looking.contribution import contribution_tables
-from looktwice.eval.analysis.looking.measured_and_right import measurement_curves, measurement_table
-from looktwice.eval.analysis.looking.routing import risk_table, route_table
-from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
-from looktwice.eval.analysis.spread import spread_table
-from looktwice.eval.analysis.steadiness import (
-    DRAW_NOTE,
-    ORDER_NOTE,
-    POSITION_NOTE,
-    draw_table,
-    order_table,
-    position_table,
-)
-from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
-from looktwice.eval.display.score_tables import (
-    benchmark_metric_table,
-    failure_table,
-    overview_table,
-    reason_table,
-    sort_rows,
-    task_table,
-    token_table,
-)
+from looktwice.eval.analysis.analyses import ANALYSES, ReportTable
+from looktwice.eval.analysis.looking.measured_and_right import measurement_curves
+from looktwice.eval.analysis.sweeps import effects_csv, sweep_table
+from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import TextTable, escaped
-from looktwice.eval.judging.summary import agreement, judge_table
+from looktwice.eval.judging.summary import agreement
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import page_pieces
-from looktwice.eval.psychometrics.crossed import crossed_grids, crossed_tables
-from looktwice.eval.psychometrics.thresholds import (
-    NOTE as THRESHOLD_NOTE,
-    threshold_lines,
-    threshold_table,
-)
+from looktwice.eval.psychometrics.crossed import crossed_grids
+from looktwice.eval.psychometrics.thresholds import threshold_lines
 from looktwice.eval.scoring.benchmark_rows import headline_rows
 from looktwice.eval.scoring.score import without_collection
-from looktwice.eval.scoring.turns import read_turns
-from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.state import Stage
 
@@ -190,18 +147,6 @@ FACTS = (
 """The facts of a task in a report: the field, its title, and the text shown if it is empty."""
 
 
-@dataclass(frozen=True)
-class ReportTable:
-    """A table under its own heading, `facts` and a `note` above it; `wrap` allows line breaks
-    inside long words."""
-
-    title: str
-    table: TextTable
-    wrap: bool = False
-    note: str = ""
-    facts: tuple[tuple[str, str], ...] = ()
-
-
 @without_collection()
 def write_report(
     runs: Table | Sequence[str | Path],
@@ -221,214 +166,169 @@ def write_report(
     records and judgements, where every number is as before. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
-    folder = Path(out)
-    facts, page = _context(scored), folder / "report.html"
-    words = {"report.csv": scored.csv, "report.md": _markdown(facts)}
-    if not again and _is_current(page, words, scored):
+    folder, report = Path(out), Report(scored)
+    page, texts = folder / "report.html", {"report.csv": scored.csv, "report.md": report.markdown}
+    if not again and _is_current(page, texts, scored):
         return page
-    write_file(folder / "report.csv", words["report.csv"])
     if sweep_table(scored).rows:
-        write_file(folder / "effects.csv", effects_csv(scored))
+        texts["effects.csv"] = effects_csv(scored)
     else:  # one of an earlier plan would be taken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
-    write_file(folder / "report.md", words["report.md"])
+    for name, text in texts.items():
+        write_file(folder / name, text)
     with whole_file(page) as file:
-        pieces = html_page(scored, RunPage(scored.scores, images), facts=facts)
+        pieces = html_page(scored, RunPage(scored.scores, images), report=report)
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 
 
-def _is_current(page: Path, words: Mapping[str, str], scored: Table) -> bool:
+def _is_current(page: Path, texts: dict[str, str], scored: Table) -> bool:
     """Whether the page and what lies beside it show what would be written now; pictures take most
     of its time."""
-    try:
-        written = page.stat().st_mtime_ns
-        same = all(
-            (page.parent / name).read_bytes() == text.encode() for name, text in words.items()
-        )
-    except FileNotFoundError:
-        return False
-    read = (
+    read = [
         run.folder.path / name
         for run in scored.scores
         for name in ("records.jsonl", "judged.jsonl")
-    )
+    ]
+    try:
+        written = page.stat().st_mtime_ns
+        same = all((page.parent / n).read_bytes() == text.encode() for n, text in texts.items())
+    except FileNotFoundError:
+        return False
     return same and all(file.stat().st_mtime_ns < written for file in read if file.exists())
 
 
 def html_page(
-    scored: Table, page: RunPage, *, served: bool = False, facts: Any = None
+    scored: Table, page: RunPage, *, served: bool = False, report: Report | None = None
 ) -> Iterator[str]:
     """The page of a table's runs, piece by piece: with what fits into a file, or `served` without
     words."""
-    facts = facts or _context(scored)
+    report = report or Report(scored)
     data = page.data(scored.rows, whole=not served)
-    above = [
-        ReportTable("Accuracy", facts["overview"]),
-        ReportTable("Over all tasks", facts["means"]),
-    ]
-    tables = [each for each in (*above, *facts["sections"], *facts["tables"]) if each.table.rows]
-    tasks = [
-        (run, name)
-        for run in scored.scores
-        for name in dict.fromkeys(arm.point.task for arm in run.points)
-    ]
-    lines = [
-        *data.lines,
-        *(curve for run, name in tasks for curve in measurement_curves(run, name)),
-    ]
-    lines += [chart for run, name in tasks for chart in threshold_lines(run, name)]
-    grids = [*data.grids, *crossed_grids(scored.scores, scored.by)]
-    said = [*scored.notes, f"Read with: {facts['readers']}", *facts["agreement"]]
-    context = {"tables": tables, "method": METHOD, "left_out": facts["left_out"]}
-    return page_pieces(
-        replace(data, notes=said, lines=lines, grids=grids), served=served, **context
+    lines = [*data.lines]
+    for draw in (measurement_curves, threshold_lines):
+        for run in scored.scores:
+            for task in dict.fromkeys(arm.point.task for arm in run.points):
+                lines += draw(run, task)
+    data = replace(
+        data,
+        notes=[*scored.notes, f"Read with: {report.readers}", *report.agreement],
+        lines=lines,
+        grids=[*data.grids, *crossed_grids(scored.scores, scored.by)],
     )
+    above = (ReportTable("Accuracy", report.overview), ReportTable("Over all tasks", report.means))
+    tables = [part for part in (*above, *report.sections, *report.tables) if part.table.rows]
+    return page_pieces(data, served=served, tables=tables, method=METHOD, left_out=report.left_out)
 
 
-def _context(scored: Table) -> dict[str, Any]:
-    tasks = {row.task for row in scored.rows if row.task_name and row.metric == "accuracy"}
-    several = len(tasks) > 1  # for a single task the overview already shows them
-    means = [row for row in scored.rows if several and not row.task_name and not row.slice]
-    return {
-        "title": ", ".join(run.name for run in scored.scores),
-        "overview": overview_table(scored.rows, headline_rows(scored.scores, scored.rows)),
-        "means": task_table(sort_rows(means), full=True),
-        "sections": _sections(scored),
-        "tables": [table for table in _tables(scored) if table.table.rows],
-        "agreement": [
-            line
-            for run in scored.scores
-            for line in (*run.judged.which_counts, *agreement(run.judged.lines))
-        ],
-        "notes": scored.notes,
-        "left_out": [pair for run in scored.scores for pair in _left_out(run)],
-        "readers": (
-            ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
-            or "none needed"
-        ),
-        "method": METHOD,
-    }
+@dataclass(frozen=True)
+class Report:
+    """What a report says of scored runs, as page and Markdown show it."""
+
+    scored: Table
+
+    @cached_property
+    def overview(self) -> TextTable:
+        """Contestants by tasks."""
+        return overview_table(self.scored.rows, headline_rows(self.scored.scores, self.scored.rows))
+
+    @cached_property
+    def means(self) -> TextTable:
+        """Macro, micro and totals; none of a single task, where the overview shows them."""
+        tasks = {r.task for r in self.scored.rows if r.task_name and r.metric == "accuracy"}
+        means = [row for row in self.scored.rows if not row.task_name and not row.slice]
+        return task_table(sort_rows(means if len(tasks) > 1 else []), full=True)
+
+    @cached_property
+    def sections(self) -> list[ReportTable]:
+        """A table for each task name of each run, its variants together."""
+        sections = []
+        for run in self.scored.scores:
+            tasks: dict[str, list[PointScores]] = {}
+            for scores in run.points:
+                tasks.setdefault(scores.point.task, []).append(scores)
+            for name, variants in tasks.items():
+                rows = [
+                    row for row in self.scored.rows if (row.run, row.task_name) == (run.name, name)
+                ]
+                table = task_table(sort_rows([row for row in rows if not row.slice]))
+                title = name if len(self.scored.scores) == 1 else f"{name} ({run.name})"
+                sections.append(ReportTable(title, table, facts=_describe_data(variants)))
+        return sections
+
+    @cached_property
+    def tables(self) -> list[ReportTable]:
+        """The tables of all analyses that have something to say."""
+        return [part for analysis in ANALYSES for part in analysis.tables(self.scored)]
+
+    @property
+    def readers(self) -> str:
+        """Who read the replies."""
+        names = dict.fromkeys(row.reader for row in self.scored.rows if row.reader and row.point)
+        return ", ".join(names) or "none needed"
+
+    @cached_property
+    def agreement(self) -> list[str]:
+        """Which judge counts, and how far judges agree."""
+        lines = []
+        for run in self.scored.scores:
+            lines += [*run.judged.which_counts, *agreement(run.judged.lines)]
+        return lines
+
+    @cached_property
+    def left_out(self) -> list[tuple[str, str]]:
+        """Contestants that the configuration left out, and those that were planned and not run
+        yet."""
+        return [pair for run in self.scored.scores for pair in _left_out(run)]
+
+    @property
+    def markdown(self) -> str:
+        """The report as Markdown."""
+        title = ", ".join(run.name for run in self.scored.scores)
+        parts = [f"# Report: {escaped(title)}", f"Read with: {escaped(self.readers)}"]
+        parts += [_bullets(self.scored.notes), "## Accuracy", self.overview.markdown]
+        if self.means.rows:
+            parts += ["## Over all tasks", self.means.markdown]
+        for section in self.sections:
+            parts += [f"## {escaped(section.title)}", *_below_title(section)]
+        for table in self.tables:
+            parts += [f"## {table.title}", *_below_title(table)]
+        parts.append(_bullets(self.agreement))
+        if self.left_out:
+            parts += ["## Left out", _facts(self.left_out)]
+        parts += ["## Method", "\n".join(f"- {line}" for line in METHOD)]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _tables(scored: Table) -> list[ReportTable]:
-    """The tables after the sections of the tasks, in order; those without rows are left out of the
-    report."""
-    rows, runs = scored.rows, scored.scores
-    looks = [point for run in runs for point in summarize_looks(run)]
-    turns = [arm for run in runs for arm in read_turns(run)]
-    races, race_note = saved_races(runs)
-    zeros = tuple(
-        (kind, line) for kind, _, line in (line.partition(": ") for line in scored.unchanged)
-    )
-    return [
-        ReportTable(
-            "Against the baseline", comparison_table(rows), True, COMPARISON_NOTE, facts=zeros
-        ),
-        ReportTable(
-            "Effect of each factor", sweep_table(scored), True, effect_note(scored), facts=zeros
-        ),
-        ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
-        ReportTable(
-            "How fragile the marker makes it", fragility_table(runs), wrap=True, note=FRAGILITY_NOTE
-        ),
-        ReportTable("Who would lead under another style", flip_table(runs), wrap=True),
-        ReportTable("Ranks under other styles", rank_table(runs), wrap=True),
-        ReportTable("Every style and codec", style_table(runs), wrap=True),
-        ReportTable("The race", races, wrap=True, note=race_note),
-        ReportTable("Thresholds", threshold_table(runs), wrap=True, note=THRESHOLD_NOTE),
-        *(ReportTable(title, table) for title, table in crossed_tables(runs, scored.by)),
-        ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
-        ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
-        *(
-            ReportTable(title, table, True, note)
-            for run in runs
-            for title, note, table in contribution_tables(run)
-        ),
-        ReportTable("Accuracy by turns that looked", turn_count_table(looks)),
-        ReportTable("What further turns changed", turn_table(turns), wrap=True),
-        ReportTable("When to stop", stopping_table(turns), wrap=True),
-        ReportTable("Right of what is answered at all", risk_table(runs)),
-        ReportTable("Sent on by confidence", route_table(runs), wrap=True),
-        ReportTable("What was measured, and being right", measurement_table(runs), wrap=True),
-        ReportTable("Spread over variants", spread_table(scored), wrap=True),
-        ReportTable("Contestants with one another", pair_table(runs), note=PAIR_NOTE),
-        ReportTable("All contestants together", oracle_table(runs), note=ORACLE_NOTE),
-        ReportTable("Would the order hold", order_table(runs), note=ORDER_NOTE),
-        ReportTable("Draws", draw_table(runs), wrap=True, note=DRAW_NOTE),
-        ReportTable("Letters chosen", position_table(runs), note=POSITION_NOTE),
-        ReportTable("Slices", task_table([row for row in rows if row.slice], full=True)),
-        ReportTable("Why answers are unreadable", reason_table(runs)),
-        ReportTable("What failed", failure_table(runs), wrap=True),
-        ReportTable("Guesses", guess_table(runs)),
-        ReportTable("Verdicts of judges", judge_table(runs), wrap=True),
-        ReportTable("Specialists and MLLMs", complementarity_table(runs)),
-        ReportTable("Beside what was published", published_table(runs, rows)),
-        ReportTable("Tokens and cost", token_table(rows)),
-    ]
-
-
-def _sections(scored: Table) -> list[ReportTable]:
-    """A table for each task name of each run, its variants together."""
-    sections = []
-    for run in scored.scores:
-        for name in dict.fromkeys(scores.point.task for scores in run.points):
-            variants = [scores for scores in run.points if scores.point.task == name]
-            rows = [
-                r for r in scored.rows if r.run == run.name and r.task_name == name and not r.slice
-            ]
-            title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
-            facts = tuple(_describe_data([scores.point.facts for scores in variants]))
-            sections.append(ReportTable(title, task_table(sort_rows(rows)), facts=facts))
-    return sections
-
-
-def _describe_data(facts: Sequence[Any]) -> list[tuple[str, str]]:
+def _describe_data(variants: Sequence[PointScores]) -> tuple[tuple[str, str], ...]:
     """Split, labels, errata and other facts of the data, each distinct value once over the task's
     variants."""
     described = []
     for name, title, empty in FACTS:
-        values = [value for fact in facts for value in _many(fact.get(name))]
-        described.append((title, "; ".join(dict.fromkeys(values)) or empty))
-    return [pair for pair in described if pair[1]]
+        values: dict[str, None] = {}
+        for fact in (scores.point.facts.get(name) for scores in variants):
+            many: Any = [fact] if isinstance(fact, str) else fact
+            values |= dict.fromkeys(str(value) for value in many or () if value != "")
+        described.append((title, "; ".join(values) or empty))
+    return tuple(pair for pair in described if pair[1])
 
 
-def _many(value: Any) -> list[str]:
-    return [] if not value else [value] if isinstance(value, str) else [str(item) for item in value]
-
-
-def _left_out(run: RunScores) -> list[tuple[str, str]]:
-    """Contestants that the configuration left out, and those that were planned and not run yet."""
-    left_out = [
-        (str(name), str(why)) for name, why in (run.folder.facts.get("left_out") or {}).items()
-    ]
+def _left_out(run: RunScores) -> Iterator[tuple[str, str]]:
+    for name, why in (run.folder.facts.get("left_out") or {}).items():
+        yield str(name), str(why)
+    asked = {scores.point.contestant for scores in run.points if scores.all}
     for name in dict.fromkeys(scores.point.contestant for scores in run.points):
-        if not any(scores.all for scores in run.points if scores.point.contestant == name):
-            left_out.append((name, "planned, and no sample of it was asked yet"))
-    return left_out
+        if name not in asked:
+            yield name, "planned, and no sample of it was asked yet"
 
 
-def _markdown(facts: dict[str, Any]) -> str:
-    parts = [f"# Report: {escaped(facts['title'])}", f"Read with: {escaped(facts['readers'])}"]
-    parts += ["\n".join(f"- {escaped(line)}" for line in facts["notes"])] if facts["notes"] else []
-    parts += ["## Accuracy", facts["overview"].markdown]
-    parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
-    for section in facts["sections"]:
-        parts += [f"## {escaped(section.title)}", _listed(section.facts)]
-        parts.append(section.table.markdown)
-    for table in facts["tables"]:
-        above = [_listed(table.facts), table.note]
-        parts += [f"## {table.title}", *filter(None, above), table.table.markdown]
-    parts += (
-        ["\n".join(f"- {escaped(line)}" for line in facts["agreement"])]
-        if facts["agreement"]
-        else []
-    )
-    if facts["left_out"]:
-        parts += ["## Left out", _listed(facts["left_out"])]
-    parts += ["## Method", "\n".join(f"- {line}" for line in facts["method"])]
-    return "\n\n".join(parts) + "\n"
+def _below_title(part: ReportTable) -> Iterator[str]:
+    yield from (_facts(part.facts), part.note, part.table.markdown)
 
 
-def _listed(pairs: Sequence[tuple[str, str]]) -> str:
+def _facts(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in pairs)
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {escaped(line)}" for line in lines)
