@@ -29,14 +29,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting import agent
-from looktwice.prompting.agent import (
-    NativeCalls,
-    PlainCalls,
-    TaggedCalls,
-    specialist_tools,
-    view_tools,
-)
-from looktwice.prompting.agent.record import read_looks
+from looktwice.prompting.agent import NativeCalls, PlainCalls, TaggedCalls
+from looktwice.prompting.agent.episode import read_looks
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE.parent / "configs" / "agent_near_sighted.yaml"
@@ -219,12 +213,12 @@ def summary(cls: type) -> str:
 
 def tools() -> str:
     """A line for each tool, in its own words."""
-    lines = []
-    for module in (view_tools, specialist_tools):
-        for name in sorted(
-            name for name in agent.__all__ if getattr(agent, name).__module__ == module.__name__
-        ):
-            lines.append(f"| `prompting.agent.{name}` | {summary(getattr(agent, name))} |")
+    classes = {name: getattr(agent, name) for name in sorted(agent.__all__)}
+    lines = [
+        f"| `prompting.agent.{name}` | {summary(cls)} |"
+        for name, cls in classes.items()
+        if cls.__module__ == agent.tools.__name__
+    ]
     example = (
         f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
     )

@@ -28,7 +28,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.markers.presets import BlinkReleasedStyle
+from looktwice.prompting.markers.styles import BlinkReleasedStyle
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "gallery.yaml"

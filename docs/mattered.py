@@ -72,7 +72,8 @@ benchmark, and attention. Every table here is of a scripted model, or a planted 
 
 ## Measurements
 
-`state.measured("crop_share", 0.12)` in any stage records a number or a category (a list has one for each turn).
+`state = state.measured("crop_share", 0.12)` in any stage gives a copy of the state with one more measurement, a number
+or a category (a list has one for each turn); the state itself never changes, so a stage returns the copy.
 Scoring makes of it a row `measured.crop_share` of report.csv with interval and paired test, a table that compares
 right with other samples, curves of accuracy against it, and slices: `looktwice score RUN --by crop_share`. Zooms
 measure `crop_share`, votes `vote_share` and `votes`, agents `looks`, `RedrawThenAnswer` `ssim`, `AttentionShare`

@@ -21,7 +21,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
 from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
-from looktwice.prompting.markers.presets import BlinkReleasedStyle
+from looktwice.prompting.markers.styles import BlinkReleasedStyle
 
 AROUND = 45  # pixels on each side of a point
 SCALE = 3

@@ -19,7 +19,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.markers import Circles, Label
-from looktwice.prompting.markers.presets import BlinkPaperStyle, BlinkReleasedStyle
+from looktwice.prompting.markers.styles import BlinkPaperStyle, BlinkReleasedStyle
 
 APART = 40  # pixels between two points
 COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}

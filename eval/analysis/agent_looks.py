@@ -22,7 +22,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.pipelines.geometry import Rect, iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
-from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
-from looktwice.prompting.agent.record import Look
+from looktwice.prompting.agent.episode import Look
 from looktwice.prompting.agent.tool import COORDINATES
 from looktwice.prompting.coordinates import ShownImage, ToolError
 from looktwice.prompting.markers.points import Circles

@@ -17,7 +17,7 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
-from looktwice.prompting.agent.record import Look, read_looks
+from looktwice.prompting.agent.episode import Look, read_looks
 
 
 @dataclass(frozen=True, eq=False)

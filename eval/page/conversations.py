@@ -11,7 +11,7 @@ from typing import Any
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
 from looktwice.pipelines.marks import Box, Mark, mark_from_dict
-from looktwice.prompting.agent.record import read_looks
+from looktwice.prompting.agent.episode import read_looks
 
 THUMBNAIL = 256, 75
 """The longest side of a thumbnail in pixels, and its quality as a JPEG."""

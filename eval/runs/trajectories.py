@@ -26,7 +26,7 @@ from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
-from looktwice.prompting.agent.record import read_end, read_looks
+from looktwice.prompting.agent.episode import read_end, read_looks
 
 Line = dict[str, Any]
 

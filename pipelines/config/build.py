@@ -396,7 +396,8 @@ class Binder:
             ).validate_python(value)
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
-            return self.fault(place, f"expected {_shown(hint)}, found {value!r} ({wrong['msg']})")
+            more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"
+            return self.fault(place, f"expected {_shown(hint)}, found {value!r}{more}")
         # a protocol: any object may stand here, a plain value never; none of several is no value
         except SchemaError:
             if isinstance(value, list | tuple) and not value:

@@ -14,11 +14,15 @@ from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, Parts, decode_arguments
-from looktwice.prompting.agent.episode import Bounds, Episode
-from looktwice.prompting.agent.record import Look, Outcome, measure_looks
-from looktwice.prompting.agent.result_controls import ResultControl
-from looktwice.prompting.agent.tool import AgentTool, ToolResult, describe_tool, parse_arguments
-from looktwice.prompting.agent.view_tools import Answer
+from looktwice.prompting.agent.episode import Bounds, Episode, Look, Outcome, measure_looks
+from looktwice.prompting.agent.tool import (
+    AgentTool,
+    ResultControl,
+    ToolResult,
+    describe_tool,
+    parse_arguments,
+)
+from looktwice.prompting.agent.tools import Answer
 from looktwice.prompting.coordinates import (
     NO_MODEL,
     UNITS,
@@ -27,8 +31,9 @@ from looktwice.prompting.coordinates import (
     ToolError,
     find_new_regions,
 )
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.turns.ask import Ask, History, check_token_count
-from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
+from looktwice.prompting.wording.instructions import Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence
 
 SYSTEM = (
@@ -71,7 +76,7 @@ class Agent:
     model gets it. With `afresh` the last answer is asked for in a new conversation that shows every
     image at once, without tools and looks: the results alone.
 
-    Every tool call is written into the record as a `Look` (`prompting.agent.record`), and every
+    Every tool call is written into the record as a `Look` (`prompting.agent.episode`), and every
     image becomes a view. Measured are the `looks` that were run, the `crop_share` of an image that
     they showed, and the turns. Raises ModelError, and WeightsError if the network of a tool cannot
     be loaded.
@@ -107,11 +112,9 @@ class Agent:
                 "the tool Answer needs a `reader:` that reads the answer, such as"
                 " eval.readers.Robust"
             )
-        if self.corrections < 0 or self.options.tools is not None:
-            raise ValueError(
-                f"corrections is 0 or more, found {self.corrections}; options.tools must stay"
-                " unset, the agent sets it"
-            )
+        check_ranges(self, "corrections >= 0")
+        if self.options.tools is not None:
+            raise ValueError("options.tools must stay unset, the agent sets it")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the conversation, every image shown as a view, and a note for each

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -17,8 +17,8 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
+from looktwice.prompting.ranges import check_ranges
 
-Hole = Literal["keep", "recolor"]
 REACH = 3.0  # pixels of the neighbourhood that a hidden pixel is made up from
 Region = NDArray[np.bool_]
 
@@ -37,13 +37,10 @@ class EraseMarks(WithoutModel):
     """
 
     margin: float = 2.0
-    hole: Hole = "keep"
+    hole: Literal["keep", "recolor"] = "keep"
 
     def __post_init__(self) -> None:
-        if self.hole not in get_args(Hole):
-            raise ValueError(f"hole is one of {', '.join(get_args(Hole))}, found {self.hole!r}")
-        if self.margin < 0:
-            raise ValueError(f"margin is 0 or more pixels, found {self.margin}")
+        check_ranges(self, "margin >= 0")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with clean images and views."""

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -27,6 +27,7 @@ from looktwice.prompting.burnt_in.pairing import (
 )
 from looktwice.prompting.burnt_in.rings import Map
 from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.evidence import Missing
 
 CLOSE = 0.25  # closeness to the colour from which a pixel may be a line's
 # by how much a line is closer to the colour than its ground, which may be of a like colour
@@ -141,8 +142,6 @@ def _share_a_side(first: FoundRectangle, second: FoundRectangle) -> bool:
     return bool((np.abs(one - other) < 3).sum() >= 2)
 
 
-Kind = Literal["rings", "boxes"]
-Missing = Literal["keep", "fail", "abstain"]
 WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
 CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
 FAR = 1e9  # what it costs to pair a box with a label that is not beside it
@@ -167,7 +166,7 @@ class RecoverMarks(WithoutModel):
     with the reason. Raises ValueError at once for settings that cannot be.
     """
 
-    kinds: tuple[Kind, ...] = ("rings",)
+    kinds: tuple[Literal["rings", "boxes"], ...] = ("rings",)
     colors: tuple[str, ...] = ("red", "white")
     box_colors: tuple[str, ...] = ("red", "lime")
     radii: tuple[float, float] = (4.0, 17.0)
@@ -175,16 +174,9 @@ class RecoverMarks(WithoutModel):
     on_missing: Missing = "keep"
 
     def __post_init__(self) -> None:
-        if not self.kinds or not set(self.kinds) <= set(get_args(Kind)):
-            raise ValueError(
-                f"kinds are some of {', '.join(get_args(Kind))}, found {list(self.kinds)}"
-            )
-        if self.on_missing not in get_args(Missing):
-            raise ValueError(
-                f"on_missing is one of {', '.join(get_args(Missing))}, found {self.on_missing!r}"
-            )
-        if not self.colors or not self.box_colors:
-            raise ValueError("colors and box_colors name at least one colour each, such as red")
+        for name in ("kinds", "colors", "box_colors"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty; name at least one")
         for color in (*self.colors, *self.box_colors):
             rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:

@@ -14,6 +14,7 @@ from looktwice.pipelines.marks import Box, Mark, mark_from_dict
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.crop import Crop
 
 CANDIDATES = 64  # random places that are drawn at most, of which some may not hold the crop
@@ -48,8 +49,7 @@ class OracleCrop(WithoutModel):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.tries <= CANDIDATES:
-            raise ValueError(f"tries lies in 1..{CANDIDATES}, found {self.tries}")
+        check_ranges(self, "tries >= 1", "tries <= 64")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops. Raises ValueError if the region is not given or no view shows
@@ -126,8 +126,7 @@ class RandomCrop(WithoutModel):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share lies in 0..1, above 0, found {self.share}")
+        check_ranges(self, "share > 0", "share <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops."""

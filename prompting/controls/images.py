@@ -21,6 +21,7 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.resize import resize_view
 
 MAX_TRIES = 2000  # random places that are tried for one mark
@@ -154,10 +155,9 @@ class ShufflePatches(WithoutModel):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or self.columns < 1 or self.rows * self.columns < 2:
-            raise ValueError(
-                f"rows and columns make at least two patches, found {self.rows} x {self.columns}"
-            )
+        check_ranges(self, "rows, columns >= 1")
+        if self.rows == self.columns == 1:
+            raise ValueError("rows and columns make at least two patches, found 1 x 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its views shuffled. Raises ValueError where a patch would have no
@@ -205,11 +205,7 @@ class RandomMarks(WithoutModel):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.apart < 1 or not 0 <= self.margin < 0.5:
-            raise ValueError(
-                f"apart lies in 0..1 and margin in 0..0.5 of the shorter side, found {self.apart}"
-                f" and {self.margin}"
-            )
+        check_ranges(self, "apart, margin >= 0", "apart < 1", "margin < 0.5")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its marks moved. Raises ValueError where there are none, or no room."""

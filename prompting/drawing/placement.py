@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import PixelRect, Rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.drawing.masks import Region
+from looktwice.prompting.drawing.shapes import Region
 
 SMALLER = (
     1.0,
@@ -28,42 +28,15 @@ RINGS = 12  # how far a number may move away, in its own heights
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
 CORNERS = ("above-left", "above-right", "below-left", "below-right")
-ORDER: dict[str, tuple[str, ...]] = {
-    "auto": ("above", "below", "right", "left", *CORNERS),
-    "above": ("above", "below", "right", "left", *CORNERS),
-    "below": (
-        "below",
-        "above",
-        "right",
-        "left",
-        "below-left",
-        "below-right",
-        "above-left",
-        "above-right",
-    ),
-    "right": (
-        "right",
-        "left",
-        "above",
-        "below",
-        "above-right",
-        "below-right",
-        "above-left",
-        "below-left",
-    ),
-    "left": (
-        "left",
-        "right",
-        "above",
-        "below",
-        "above-left",
-        "below-left",
-        "above-right",
-        "below-right",
-    ),
-    "beside": ("right", "left", "above", "below", *CORNERS),
-    "inside": ("inside", "above", "below", "right", "left", *CORNERS),
+SIDES: dict[str, tuple[str, ...]] = {
+    "below": ("below", "above", "right", "left"),
+    "left": ("left", "right", "above", "below"),
+    "right": ("right", "left", "above", "below"),
+    "beside": ("right", "left", "above", "below"),
+    "inside": ("inside", "above", "below", "right", "left"),
 }
+"""The sides of a mark in the order in which they are tried, where it is not above, below, right,
+left; the corners come behind them."""
 
 
 def choose_area(
@@ -112,14 +85,27 @@ def place_labels(
     Of the sides, the first is taken that hides no drawing, else the one that lies on the fewest;
     where every side would hide a point or a label, the nearest free place of the frame.
     """
-    ground = _Ground(anchors, len(sizes))
+    count = len(anchors)
+    rects: Rects = np.full((4, 2 * count + len(sizes)), np.nan)  # drawings, open points, labels
+    for number, anchor in enumerate(anchors):
+        rects[:, number] = anchor.box
+        if anchor.open:
+            rects[:, count + number] = anchor.x, anchor.y, anchor.x + 1, anchor.y + 1
     areas: list[PixelRect | None] = []
     for own, size in enumerate(sizes):
-        sides = _sides(anchors[own], size, ORDER[placement], gap)
-        areas.append(ground.choose_side(own, sides) or ground.nearest_place(anchors[own], size))
+        best, least = None, math.inf
+        for side, area in _sides(anchors[own], size, placement, gap):
+            (left, top, right, bottom), (x0, y0, x1, y1) = rects, area
+            hidden = (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
+            if side == "inside":
+                hidden[[own, count + own]] = False
+            drawings = int(np.count_nonzero(hidden))
+            if drawings < least and not hidden[count:].any():
+                best, least = area, drawings
+        areas.append(best or _nearest_place(rects, count, anchors[own], size))
         if areas[-1] is None:
             break
-        ground.place(areas[-1])
+        rects[:, 2 * count + own] = areas[-1]
     return areas
 
 
@@ -127,70 +113,23 @@ Rects = NDArray[np.float64]
 """(4, n): left, top, right and bottom edges in pixels of the view; NaN overlaps nothing."""
 
 
-class _Ground:
-    """What labels may lie on if there is no better place, the drawings, and what they must keep
-    off.
-
-    That are the middles of open anchors and the labels that are placed.
-    """
-
-    def __init__(self, anchors: Sequence[Anchor], labels: int) -> None:
-        self._count = len(anchors)
-        self._end = 2 * self._count
-        self._rects = np.full((4, self._end + labels), np.nan)
-        for number, anchor in enumerate(anchors):
-            self._rects[:, number] = anchor.box
-            if anchor.open:
-                self._rects[:, self._count + number] = (
-                    anchor.x,
-                    anchor.y,
-                    anchor.x + 1,
-                    anchor.y + 1,
-                )
-        self._drawn = cache(self._count_drawings)
-
-    def place(self, area: PixelRect) -> None:
-        """From now on labels keep off this area."""
-        self._rects[:, self._end] = area
-        self._end += 1
-
-    def choose_side(self, own: int, sides: Iterable[tuple[str, PixelRect]]) -> PixelRect | None:
-        """The first side that hides nothing, else the one that hides the fewest drawings but no
-        point and no label."""
-        best, least = None, math.inf
-        left, top, right, bottom = self._rects[:, : self._end]
-        for side, (x0, y0, x1, y1) in sides:
-            hidden = (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
-            if side == "inside":
-                hidden[[own, self._count + own]] = False
-            if (
-                not hidden[self._count :].any()
-                and (drawings := int(np.count_nonzero(hidden))) < least
-            ):
-                best, least = (x0, y0, x1, y1), drawings
-            if least == 0:
-                break
-        return best
-
-    def nearest_place(self, anchor: Anchor, size: tuple[int, int]) -> PixelRect | None:
-        """The nearest place of the frame that hides no point and no label, rather off the drawings
-        than on them."""
-        (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
-        if width > high_x - low_x or height > high_y - low_y:
-            return None
-        lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
-        free = _count_overlaps(self._rects[:, self._count : self._end], lefts, tops, size) == 0
-        if not free.any():
-            return None
-        away = np.hypot(lefts + width / 2 - anchor.x, (tops + height / 2 - anchor.y)[:, None])
-        away += self._drawn(anchor.frame, size) * height
-        row, column = divmod(int(np.where(free, away, np.inf).argmin()), len(lefts))
-        left, top = int(lefts[column]), int(tops[row])
-        return left, top, left + width, top + height
-
-    def _count_drawings(self, frame: PixelRect, size: tuple[int, int]) -> NDArray[np.int32]:
-        lefts, tops = _steps(frame[0], frame[2] - size[0]), _steps(frame[1], frame[3] - size[1])
-        return _count_overlaps(self._rects[:, : self._count], lefts, tops, size)
+def _nearest_place(
+    rects: Rects, count: int, anchor: Anchor, size: tuple[int, int]
+) -> PixelRect | None:
+    """The nearest place of the frame that hides no point and no label, rather off the drawings, the
+    first `count` of `rects`, than on them."""
+    (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
+    if width > high_x - low_x or height > high_y - low_y:
+        return None
+    lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
+    free = _count_overlaps(rects[:, count:], lefts, tops, size) == 0
+    if not free.any():
+        return None
+    away = np.hypot(lefts + width / 2 - anchor.x, (tops + height / 2 - anchor.y)[:, None])
+    away += _count_overlaps(rects[:, :count], lefts, tops, size) * height
+    row, column = divmod(int(np.where(free, away, np.inf).argmin()), len(lefts))
+    left, top = int(lefts[column]), int(tops[row])
+    return left, top, left + width, top + height
 
 
 def _count_overlaps(
@@ -210,7 +149,7 @@ def _count_overlaps(
 
 
 def _sides(
-    anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float
+    anchor: Anchor, size: tuple[int, int], placement: Placement, gap: float
 ) -> Iterator[tuple[str, PixelRect]]:
     """Each side's area, pushed into the frame; sides are left out where the frame is smaller than
     the label."""
@@ -221,7 +160,8 @@ def _sides(
     middle = math.floor(anchor.x + 1 - width / 2), math.floor(anchor.y + 1 - height / 2)
     before = math.floor(x0 - gap) - width, math.floor(y0 - gap) - height
     after = math.ceil(x1 + gap), math.ceil(y1 + gap)
-    for side in order:
+    sides = SIDES.get(placement, ("above", "below", "right", "left"))
+    for side in (*sides, *sorted(CORNERS, key=lambda corner: placement not in corner)):
         if side == "inside" and (width > x1 - x0 or height > y1 - y0):
             continue
         left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
@@ -259,71 +199,39 @@ def place_numbers(
     regions that are small, in the region's frame (a view's part). Raises ValueError where none is
     free.
     """
-    anchors, inner, outer = {}, [], []
-    for index, clear in _uncovered(regions):
-        label, region = regions[index]
+    placed: list[Plate] = []
+    outer: list[tuple[str, Region, tuple[int, int]]] = []
+    smallest_first = sorted(regions, key=lambda entry: entry[1].area)
+    for rank, (label, region) in enumerate(smallest_first):
+        clear: Region | None = region
+        for _, smaller in smallest_first[:rank]:
+            clear = clear.without(smaller) if clear is not None else None
         width, height = sizes[label]
         x, y, _ = (clear or region).inscribed
-        anchors[index] = x, y
         room = clear.room(width, height) if clear is not None else None
         if room is None:
-            outer.append(index)
+            outer.append((label, region, (x, y)))
         else:
-            inner.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
-    taken = [plate.area for plate in inner]
-    small = [(regions[index][1].box, anchors[index]) for index in outer]
-    for index in outer:
-        label, region = regions[index]
-        frame = _frame(frames, anchors[index])
-        area = _beside_region(label, region, sizes[label], frame, taken, small)
-        taken.append(area)
-        inner.append(Plate(label, area, anchors[index], False))
-    return inner
-
-
-def _uncovered(regions: Sequence[tuple[str, Region]]) -> Iterator[tuple[int, Region | None]]:
-    """What smaller regions leave of each region, None where nothing, by its index, the smallest
-    first."""
-    order = sorted(range(len(regions)), key=lambda index: regions[index][1].area)
-    for rank, index in enumerate(order):
-        clear: Region | None = regions[index][1]
-        for smaller in order[:rank]:
-            clear = clear.without(regions[smaller][1]) if clear is not None else None
-        yield index, clear
-
-
-def _frame(frames: Sequence[PixelRect], anchor: tuple[int, int]) -> PixelRect:
-    """The topmost frame around a pixel; frames are given bottom up."""
-    x, y = anchor
-    return next(
-        f
-        for f in (*reversed(frames), frames[0])
-        if (f[0] <= x < f[2] and f[1] <= y < f[3]) or f is frames[0]
-    )
-
-
-def _beside_region(
-    label: str,
-    region: Region,
-    size: tuple[int, int],
-    frame: PixelRect,
-    taken: Sequence[PixelRect],
-    small: Sequence[tuple[PixelRect, tuple[int, int]]],
-) -> PixelRect:
-    area = choose_area(
-        _rings_around(region.box, size, frame), taken, lambda area: _cost(area, region.box, small)
-    )
-    if area is None:
-        raise ValueError(
-            f"number {label} of {size[0]} x {size[1]} pixels has no room beside its region of"
-            f" {region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give less font_size or"
-            " padding, more min_area, or fewer regions (most)"
+            placed.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
+    small = [(region.box, anchor) for _, region, anchor in outer]
+    for label, region, (x, y) in outer:
+        around = (f for f in reversed(frames) if f[0] <= x < f[2] and f[1] <= y < f[3])
+        rings = _rings_around(region.box, sizes[label], next(around, frames[0]))
+        area = choose_area(
+            rings, [plate.area for plate in placed], partial(_cost, region.box, small)
         )
-    return area
+        if area is None:
+            raise ValueError(
+                f"number {label} of {sizes[label][0]} x {sizes[label][1]} pixels has no room beside"
+                f" its region of {region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give"
+                " less font_size or padding, more min_area, or fewer regions (most)"
+            )
+        placed.append(Plate(label, area, (x, y), False))
+    return placed
 
 
 def _cost(
-    area: PixelRect, own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]]
+    own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]], area: PixelRect
 ) -> tuple[int, float]:
     """How much a number beside its region hides, and how far off it is."""
     hidden = sum(area[0] <= x < area[2] and area[1] <= y < area[3] for _, (x, y) in small)
@@ -340,22 +248,11 @@ def _rings_around(box: PixelRect, size: tuple[int, int], frame: PixelRect) -> It
     middle, center = (left + right - width) // 2, (top + bottom - height) // 2
     for ring in range(RINGS):
         away = GAP + ring * height // 2
-        above, below, before, after = (
-            top - away - height,
-            bottom + away,
-            left - away - width,
-            right + away,
-        )
-        for x, y in (
-            (middle, above),
-            (middle, below),
-            (after, center),
-            (before, center),
-            (after, above),
-            (before, above),
-            (after, below),
-            (before, below),
-        ):
+        above, below = top - away - height, bottom + away
+        before, after = left - away - width, right + away
+        sides = [(middle, above), (middle, below), (after, center), (before, center)]
+        corners = [(after, above), (before, above), (after, below), (before, below)]
+        for x, y in sides + corners:
             if frame[0] <= x and frame[1] <= y and x + width <= frame[2] and y + height <= frame[3]:
                 yield x, y, x + width, y + height
 
@@ -378,25 +275,20 @@ def place_inset(
     """
 
     def cost(area: PixelRect) -> tuple[int, int, int]:
-        hidden = sum(overlaps(area, mark) for mark in marks)
-        near = sum(overlaps(area, grow(mark, CLEARANCE)) for mark in marks)
-        return hidden, near, sum(overlaps(area, other) for other in areas)
+        near = [overlaps(area, grow(mark, CLEARANCE)) for mark in marks]
+        return len(covered(area)), sum(near), sum(overlaps(area, other) for other in areas)
 
-    scales = [share * min(room[0] / piece[0], room[1] / piece[1]) for share in SMALLER]
-    sizes = [(max(1, round(piece[0] * scale)), max(1, round(piece[1] * scale))) for scale in scales]
-    area = choose_area(
-        (area for one in sizes for area in _corners_and_sides(size, *one)), taken, cost
-    )
-    if area is None or min(room) < 1:
-        return None
-    return area, [number for number, mark in enumerate(marks) if overlaps(area, mark)]
+    def covered(area: PixelRect) -> list[int]:
+        return [number for number, mark in enumerate(marks) if overlaps(area, mark)]
 
-
-def _corners_and_sides(size: tuple[int, int], width: int, height: int) -> Iterator[PixelRect]:
-    right, bottom = size[0] - width, size[1] - height
-    middle, center = right // 2, bottom // 2
-    corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
-    sides = [(right, center), (0, center), (middle, bottom), (middle, 0)]
-    for left, top in corners + sides:
-        if left >= 0 and top >= 0:
-            yield left, top, left + width, top + height
+    fit = min(room[0] / piece[0], room[1] / piece[1])
+    places: list[PixelRect] = []
+    for share in SMALLER:
+        width, height = (max(1, round(side * share * fit)) for side in piece)
+        right, bottom = size[0] - width, size[1] - height
+        corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
+        sides = [(right, bottom // 2), (0, bottom // 2), (right // 2, bottom), (right // 2, 0)]
+        if right >= 0 and bottom >= 0:
+            places += [(x, y, x + width, y + height) for x, y in corners + sides]
+    area = choose_area(places, taken, cost)
+    return None if area is None or min(room) < 1 else (area, covered(area))

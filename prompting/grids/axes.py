@@ -13,9 +13,10 @@ from looktwice.pipelines.geometry import bounds, contains
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import check_color, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids.grids import GridStage, Layout, check_grid, font_for
+from looktwice.prompting.grids.grids import GridStage, Layout, font_for
+from looktwice.prompting.ranges import check_ranges
 
 GAP = 2  # free pixels between a tick and its number
 Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view
@@ -54,15 +55,9 @@ class Axes(GridStage):
     where: ClassVar[str] = "its coordinates"
 
     def __post_init__(self) -> None:
-        check_grid(1, 1, self.color, self.font_size)
+        check_color(self.color, "contrast", name="color")
         rgb(self.ground)
-        if self.step is not None and not self.step > 0:
-            raise ValueError(f"step is more than 0 units of the frame, or null, found {self.step}")
-        if self.tick < 0 or not 0 <= self.lines <= 1 or self.halo < 0:
-            raise ValueError(
-                "tick and halo are 0 or more pixels and lines is a share in 0..1, "
-                f"found {self.tick}, {self.halo} and {self.lines}"
-            )
+        check_ranges(self, "step, font_size > 0", "tick, halo, lines >= 0", "lines <= 1")
 
     def draw(self, view: View) -> View:
         """One view with its axes. Raises ValueError."""

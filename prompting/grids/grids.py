@@ -18,6 +18,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, RGB, black_or_white, check_color, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
+from looktwice.prompting.ranges import check_ranges
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
@@ -69,15 +70,10 @@ def source_box(view: View, box: Box) -> Box | None:
     return best
 
 
-def check_grid(rows: int, columns: int, color: str, font_size: float | None) -> None:
+def check_grid(grid: DotGrid | RuledGrid) -> None:
     """Raise ValueError for settings that no grid can have."""
-    check_color(color, "contrast", name="color")
-    if rows < 1 or columns < 1:
-        raise ValueError(f"a grid has 1 or more rows and columns, found {rows} and {columns}")
-    if font_size is not None and not font_size > 0:
-        raise ValueError(
-            f"font_size is in pixels and more than 0, or null for width // 40, found {font_size}"
-        )
+    check_color(grid.color, "contrast", name="color")
+    check_ranges(grid, "rows, columns >= 1", "font_size > 0")
 
 
 def font_for(size: Size, font_size: float | None) -> float:
@@ -182,13 +178,8 @@ class DotGrid(GridStage):
     where: ClassVar[str] = "the coordinates of the dot nearest to it"
 
     def __post_init__(self) -> None:
-        check_grid(self.rows, self.columns, self.color, self.font_size)
-        if self.radius is not None and not self.radius >= 0:
-            raise ValueError(
-                f"radius is 0 or more pixels, or null for width // 240, found {self.radius}"
-            )
-        if not 0 <= self.threshold <= 766:
-            raise ValueError(f"threshold is a sum of R + G + B in 0..766, found {self.threshold}")
+        check_grid(self)
+        check_ranges(self, "radius, threshold >= 0", "threshold <= 766")
 
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its dots. Raises ValueError that names the sample where the grid does not
@@ -326,12 +317,8 @@ class RuledGrid(GridStage):
     where: ClassVar[str] = "the name of the cell that it lies in"
 
     def __post_init__(self) -> None:
-        check_grid(self.rows, self.columns, self.color, self.font_size)
-        if self.thickness < 1 or not 0 <= self.alpha <= 1:
-            raise ValueError(
-                f"thickness is 1 or more pixels and alpha lies in 0..1, found {self.thickness} and"
-                f" {self.alpha}"
-            )
+        check_grid(self)
+        check_ranges(self, "thickness >= 1", "alpha >= 0", "alpha <= 1")
 
     def draw(self, view: View) -> View:
         """One view with its lines and names. Raises ValueError."""

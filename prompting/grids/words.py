@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Protocol
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.text_file import Text, Wording, add_lines, fill_in
+from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
 
 GUIDES = {
     "none": (),

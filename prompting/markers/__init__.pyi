@@ -1,6 +1,5 @@
-from .base import Halo as Halo
+from .base import Halo as Halo, Label as Label
 from .chosen_mark import ChosenMark as ChosenMark
-from .labels import Label as Label
 from .overlays import (
     DepthOverlay as DepthOverlay,
     MatchOverlay as MatchOverlay,
@@ -14,12 +13,6 @@ from .points import (
     Dots as Dots,
     Polygons as Polygons,
 )
-from .presets import (
-    BlinkPaperStyle as BlinkPaperStyle,
-    BlinkReleasedStyle as BlinkReleasedStyle,
-    SomStyle as SomStyle,
-    Vlm2Style as Vlm2Style,
-)
 from .regions import (
     Contours as Contours,
     Cover as Cover,
@@ -28,4 +21,11 @@ from .regions import (
     Tint as Tint,
 )
 from .set_of_mark import SetOfMark as SetOfMark
-from .vpbench import VPBenchPrompt as VPBenchPrompt, VPBenchStyle as VPBenchStyle
+from .styles import (
+    BlinkPaperStyle as BlinkPaperStyle,
+    BlinkReleasedStyle as BlinkReleasedStyle,
+    SomStyle as SomStyle,
+    Vlm2Style as Vlm2Style,
+    VPBenchPrompt as VPBenchPrompt,
+    VPBenchStyle as VPBenchStyle,
+)

@@ -4,9 +4,12 @@ their labels."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Literal
 
 import numpy as np
@@ -18,14 +21,179 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import LOCAL, check_color
-from looktwice.prompting.drawing.placement import Anchor
+from looktwice.prompting.drawing.colors import (
+    BLACK_WHITE,
+    LOCAL,
+    RGB,
+    check_color,
+    contrasting_color,
+    readable_color,
+    rgb,
+)
+from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
+from looktwice.prompting.drawing.shapes import paint_coverage
+from looktwice.prompting.drawing.text import BLINK_SIZE, draw_text, plate, plate_size, render_text
 from looktwice.prompting.evidence import KEPT
-from looktwice.prompting.markers.labels import UNLABELLED, Label, draw_labels
+from looktwice.prompting.ranges import check_ranges
+
+MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
+SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
+FEW = 100  # labels, of which the one that has no room is named
+
+
+@dataclass(frozen=True)
+class Label:
+    """How marks are labelled; lengths are in the units of the marker that holds it.
+
+    `text` may hold {label}, the mark's own, {number}, counted from 1 in the sample's order, and
+    {letter}, A for the first. `font_size` is the em; `font` is Pillow's sans serif or the letters
+    of BLINK's released images (A to F and R, at size 15 alone); `font_file` is a TrueType file
+    instead. `color` and `plate` are CSS names, "#rrggbb" or "contrast" (black or white against what
+    lies below); `plate` may be "mark", the mark's own colour, or "none". `alpha` is the plate's
+    opacity 0..1, `padding` its rim around the letters, `min_width` its least width; `halo` is a rim
+    of black or white around the letters of a label without a plate. `placement` is the side that is
+    tried first ("inside": the middle of the largest circle that a region holds), and `gap` the free
+    pixels between drawing and label.
+    """
+
+    text: str = "{label}"
+    font_size: float = 15
+    font: Literal["sans", "blink"] = "sans"
+    font_file: Path | None = None
+    color: str = "white"
+    plate: str = "black"
+    alpha: float = 1
+    padding: float = 2
+    min_width: float = 0
+    halo: float = 0
+    gap: float = 3
+    placement: Placement = "auto"
+
+    def __post_init__(self) -> None:
+        check_color(self.color, "contrast", name="label.color")
+        check_color(self.plate, "contrast", "mark", "none", name="label.plate")
+        strange = re.sub(r"{(label|number|letter)}", "", self.text)
+        if "{" in strange or "}" in strange or not self.text:
+            raise ValueError(
+                "label.text holds words and {label}, {number} or {letter}, found"
+                f" {self.text!r}"
+            )
+        check_ranges(
+            self,
+            "font_size > 0",
+            "font_size, padding, min_width, halo, gap < 10000",
+            "padding, min_width, halo, gap, alpha >= 0",
+            "alpha <= 1",
+            prefix="label.",
+        )
+        if self.font == "blink" and (self.font_size != BLINK_SIZE or self.font_file):
+            raise ValueError(
+                f'label.font "blink" has letters of font_size {BLINK_SIZE} alone; set label.font:'
+                " sans"
+            )
+
+    def label_text(self, label: str, number: int) -> str:
+        """The text for mark `number`, counted from 0 in the sample's order."""
+        letter = ascii_uppercase[number % 26] * (number // 26 + 1)
+        said = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
+        return re.sub(r"{\w+}", lambda found: said[found[0]], self.text).strip()
+
+
+UNLABELLED = Label(placement="none")
+"""What `label: null` stands for."""
+
+
+def draw_labels(
+    pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1
+) -> list[PixelRect]:
+    """Label every anchor that has a text, on the picture itself; gives the labels' areas.
+
+    An anchor without a text gets no label, but none may hide it.
+    `scale` multiplies the label's lengths. Raises ValueError for a label that has no room without
+    hiding a point or another label, and for a letter that the font does not have.
+    """
+    if label.placement == "none":
+        return []
+    texts = [anchor for anchor in anchors if anchor.text]
+    others = [anchor for anchor in anchors if not anchor.text]
+    em = label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
+    font, padding, min_width = (
+        label.font_file or label.font,
+        round(label.padding * scale),
+        label.min_width * scale,
+    )
+    sizes = [
+        plate_size(render_text(anchor.text, em, font), padding, round(min_width))
+        for anchor in texts
+    ]
+    for frame in dict.fromkeys(anchor.frame for anchor in texts):
+        own = [size for anchor, size in zip(texts, sizes, strict=True) if anchor.frame == frame]
+        width, height = frame[2] - frame[0], frame[3] - frame[1]
+        if len(own) > FEW and sum(across * down for across, down in own) > width * height:
+            raise ValueError(
+                f"{len(own):,} labels are larger together than the view of {width} x {height}"
+                " pixels; set label.placement: none, less label.font_size, or `only` for some of"
+                " the marks"
+            )
+    areas = place_labels([*texts, *others], sizes, label.placement, label.gap * scale)
+    for anchor, size, area in zip(texts, sizes, areas, strict=False):
+        if area is None:
+            left, top, right, bottom = anchor.frame
+            raise ValueError(
+                f"label {anchor.text!r} of {size[0]} x {size[1]} pixels has no room in the view of"
+                f" {right - left} x {bottom - top} pixels without hiding a point or another label;"
+                " set label.placement: none or less label.font_size"
+            )
+        _draw_label(pixels, anchor, label, area, em, scale)
+    return [area for area in areas if area]
+
+
+def _draw_label(
+    pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect, em: float, scale: float
+) -> None:
+    left, top, right, bottom = area
+    font, padding = label.font_file or label.font, round(label.padding * scale)
+    ground = anchor.color if label.plate == "mark" else None
+    if label.plate not in ("mark", "none"):
+        ground = _color(label.plate, pixels, area)
+    color = (
+        readable_color(ground)
+        if ground and label.color == "contrast"
+        else _color(label.color, pixels, area)
+    )
+    if ground and label.alpha == 1:
+        pixels[top:bottom, left:right] = plate(
+            anchor.text, em, color, ground, padding, right - left, font
+        )
+        return
+    if ground and label.alpha:
+        paint_coverage(
+            pixels,
+            area,
+            left,
+            top,
+            np.ones((bottom - top, right - left), np.float32),
+            ground,
+            label.alpha,
+        )
+    start = left + (right - left - render_text(anchor.text, em, font).shape[1]) // 2
+    halo = 0 if ground else round(label.halo * scale)
+    draw_text(pixels, anchor.text, start, top + padding, em, color, halo, font)
+
+
+def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
+    """The colour of a setting; "contrast" is black or white against the pixels of the area."""
+    if color != "contrast":
+        return rgb(color)
+    left, top, right, bottom = area
+    reach = max(right - left, bottom - top) / 2
+    return contrasting_color(
+        pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, BLACK_WHITE
+    )
+
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
 NO_MARK = f"no mark to draw{KEPT}"
-MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 
 
 @dataclass(frozen=True)
@@ -38,7 +206,7 @@ class Halo:
 
     def __post_init__(self) -> None:
         check_color(self.color, "contrast", name="halo.color")
-        check_lengths(self, "width", allow_zero=True, prefix="halo.")
+        check_ranges(self, "width >= 0", "width < 10000", prefix="halo.")
 
 
 @dataclass(frozen=True)
@@ -73,10 +241,7 @@ class Marking(WithoutModel):
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.reference_height is not None and self.reference_height < 1:
-            raise ValueError(
-                f"reference_height is 1 or more pixels, or null, found {self.reference_height}"
-            )
+        check_ranges(self, "reference_height >= 1")
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError(
                 "reference_height and relative_to both say what lengths mean; keep one of the two"
@@ -178,21 +343,14 @@ class ColoredMarking(Marking):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_color(self.color, *LOCAL, "distinct")
-        check_opacity(self, "alpha")
-
-
-def check_opacity(thing: Any, name: str) -> None:
-    """Raise ValueError for a setting that is no opacity."""
-    if not 0 < getattr(thing, name) <= 1:
-        found = getattr(thing, name)
-        raise ValueError(f"{name} is an opacity, more than 0 and at most 1, found {found}")
+        check_ranges(self, "alpha > 0", "alpha <= 1")
 
 
 def check_filling(thing: Any) -> None:
     """Raise ValueError where `fill` is no colour and not "mark", or `fill_alpha` no opacity."""
     if thing.fill is not None:
         check_color(thing.fill, "mark", name="fill")
-    check_opacity(thing, "fill_alpha")
+    check_ranges(thing, "fill_alpha > 0", "fill_alpha <= 1")
 
 
 def length_scale(
@@ -217,17 +375,6 @@ def part_rect_of(view: View, place: Mark) -> PixelRect:
         x, y = place.center
         parts = tuple(part for part in parts if contains(part.clip, x + 0.5, y + 0.5)) or parts
     return clip_pixels(parts[-1].clip, view.size)
-
-
-def check_lengths(thing: Any, *names: str, allow_zero: bool = False, prefix: str = "") -> None:
-    """Raise ValueError for a setting that is no length: more than 0, or 0 with `allow_zero`."""
-    for name in names:
-        value = getattr(thing, name)
-        if not ((allow_zero and value == 0) or 0 < value < MAX_LENGTH):
-            bound = "0 or more" if allow_zero else "more than 0"
-            raise ValueError(
-                f"{prefix}{name} is in pixels and {bound} (at most {MAX_LENGTH}), found {value}"
-            )
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,8 @@ from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.drawing.masks import inner_center
+from looktwice.prompting.drawing.shapes import inner_center
+from looktwice.prompting.ranges import check_ranges
 
 LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP = re.compile(r"[*_`$#]+|\\boxed|\\text")
@@ -49,11 +50,7 @@ class ChosenMark(WithoutModel):
     text: Literal["numbers", "letters"] = "numbers"
 
     def __post_init__(self) -> None:
-        if not 0 < self.overlap <= 1:
-            raise ValueError(
-                "overlap is an intersection over union, above 0 and at most 1, found"
-                f" {self.overlap}"
-            )
+        check_ranges(self, "overlap > 0", "overlap <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none. Raises ValueError where no

@@ -26,8 +26,9 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, golden_hue, rgb
-from looktwice.prompting.drawing.masks import raster
+from looktwice.prompting.drawing.shapes import raster
 from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
+from looktwice.prompting.ranges import check_ranges
 from looktwice.specialists.protocols import (
     DepthEstimator,
     Matcher,
@@ -72,15 +73,7 @@ class _Map(WithoutModel):
 
     def __post_init__(self) -> None:
         rgb(self.unknown)
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha is the map's share in 0..1, found {self.alpha}")
-        if not 0 <= self.low < self.high <= 100:
-            raise ValueError(
-                f"low and high are percentiles, 0 <= low < high <= 100, found {self.low} and"
-                f" {self.high}"
-            )
-        if self.margin < 0:
-            raise ValueError(f"margin is 0 or more pixels, found {self.margin}")
+        check_ranges(self, "alpha, low, margin >= 0", "alpha <= 1", "high <= 100", "low < high")
 
     def values(self, sample: Sample, number: int) -> Floats:
         """The map of one source picture, at its size, larger is brighter. Raises NoEvidence."""
@@ -193,11 +186,7 @@ class SegmentTint(WithoutModel):
     def __post_init__(self) -> None:
         if self.color != "each":
             rgb(self.color)
-        if not 0 <= self.alpha <= 1 or not self.contour >= 0:
-            raise ValueError(
-                f"alpha lies in 0..1 and contour is 0 or more pixels, found {self.alpha} and"
-                f" {self.contour}"
-            )
+        check_ranges(self, "alpha, contour >= 0", "alpha <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with their segments; a view that shows none is returned unchanged, with its own
@@ -279,18 +268,7 @@ class MatchOverlay(WithoutModel):
             rgb(self.color)
         if self.images[0] == self.images[1]:
             raise ValueError(f"images names two different pictures, found {self.images}")
-        if (
-            self.most < 1
-            or self.min_matches < 1
-            or self.thickness < 1
-            or not self.radius > 0
-            or self.margin < 0
-        ):
-            raise ValueError(
-                "most, min_matches and thickness are 1 or more, radius more than 0 and margin 0 or"
-                f" more, found {self.most}, {self.min_matches}, {self.thickness}, {self.radius} and"
-                f" {self.margin}"
-            )
+        check_ranges(self, "most, min_matches, thickness >= 1", "radius > 0", "margin >= 0")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with the lines; other views are returned unchanged. Raises ValueError that

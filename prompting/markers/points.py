@@ -21,13 +21,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
-from looktwice.prompting.markers.base import (
-    ColoredMarking,
-    Halo,
-    Spot,
-    check_filling,
-    check_lengths,
-)
+from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot, check_filling
+from looktwice.prompting.ranges import check_ranges
 
 Kind = Literal["points", "boxes", "masks", "all"]
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -151,8 +146,7 @@ class Circles(PointMarking):
     fill_alpha: float = 0.3
 
     def __post_init__(self) -> None:
-        check_lengths(self, "radius", "thickness")
-        check_lengths(self, "gap", allow_zero=True)
+        check_ranges(self, "radius, thickness > 0", "radius, thickness, gap < 10000", "gap >= 0")
         super().__post_init__()
         if self.radius - self.thickness / 2 - self.halo.width < 1:
             raise ValueError(
@@ -205,7 +199,7 @@ class Dots(PointMarking):
     radius: float = 5
 
     def __post_init__(self) -> None:
-        check_lengths(self, "radius")
+        check_ranges(self, "radius > 0", "radius < 10000")
         super().__post_init__()
 
     @property
@@ -249,7 +243,7 @@ class Crosshairs(PointMarking):
     gap: float = 4
 
     def __post_init__(self) -> None:
-        check_lengths(self, "radius", "thickness", "gap")
+        check_ranges(self, "radius, thickness, gap > 0", "radius, thickness, gap < 10000")
         super().__post_init__()
         if self.gap - self.halo.width < 1:
             raise ValueError(
@@ -335,7 +329,9 @@ class Arrows(PointMarking):
     angle: float = 45
 
     def __post_init__(self) -> None:
-        check_lengths(self, "length", "thickness", "head", "gap")
+        check_ranges(
+            self, "length, thickness, head, gap > 0", "length, thickness, head, gap < 10000"
+        )
         super().__post_init__()
         if self.gap - self.halo.width < 1:
             raise ValueError(
@@ -435,9 +431,7 @@ class Polygons(PointMarking):
     thickness: float = 3
 
     def __post_init__(self) -> None:
-        if self.shape_name not in NEAREST:
-            raise ValueError(f"shape_name is {', '.join(NEAREST)}, found {self.shape_name!r}")
-        check_lengths(self, "radius", "thickness")
+        check_ranges(self, "radius, thickness > 0", "radius, thickness < 10000")
         super().__post_init__()
         if self.radius * NEAREST[self.shape_name] - self.thickness / 2 - self.halo.width < 1:
             raise ValueError(

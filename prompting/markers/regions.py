@@ -11,10 +11,10 @@ import numpy as np
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB, check_color, readable_color, resolve_color, rgb
-from looktwice.prompting.drawing.masks import inner_center
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import (
     coverage,
+    inner_center,
     paint_coverage,
     pixel_area,
     region_edges,
@@ -22,14 +22,15 @@ from looktwice.prompting.drawing.shapes import (
     rim_strips,
 )
 from looktwice.prompting.markers.base import (
+    UNLABELLED,
     ColoredMarking,
     Halo,
+    Label,
     Marking,
     Spot,
     check_filling,
-    check_lengths,
 )
-from looktwice.prompting.markers.labels import UNLABELLED, Label
+from looktwice.prompting.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Contours(RegionMarking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_lengths(self, "thickness")
+        check_ranges(self, "thickness > 0", "thickness < 10000")
         check_filling(self)
 
     def reach(self, scale: float) -> float:
@@ -137,7 +138,7 @@ class Tint(RegionMarking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_lengths(self, "thickness", allow_zero=True)
+        check_ranges(self, "thickness >= 0", "thickness < 10000")
 
     def reach(self, scale: float) -> float:
         """Half the rim's line."""
@@ -185,10 +186,13 @@ class Spotlight(Marking):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_color(self.color)
-        check_lengths(self, "radius")
-        check_lengths(self, "blur", "padding", "feather", allow_zero=True)
-        if not 0 <= self.dim <= 1:
-            raise ValueError(f"dim lies in 0..1, found {self.dim}")
+        check_ranges(
+            self,
+            "radius > 0",
+            "radius, blur, padding, feather < 10000",
+            "blur, padding, feather, dim >= 0",
+            "dim <= 1",
+        )
         if not (self.dim or self.blur or self.grey):
             raise ValueError(
                 "a spotlight without dim, blur and grey changes nothing; set at least one"

@@ -13,9 +13,9 @@ from looktwice.pipelines.model import CallOptions, Message, Model, Reply, strip_
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import Stage, State, remark
 from looktwice.pipelines.view import View
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.layout import check_tag, write_tag
-from looktwice.prompting.wording.instructions import JsonAnswer
-from looktwice.prompting.wording.text_file import Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import JsonAnswer, Text, read_texts, text_of
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
@@ -38,8 +38,7 @@ class History:
     longest: int = 20_000
 
     def __post_init__(self) -> None:
-        if self.longest < 1:
-            raise ValueError(f"longest is 1 or more characters, found {self.longest}")
+        check_ranges(self, "longest >= 1")
 
     def __call__(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages as they are sent, and a note for each reply that was cut.

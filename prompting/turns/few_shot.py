@@ -18,6 +18,7 @@ from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.turns.ask import Ask
 
 NO_MODEL = NoModel(
@@ -56,8 +57,7 @@ class FewShot(WithoutModel):
     sha: str = ""
 
     def __post_init__(self) -> None:
-        if self.n is not None and self.n < 0:
-            raise ValueError(f"n is 0 or more examples, found {self.n}")
+        check_ranges(self, "n >= 0")
         content = [[example.sample.sha, example.reply] for example in self.examples]
         found = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
         if self.sha and self.sha != found:

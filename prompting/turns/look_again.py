@@ -16,10 +16,11 @@ from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing, shown_sources
 from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomTargets, zoom_views
-from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
+from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 LOOK_PROMPT = """{prompt}
 
@@ -65,8 +66,7 @@ class Reperceive:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if not 1 <= self.turns <= 100:
-            raise ValueError(f"turns is a number of calls from 1 to 100, found {self.turns}")
+        check_ranges(self, "turns >= 1", "turns <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with all turns. Raises ModelError, and ValueError where there is nothing to
@@ -196,8 +196,7 @@ class Verify:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if not 1 <= self.rounds <= 100:
-            raise ValueError(f"rounds is a number from 1 to 100, found {self.rounds}")
+        check_ranges(self, "rounds >= 1", "rounds <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with all turns; its views are the original ones and every zoom that was

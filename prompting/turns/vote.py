@@ -10,6 +10,7 @@ from typing import Literal
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import RecordingModel, calls_made
 from looktwice.pipelines.state import Call, Stage, State, Step
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.turns.ask import Ask, read_answer
 
 
@@ -52,8 +53,7 @@ class Vote:
     tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if self.n < 1 or (self.tokens is not None and self.tokens < 1):
-            raise ValueError(f"n and tokens are 1 or more, found {self.n} and {self.tokens}")
+        check_ranges(self, "n, tokens >= 1")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the answer of the majority. Raises what the stage raises: a draw that

@@ -1,8 +1,8 @@
 from .crop import Crop as Crop
-from .encode import Encode as Encode
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
 from .resize import (
     ClaudePatches as ClaudePatches,
+    Encode as Encode,
     FixedHeight as FixedHeight,
     LongestSide as LongestSide,
     Megapixels as Megapixels,

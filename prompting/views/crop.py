@@ -16,6 +16,7 @@ from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
 from looktwice.prompting.drawing.placement import place_inset
+from looktwice.prompting.ranges import check_ranges
 
 MAX_MEGAPIXELS = 100
 EPSILON = 1e-6
@@ -64,21 +65,15 @@ class Crop:
 
     def __post_init__(self) -> None:
         check_color(self.outline, "contrast", "distinct", name="outline")
-        for name in ("padding", "min_px", "min_share", "thickness", "margin"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is 0 or more, found {getattr(self, name)}")
-        for name in ("most", "upscale"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name} is 1 or more, found {getattr(self, name)}")
-        if self.aspect is not None and not 0 < self.aspect < math.inf:
-            raise ValueError(
-                f"aspect is a width divided by a height, as 1 or 1.5, found {self.aspect}"
-            )
-        if not 0 < self.inset < 1 or self.min_share > 1:
-            raise ValueError(
-                f"inset and min_share are shares of the view, found {self.inset} and"
-                f" {self.min_share}; inset lies between 0 and 1, min_share in 0..1"
-            )
+        check_ranges(
+            self,
+            "padding, min_px, thickness, margin, min_share >= 0",
+            "min_share <= 1",
+            "most, upscale >= 1",
+            "aspect, inset > 0",
+            "aspect < inf",
+            "inset < 1",
+        )
 
     def __call__(
         self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()

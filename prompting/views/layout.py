@@ -18,6 +18,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.resize import resize_view
 
 _ORDINAL = re.compile(
@@ -49,13 +50,9 @@ class Concatenate(WithoutModel):
 
     def __post_init__(self) -> None:
         rgb(self.color)
-        if self.margin < 0:
-            raise ValueError(f"margin is 0 or more pixels between the images, found {self.margin}")
-        if self.columns is not None and (self.direction != "grid" or self.columns < 1):
-            raise ValueError(
-                f"columns is 1 or more, and for direction: grid, found {self.columns} in"
-                f" {self.direction}"
-            )
+        check_ranges(self, "margin >= 0", "columns >= 1")
+        if self.columns is not None and self.direction != "grid":
+            raise ValueError(f"columns is for direction: grid, found it in {self.direction}")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with one view, whose parts map back to every image."""
@@ -179,8 +176,7 @@ class IndexTags(WithoutModel):
         rgb(self.color)
         rgb(self.ground)
         check_tag("text", self.text)
-        if not self.font_size >= 4:
-            raise ValueError(f"font_size is 4 or more pixels, found {self.font_size}")
+        check_ranges(self, "font_size >= 4")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with their strips. Raises ValueError where a text is wider than its view."""

@@ -18,6 +18,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import KEPT, Missing, handle_missing, shown_sources
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
+from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.sharing import look_once
@@ -238,8 +239,7 @@ class ZoomOnCells(WithoutModel):
             )
         if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
             raise ValueError("grid has names: none, so no cell can be named; give it other names")
-        if not self.around > 0:
-            raise ValueError(f"around is more than 0 spacings of the dots, found {self.around}")
+        check_ranges(self, "around > 0")
         wrong = [cell for cell in self.cells if not self._knows(cell)]
         if wrong:
             raise ValueError(

@@ -6,12 +6,12 @@ from .instructions import (
     MarksAsText as MarksAsText,
     MultipleChoice as MultipleChoice,
     System as System,
+    TextFile as TextFile,
     Verbatim as Verbatim,
     WholeNumber as WholeNumber,
     YesNo as YesNo,
 )
 from .template import Template as Template
-from .text_file import TextFile as TextFile
 from .toolkits import (
     BlinkConsistencyDecoding as BlinkConsistencyDecoding,
     BlinkDecoding as BlinkDecoding,

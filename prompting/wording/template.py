@@ -15,7 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.text_file import Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import Text, read_texts, text_of
 
 LONGEST = 200_000  # characters of a template, and of a prompt
 FAULTS = (

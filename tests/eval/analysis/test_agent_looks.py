@@ -35,7 +35,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DOCS
 

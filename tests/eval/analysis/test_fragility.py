@@ -36,7 +36,7 @@ from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.eval.statistics.settings import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
-from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName
+from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DATA
 
@@ -287,8 +287,8 @@ def test_the_published_ranks_under_jpeg() -> None:
 
 
 def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
-    assert get_args(VPBenchName) == STYLES
-    assert (*STYLES, *get_args(NoMarkerName)) == tuple(DRAWINGS)
+    assert get_args(VPBenchName) == tuple(DRAWINGS)
+    assert get_args(VPBenchName)[: len(STYLES)] == STYLES
     whole = expand_fragility(
         {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, []
     )

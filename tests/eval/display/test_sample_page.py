@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import Agent, AgentTool, Magnify, Measure, Zoom
-from looktwice.prompting.agent.record import Look
+from looktwice.prompting.agent.episode import Look
 
 GREY = View.of(Picture(np.full((100, 200, 3), 128, np.uint8)))
 TOOLS: dict[str, AgentTool] = {"zoom": Zoom(), "magnify": Magnify(), "measure": Measure()}

@@ -63,7 +63,7 @@ from looktwice.prompting.agent import (
     tool as tool_file,
 )
 from looktwice.prompting.agent.agent import FINAL
-from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
 from looktwice.prompting.agent.tool import describe_tool
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.turns import History, Vote
@@ -837,8 +837,8 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         ({"tools": {"a b": {"use": "prompting.agent.Zoom"}}}, "cannot be the name of a tool"),
-        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"steps": -1}}, "0 or more"),
-        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"tokens": 0}}, "more than 0"),
+        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"steps": -1}}, "steps >= 0"),
+        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"tokens": 0}}, "tokens > 0"),
         (
             {"tools": {"z": {"use": "prompting.agent.Zoom"}}, "coordinates": "percent"},
             "coordinates",

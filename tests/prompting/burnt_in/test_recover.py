@@ -25,7 +25,7 @@ from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel
 from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, label_words
 from looktwice.prompting.markers import Circles, Label
-from looktwice.prompting.markers.presets import BlinkReleasedStyle
+from looktwice.prompting.markers.styles import BlinkReleasedStyle
 from tests.burnt_in import as_released, made
 
 TWO: tuple[Any, ...] = (Point("A", 120, 140), Point("B", 300, 200))
@@ -189,8 +189,6 @@ def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kinds": ("circles",)}, "kinds are some of rings, boxes"),
-        ({"on_missing": "guess"}, "on_missing is one of keep, fail, abstain"),
         ({"colors": ("redd",)}, "'redd' is no colour; did you mean 'red"),
         ({"radii": (9, 5)}, "radii are the least"),
         ({"letters": ("A", "a")}, "letters are different words of capitals"),
@@ -337,8 +335,6 @@ def test_recoloured_holes_lose_the_tint_that_jpeg_smears_into_them() -> None:
 def test_erasing_asks_for_recovering_first(coffee: Pixels) -> None:
     with pytest.raises(ValueError, match="RecoverMarks before EraseMarks"):
         EraseMarks()(state_of(coffee), NoModel())
-    with pytest.raises(ValueError, match="hole is one of keep, recolor"):
-        EraseMarks(hole="blur")  # type: ignore[arg-type]
 
 
 def test_real_items_are_erased_and_marked_anew(real: list[Sample]) -> None:

@@ -348,15 +348,15 @@ def test_a_configuration_gives_the_words_their_grid_or_none() -> None:
 @pytest.mark.parametrize(
     ("cls", "wrong", "message"),
     [
-        (DotGrid, {"rows": 0}, "1 or more rows and columns"),
+        (DotGrid, {"rows": 0}, "rows >= 1"),
         (DotGrid, {"color": "redd"}, "'redd' is no colour"),
-        (DotGrid, {"radius": -1}, "radius is 0 or more"),
-        (DotGrid, {"threshold": 900}, "threshold is a sum"),
-        (RuledGrid, {"alpha": 2}, "alpha lies in 0..1"),
-        (RuledGrid, {"font_size": 0}, "font_size is in pixels"),
-        (Axes, {"step": 0}, "step is more than 0"),
+        (DotGrid, {"radius": -1}, "radius >= 0"),
+        (DotGrid, {"threshold": 900}, "threshold <= 766"),
+        (RuledGrid, {"alpha": 2}, "alpha <= 1"),
+        (RuledGrid, {"font_size": 0}, "font_size > 0"),
+        (Axes, {"step": 0}, "step > 0"),
         (Axes, {"ground": "whit"}, "'whit' is no colour"),
-        (Axes, {"lines": -0.1}, "lines is a share"),
+        (Axes, {"lines": -0.1}, "lines >= 0"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(

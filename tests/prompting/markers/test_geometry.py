@@ -11,7 +11,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.drawing.masks import raster
+from looktwice.prompting.drawing.shapes import raster
 from looktwice.prompting.markers import (
     Arrows,
     Circles,

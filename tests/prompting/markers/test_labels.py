@@ -22,7 +22,7 @@ from looktwice.prompting.drawing.colors import (
 from looktwice.prompting.drawing.placement import Anchor, place_labels
 from looktwice.prompting.drawing.text import draw_text, plate, render_text
 from looktwice.prompting.markers import Label
-from looktwice.prompting.markers.labels import draw_labels
+from looktwice.prompting.markers.base import draw_labels
 
 RED = (255, 0, 0)
 ASTRONAUT, COFFEE = data.astronaut(), data.coffee()  # type: ignore[no-untyped-call]
@@ -177,9 +177,9 @@ def test_what_a_label_says() -> None:
         ({"color": "mark"}, r"label\.color: 'mark' is no colour"),
         ({"text": "{name}"}, r"label\.text holds words and \{label\}"),
         ({"text": ""}, r"label\.text holds words"),
-        ({"font_size": 0}, r"label\.font_size is an em"),
-        ({"padding": -1}, r"label\.padding is 0 or more"),
-        ({"alpha": 2}, r"label\.alpha lies in 0\.\.1"),
+        ({"font_size": 0}, r"label.font_size > 0"),
+        ({"padding": -1}, r"label.padding >= 0"),
+        ({"alpha": 2}, r"label.alpha <= 1"),
         (
             {"font": "blink", "font_size": 20},
             r'label\.font "blink" has letters of font_size 15 alone',

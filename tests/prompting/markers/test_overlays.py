@@ -235,14 +235,14 @@ def test_what_does_not_fit_is_named(stage: Stage, message: str) -> None:
 @pytest.mark.parametrize(
     ("cls", "wrong", "message"),
     [
-        (DepthOverlay, {"depth": Ramp(), "alpha": 2}, "alpha is the map's share"),
+        (DepthOverlay, {"depth": Ramp(), "alpha": 2}, "alpha <= 1"),
         (DepthOverlay, {"depth": Ramp(), "low": 60, "high": 40}, "low < high"),
         (ScalarOverlay, {"scalar": Brightness(), "unknown": "grei"}, "'grei' is no colour"),
-        (ScalarOverlay, {"scalar": Brightness(), "margin": -1}, "margin is 0 or more"),
+        (ScalarOverlay, {"scalar": Brightness(), "margin": -1}, "margin >= 0"),
         (SegmentTint, {"segmenter": Halves(), "color": "every"}, "'every' is no colour"),
-        (SegmentTint, {"segmenter": Halves(), "contour": -1}, "contour is 0 or more"),
+        (SegmentTint, {"segmenter": Halves(), "contour": -1}, "contour >= 0"),
         (MatchOverlay, {"matcher": SIFT(), "images": (1, 1)}, "two different pictures"),
-        (MatchOverlay, {"matcher": SIFT(), "most": 0}, "most, min_matches and thickness are 1"),
+        (MatchOverlay, {"matcher": SIFT(), "most": 0}, "most >= 1"),
         (MatchOverlay, {"matcher": SIFT(), "color": "confident"}, "'confident' is no colour"),
     ],
 )

@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.markers import Circles, Dots
-from looktwice.prompting.markers.presets import (
+from looktwice.prompting.markers.styles import (
     BlinkPaperStyle,
     BlinkReleasedStyle,
     SomStyle,

@@ -14,7 +14,7 @@ from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Contours, Cover, Halo, Label, Rectangles, Spotlight, Tint
 from looktwice.prompting.markers.base import Marking
-from looktwice.prompting.markers.presets import SomStyle
+from looktwice.prompting.markers.styles import SomStyle
 
 NONE = Label(placement="none")
 GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
@@ -266,13 +266,13 @@ def test_a_region_without_area_cannot_exist() -> None:
     ("make", "message"),
     [
         (lambda: Rectangles(color="redd"), "'redd' is no colour"),
-        (lambda: Contours(thickness=0), "thickness is in pixels and more than 0"),
+        (lambda: Contours(thickness=0), "thickness > 0"),
         (lambda: Contours(fill="no"), "fill: 'no' is no colour"),
-        (lambda: Tint(alpha=1.5), "alpha is an opacity"),
+        (lambda: Tint(alpha=1.5), "alpha <= 1"),
         (lambda: Spotlight(dim=0), "changes nothing"),
-        (lambda: Spotlight(dim=-1), "dim lies in 0..1"),
-        (lambda: Spotlight(blur=float("nan")), "blur is in pixels and 0 or more"),
-        (lambda: Halo(width=-1), r"halo\.width is in pixels"),
+        (lambda: Spotlight(dim=-1), "dim >= 0"),
+        (lambda: Spotlight(blur=float("nan")), "blur < 10000"),
+        (lambda: Halo(width=-1), r"halo.width >= 0"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(make: object, message: str) -> None:

@@ -17,8 +17,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.prompting.drawing.colors import golden_hue
-from looktwice.prompting.drawing.masks import Region, raster
 from looktwice.prompting.drawing.placement import place_numbers
+from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import read_choice
@@ -294,11 +294,11 @@ def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, message: str) -> 
         ({"segmenter": TWO, "detector": Detected(())}, "not both"),
         ({"words": ("cup",)}, "words are for a detector"),
         ({"min_area": 0.5, "max_area": 0.1}, "min_area < max_area"),
-        ({"alpha": 1.5}, "alpha lies in 0..1"),
+        ({"alpha": 1.5}, "alpha <= 1"),
         ({"color": "redd"}, "'redd' is no colour"),
         ({"plate_color": "regions"}, "did you mean 'region"),
-        ({"most": 0}, "most is 1 or more"),
-        ({"font_size": float("nan")}, "font_size more than 0"),
+        ({"most": 0}, "most >= 1"),
+        ({"font_size": float("nan")}, "font_size > 0"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:

@@ -15,8 +15,8 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.turns import RedrawThenAnswer, svg
-from looktwice.prompting.turns.svg import SvgError, find_svg, render_svg, sanitize_svg, similarity
+from looktwice.prompting.turns import RedrawThenAnswer, blind
+from looktwice.prompting.turns.blind import SvgError, find_svg, render_svg, sanitize_svg, similarity
 
 OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="60">'
 RED = f'{OPEN}<rect width="40" height="60" fill="red"/></svg>'
@@ -155,7 +155,7 @@ def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A billion rectangles by reference: the process that draws is stopped, ours goes on."""
-    monkeypatch.setattr(svg, "SECONDS", 2.0)
+    monkeypatch.setattr(blind, "SECONDS", 2.0)
     uses = [f'<use href="#a{n}"/>' * 10 for n in range(9)]
     groups = "".join(f'<g id="a{n}">{inner}</g>' for n, inner in enumerate(uses, 1))
     code = (

@@ -213,14 +213,14 @@ def test_drawn_tags_cover_no_pixel_and_differ() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Concatenate(margin=-1), "margin is 0 or more"),
+        (lambda: Concatenate(margin=-1), "margin >= 0"),
         (lambda: Concatenate(color="blak"), "did you mean"),
         (lambda: Concatenate(columns=2), "for direction: grid"),
-        (lambda: Concatenate("grid", columns=0), "columns is 1 or more"),
+        (lambda: Concatenate("grid", columns=0), "columns >= 1"),
         (lambda: Reorder((1, 3)), "order lists every image once"),
         (lambda: Reorder((0, 1)), "counted from 1"),
         (lambda: IndexTags(text="{x}"), "text holds {x}"),
-        (lambda: IndexTags(font_size=1), "font_size is 4 or more"),
+        (lambda: IndexTags(font_size=1), "font_size >= 4"),
         (lambda: IndexTags(ground="nocolour"), "is no colour"),
     ],
 )

@@ -138,14 +138,14 @@ def test_what_has_the_size_keeps_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FixedHeight(0), "height is 1 or more"),
-        (lambda: LongestSide(-5), "pixels is 1 or more"),
-        (lambda: MinimumSide(0), "pixels is 1 or more"),
+        (lambda: FixedHeight(0), "height >= 1"),
+        (lambda: LongestSide(-5), "pixels >= 1"),
+        (lambda: MinimumSide(0), "pixels >= 1"),
         (lambda: Megapixels(most=0), "0 <= least <= most"),
         (lambda: Megapixels(least=2), "0 <= least <= most"),
         (lambda: Megapixels(float("nan")), "0 <= least <= most"),
         (lambda: QwenPatches(least=10, most=5), "least is not more than most"),
-        (lambda: ClaudePatches(budget=0), "budget is 1 or more"),
+        (lambda: ClaudePatches(budget=0), "budget >= 1"),
     ],
 )
 def test_settings_that_make_no_sense(make: object, message: str) -> None:

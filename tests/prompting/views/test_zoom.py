@@ -713,12 +713,12 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("node", "says"),
     [
-        ({"use": "ZoomOnMarks", "crop": {"padding": -1}}, "padding is 0 or more"),
+        ({"use": "ZoomOnMarks", "crop": {"padding": -1}}, "padding >= 0"),
         ({"use": "ZoomOnMarks", "crop": {"outline": "rad"}}, "did you mean 'red"),
         ({"use": "ZoomOnMarks", "crop": {"filter": "lancos"}}, "lanczos"),
-        ({"use": "ZoomOnMarks", "crop": {"inset": 1.0}}, "inset lies between 0 and 1"),
-        ({"use": "ZoomOnMarks", "crop": {"most": 0}}, "most is 1 or more"),
-        ({"use": "ZoomOnMarks", "crop": {"aspect": 0}}, "aspect is a width"),
+        ({"use": "ZoomOnMarks", "crop": {"inset": 1.0}}, "inset < 1"),
+        ({"use": "ZoomOnMarks", "crop": {"most": 0}}, "most >= 1"),
+        ({"use": "ZoomOnMarks", "crop": {"aspect": 0}}, "aspect > 0"),
         ({"use": "ZoomOnMarks", "crop": {"paddin": 1}}, "did you mean"),
         ({"use": "ZoomOnMarks", "missing": "skip"}, "keep"),
         (
@@ -731,7 +731,7 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
             {"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}},
             "no cell can be named",
         ),
-        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "around": 0}, "more than 0 spacings"),
+        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "around": 0}, "around > 0"),
         ({"use": "ZoomOnDetections"}, "detector"),
         (
             {"use": "ZoomOnDetections", "detector": "faces", "words": ["a"], "words_field": "b"},

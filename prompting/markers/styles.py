@@ -1,5 +1,9 @@
-"""VPBench's seventeen marker styles, pixel for pixel, and the words of its questions, which name
-how marks look."""
+"""Marker styles of published studies, each one line in a configuration; every setting can still be
+overridden.
+
+`use: prompting.markers.BlinkPaperStyle` is BLINK's style as its paper shows it,
+`BlinkReleasedStyle` as its files have it, `Vlm2Style` VLM2-Bench's, `SomStyle` that of Set-of-Mark.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,78 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.text import draw_hershey, hershey_size
-from looktwice.prompting.markers.base import NO_MARK, part_rect_of
-from looktwice.prompting.wording.text_file import Text, Wording, fill_in
+from looktwice.prompting.markers.base import NO_MARK, Label, Side, part_rect_of
+from looktwice.prompting.markers.points import Circles, Dots
+from looktwice.prompting.markers.regions import Tint
+from looktwice.prompting.wording.instructions import Text, Wording, fill_in
+
+
+@dataclass(frozen=True)
+class BlinkPaperStyle(Circles):
+    """blink_paper: red circles of radius 10 px at an image height of 1024 px (BLINK, section 4 and
+    Fig. 7).
+
+    The paper gives neither stroke nor lettering; 4 px and an em of 24 px at this height are ours.
+    """
+
+    radius: float = 10
+    thickness: float = 4
+    color: str = "red"
+    reference_height: int | None = 1024
+    label: Label | None = field(default_factory=lambda: Label(font_size=24, gap=6))
+
+
+@dataclass(frozen=True)
+class BlinkReleasedStyle(Circles):
+    """blink_released: the markers as they stand in the released images of BLINK's Relative_Depth,
+    of fixed size.
+
+    A pure red ring of 13 x 13 px with a stroke of 3; a white letter of 9 x 11 px on a black plate
+    of 14 x 15 px, its top 31 px above the point. Measured on 124 markers; A and B are the images'
+    own letters. Labels other than A to F and REF need `label: {font: sans}`.
+    """
+
+    radius: float = 5
+    thickness: float = 3
+    color: str = "red"
+    label: Label | None = field(
+        default_factory=lambda: Label(font="blink", font_size=15, padding=1, min_width=14, gap=10)
+    )
+
+
+@dataclass(frozen=True)
+class Vlm2Style(Dots):
+    """vlm2: VLM2-Bench's grid dots, after Scaffold: a dot and its text in black or white, without a
+    plate.
+
+    Radius 1/240 and em 1/40 of the image's width. The grid itself is a stage of its own; this puts
+    its dots on marks.
+    """
+
+    color: str = "black-or-white"
+    radius: float = 1000 / 240
+    relative_to: Side | None = "width"
+    label: Label | None = field(
+        default_factory=lambda: Label(
+            font_size=25, color="contrast", plate="none", gap=1, padding=0, placement="right"
+        )
+    )
+
+
+@dataclass(frozen=True)
+class SomStyle(Tint):
+    """som: Set-of-Mark (Yang et al., 2023): every region tinted in its own colour with a rim, its
+    number inside.
+
+    The number stands at the middle of the largest circle in the region, beside the region where it
+    is too small.
+    """
+
+    color: str = "distinct"
+    alpha: float = 0.3
+    thickness: float = 2
+    label: Label | None = field(default_factory=lambda: Label(text="{number}", placement="inside"))
+
 
 VPBenchName = Literal[
     "default",
@@ -40,11 +114,11 @@ VPBenchName = Literal[
     "text offset below",
     "text offset left",
     "text offset right",
+    "no marker",  # these four are only in VPBench's code, never in its paper
+    "no marker text size 0.2",
+    "no marker text size 1.0",
+    "no marker text label",
 ]
-NoMarkerName = Literal[
-    "no marker", "no marker text size 0.2", "no marker text size 1.0", "no marker text label"
-]
-"""Only in VPBench's code, never in its paper."""
 COLORS: dict[str, RGB] = {
     "red": (255, 0, 0),
     "green": (0, 255, 0),
@@ -73,7 +147,7 @@ class _Drawing:
     numbers: bool = False
 
 
-DRAWINGS: dict[VPBenchName | NoMarkerName, _Drawing] = {
+DRAWINGS: dict[VPBenchName, _Drawing] = {
     "default": _Drawing(),
     "color blue": _Drawing(color="blue"),
     "color green": _Drawing(color="green"),
@@ -129,17 +203,13 @@ class VPBenchStyle(WithoutModel):
     than A to Z and 0 to 9 in the letters of OpenCV 4.
     """
 
-    style: VPBenchName | NoMarkerName = "default"
+    style: VPBenchName = "default"
     letters: Literal["opencv4", "opencv5"] = "opencv4"
     labels: bool = True
     only: tuple[str, ...] = ()
     colors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.style not in DRAWINGS:
-            raise ValueError(f"style is one of {', '.join(DRAWINGS)}; found {self.style!r}")
-        if self.letters not in ("opencv4", "opencv5"):
-            raise ValueError(f"letters is opencv4 or opencv5, found {self.letters!r}")
         if not self.labels and not DRAWINGS[self.style].shape:
             raise ValueError(
                 f"style {self.style!r} has labels alone, and without labels nothing would be drawn"
