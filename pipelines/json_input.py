@@ -33,14 +33,13 @@ def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any
     if most is not None and brackets + text.count(",") > most:
         raise ValueError(f"more than {most:,} values")
     try:
-        value = json.loads(text, **settings)
+        value = json.loads(mend_text(text), **settings)
     except RecursionError:
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
     if brackets > MOST_DEPTH:
-        require_shallow(value)
-    # a whole pair may be written with escapes, too
-    halves = "\\ud" in text or "\\uD" in text or not (text.isascii() or mend_text(text) == text)
-    return with_texts(value, mend_text) if halves else value
+        _require_shallow(value)
+    escaped = "\\ud" in text or "\\uD" in text  # perhaps a whole pair, perhaps half a one
+    return with_texts(value, mend_text) if escaped else value
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -94,19 +93,15 @@ def finite_or_null(value: Any) -> Any:
     return value
 
 
-def require_shallow(value: Any) -> None:
-    """Raises ValueError for more than 100 levels of nesting.
-
-    Level by level, which costs a tenth of a call for every value.
-    """
-    level = [value] if isinstance(value, list | dict) else []
-    for _ in range(MOST_DEPTH):
+def _require_shallow(value: Any) -> None:
+    """Raises ValueError for more than 100 levels of nesting."""
+    level = [value]
+    for _ in range(MOST_DEPTH):  # level by level costs a tenth of a call for every value
+        groups = (group.values() if isinstance(group, dict) else group for group in level)
+        level = [inner for group in groups for inner in group if isinstance(inner, list | dict)]
         if not level:
             return
-        inside = (held if isinstance(held, list) else held.values() for held in level)
-        level = [inner for values in inside for inner in values if isinstance(inner, list | dict)]
-    if level:
-        raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
+    raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
 
 
 def mend_text(text: str) -> str:
