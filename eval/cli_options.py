@@ -166,7 +166,7 @@ def say(text: object) -> None:
 
 
 def load_plugins(names: list[str] | None) -> list[str]:
-    from looktwice.pipelines.config.build import load_plugin
+    from looktwice.pipelines.config.classes import load_plugin
 
     return [load_plugin(name) for name in names or ()]
 
@@ -218,7 +218,7 @@ def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     """What a user needs to know of an error in the input or in a plugin; empty for any other."""
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
-    from looktwice.pipelines.config.build import ConfigError, place_in_plugins
+    from looktwice.pipelines.config.classes import ConfigError, place_in_plugins
     from looktwice.pipelines.models.cache import CacheError
     from looktwice.pipelines.picture import PictureError
     from looktwice.pipelines.pipeline import describe

@@ -15,11 +15,9 @@ from types import ModuleType
 
 from looktwice.eval.readers.reader import Reader
 from looktwice.eval.settings_text import bases_of, settings_text
-from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean, kind_of, type_hints
 from looktwice.pipelines.config.paths import shipped
-from looktwice.pipelines.config.schema import kind_of, type_hints
 from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import Model
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 import yaml
 from typing_extensions import is_typeddict
 
-from looktwice.pipelines.config.schema import dataclass_in
+from looktwice.pipelines.config.classes import dataclass_in
 from looktwice.pipelines.config.spec import public_path
 
 __all__: list[str] = []

@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import build, entries, load_plugin, spec
-from looktwice.pipelines.config.schema import dataclass_in, kind_of, members, shape_faults
+from looktwice.pipelines.config.classes import dataclass_in, kind_of, members
+from looktwice.pipelines.config.load import shape_faults
 from looktwice.pipelines.state import State
 from tests.paths import DOCS, ROOT
 

@@ -62,7 +62,7 @@ from looktwice.eval.psychometrics.crossed import crossed_tables
 from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 from looktwice.eval.records.schema import RunError
 from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
-from looktwice.pipelines.config.suggest import did_you_mean
+from looktwice.pipelines.config.classes import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ def allow(
     another study. So are a run folder and a folder of questions.
     """
     with input_errors():
-        from looktwice.pipelines.config.allowances import allowances, forget
-        from looktwice.pipelines.config.paths import find_config
+        from looktwice.pipelines.config.paths import allowances, find_config, forget
 
         if path is not None and forgotten:
             ending = (
@@ -54,9 +53,8 @@ def allow(
 def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None:
     """Remember what lies at `path` and what it names. Raises ConfigError for other faults,
     RunError, TaskError."""
-    from looktwice.pipelines.config.allowances import allow
     from looktwice.pipelines.config.load import load
-    from looktwice.pipelines.config.paths import find_config, note_outside, shipped
+    from looktwice.pipelines.config.paths import allow, find_config, note_outside, shipped
     from looktwice.pipelines.config.plan import load_plan
 
     files = list[Path]()
@@ -85,7 +83,8 @@ def _build_run(run: Path, plugins: Sequence[str]) -> None:
     from looktwice.eval.records.records import RunFolder
     from looktwice.eval.runs.replay import build_stages
     from looktwice.eval.scoring.score import ScoringTools
-    from looktwice.pipelines.config.build import Binder, Scope
+    from looktwice.pipelines.config.build import Binder
+    from looktwice.pipelines.config.paths import Scope
 
     folder, binder = RunFolder(run), Binder(Scope.of_records(run, plugins))
     tools = ScoringTools(folder, plugins=tuple(plugins))

@@ -20,7 +20,8 @@ from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.files import locate_data
 from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_files import open_table
-from looktwice.pipelines.config.build import Binder, Scope
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.paths import Scope
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "clues": (

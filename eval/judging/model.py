@@ -9,9 +9,10 @@ from typing import Any
 
 from looktwice.eval.records.records import RunFolder
 from looktwice.pipelines.config import did_you_mean
-from looktwice.pipelines.config.allowances import allowed_to
-from looktwice.pipelines.config.build import Binder, ConfigError
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
+from looktwice.pipelines.config.paths import allowed_to
 from looktwice.pipelines.model import Model
 
 

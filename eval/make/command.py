@@ -8,7 +8,8 @@ from typing import Any
 
 from looktwice.eval.make.save import SavedQuestions, save
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.build import Binder, ConfigError
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import Node, read_config, resolve
 from looktwice.pipelines.counted import counted
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from looktwice.eval.records.records import RunFolder
 from looktwice.eval.tasks.base import MadeTask, TaskError
-from looktwice.pipelines.config.build import Binder, Scope
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 

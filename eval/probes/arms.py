@@ -16,7 +16,8 @@ from looktwice.eval.records.records import RunError, StoredMessage
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import compare_paired, holm
-from looktwice.pipelines.config.build import Binder, Scope
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.model import Model, ModelError
 from looktwice.pipelines.models.internals.layers import Layer, States
 from looktwice.pipelines.models.internals.read import read_states

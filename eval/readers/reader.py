@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from looktwice.pipelines.config.build import ConfigError, Scope, build
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.state import Stage, State, WithoutModel

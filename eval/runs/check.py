@@ -24,7 +24,7 @@ from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.tasks.base import TaskError, checked_items, count_items
 from looktwice.eval.tasks.folder import Folder
 from looktwice.pipelines.config.arm import Arm, say_no_answer
-from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.counted import counted

@@ -13,7 +13,7 @@ from typing import Any
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines.config.allowances import allow, allowed_to
+from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256, Blobs
 

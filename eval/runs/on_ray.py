@@ -29,7 +29,7 @@ from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions
 from looktwice.pipelines.cluster.desk import Ask, Desk, obey
 from looktwice.pipelines.cluster.hosts import CALLS, Hosts, NetworkHost
-from looktwice.pipelines.config.build import load_plugin
+from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import allowed_roots, use_roots
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted

@@ -28,7 +28,9 @@ from typing import Any
 from looktwice.eval.records.from_state import describe_failure, describe_reply, make_record
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_message
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import (
     CallOptions,

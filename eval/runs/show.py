@@ -23,7 +23,8 @@ from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
-from looktwice.pipelines.config.build import Binder, Scope
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import CallOptions, Reply
 from looktwice.pipelines.sample import Sample

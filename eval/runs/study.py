@@ -29,8 +29,8 @@ from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
-from looktwice.pipelines.config.allowances import allow, allowed_to
 from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Usage

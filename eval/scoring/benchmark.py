@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import PointScores, Score
-from looktwice.pipelines.config.build import Scope, build
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.paths import Scope
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.records.records import PointRow, Record, RunError
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.build import Scope, build
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.model import Usage, amounts, price_fault, say_prices
 
 if TYPE_CHECKING:

@@ -42,7 +42,9 @@ from looktwice.eval.scoring.verdict import (
     read_stage_answer,
     reason_of,
 )
-from looktwice.pipelines.config.build import ConfigError, Scope, build, is_foreign
+from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.classes import ConfigError, is_foreign
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.marks import mark_from_dict

@@ -12,11 +12,11 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.allowances import allowed_to
 from looktwice.pipelines.config.paths import (
     Asker,
     OutsideError,
     allowed_roots,
+    allowed_to,
     pass_fence,
     shortest,
 )

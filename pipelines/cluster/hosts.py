@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.config.build import load_plugin
+from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 

@@ -1,23 +1,12 @@
 """From a node of a configuration to an object: `use` names the class, the other keys are its
-fields.
-
-`use: prompting.markers.Circles` is the class that `from looktwice.prompting.markers import Circles`
-gives: folder, room and class. A room is a module or a package directly under a folder; which of its
-files defines the class is private. Only public classes defined in a room, under our own folders or
-under packages that the caller named, can be reached.
-"""
+fields."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
-import pkgutil
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,188 +14,26 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 from looktwice.pipelines.config.aliases import resolve_alias
-from looktwice.pipelines.config.allowances import allowed_to
-from looktwice.pipelines.config.paths import (
-    Asker,
-    OutsideError,
-    allowed_roots,
-    pass_fence,
-    shortest,
-)
-from looktwice.pipelines.config.schema import (
+from looktwice.pipelines.config.classes import (
+    ConfigError,
     Kind,
     check_kind,
     dataclass_in,
+    did_you_mean,
     holds_path,
     inner_hint,
     is_plain,
+    locate,
     members,
     misfit,
     type_hints,
 )
-from looktwice.pipelines.config.suggest import did_you_mean
+from looktwice.pipelines.config.paths import OutsideError, Scope
 from looktwice.pipelines.model import canonical, first_non_finite
 
-FOLDERS = ("pipelines", "prompting", "specialists", "eval")
-REPLIES = "_replies"
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ARBITRARY = ConfigDict(
     arbitrary_types_allowed=True, allow_inf_nan=False
 )  # a text "nan" would become a number
-_loaded: set[str] = set()  # the first words of the plugins' names
-
-
-class ConfigError(ValueError):
-    """Every fault of a configuration at once, each with the place where it stands."""
-
-    def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = tuple(faults)
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What a configuration may reach: its own folder, what the command line names or allows, and
-    named plugins.
-
-    What is guarded: a configuration that somebody else wrote must not read this machine's files and
-    send them to the server that it names. Links are followed first, so a link in its folder opens
-    nothing. `what` names in faults what the paths stand in, and `source` is its file, or the folder
-    of a run, which the user may allow to read more.
-    """
-
-    folder: Path = Path()
-    given: tuple[str, ...] = ()
-    plugins: tuple[str, ...] = ()
-    allowed: tuple[Path, ...] = ()
-    what: str = "configuration"
-    source: Path | None = None
-
-    @classmethod
-    def of_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
-        """That of a run's own records, which name every file in full, and which somebody may have
-        sent.
-
-        They reach the run's folder, the working folder and what the user allows.
-        """
-        roots = (Path.cwd().resolve(), *allowed_roots(), *allowed_to(run))
-        return cls(run, plugins=tuple(plugins), allowed=roots, what="run", source=run)
-
-    def path(self, text: str) -> Path:
-        """A path of the configuration as a real one. Raises OutsideError, and ValueError where it
-        does not exist.
-
-        A path given on the command line counts from the working folder, any other from the file's
-        own folder. Beside given data its recorded replies may be read: with `data/blink`,
-        `data/blink_replies` is given too.
-        """
-        if any(text.startswith(given) for given in self.given):
-            found = Path(text).expanduser().resolve()
-            roots = [
-                Path(given + more).expanduser().resolve()
-                for given in self.given
-                for more in ("", REPLIES)
-            ]
-        else:
-            found, roots = (
-                (self.folder / Path(text).expanduser()).resolve(),
-                [self.folder.resolve()],
-            )
-        if not found.exists():
-            raise ValueError(f"{text!r} does not exist (looked for {found})")
-        typed = shortest(self.source) if self.source else ""
-        pass_fence(
-            text, found, (*roots, *self.allowed), Asker(self.folder, self.what, typed, self.plugins)
-        )
-        if not (found.is_file() or found.is_dir()):
-            raise ValueError(f"{text!r} is a pipe or a device ({found}); name a file or a folder")
-        return found
-
-
-def locate(use: str, plugins: Sequence[str] = ()) -> type:
-    """The class behind a `use`. Raises ValueError that says what is wrong and what may have been
-    meant.
-
-    The words are checked before anything is imported.
-    """
-    parts = resolve_alias(use)[0].removeprefix("looktwice.").split(".")
-    if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
-        raise ValueError(
-            f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
-        )
-    ours, name = parts[0] in FOLDERS, parts[-1]
-    room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
-    try:
-        module = importlib.import_module(room)
-    except ImportError as exc:
-        raise ValueError(f"{use!r}: {room} cannot be imported ({exc})") from exc
-    public = getattr(module, "__all__", () if ours else vars(module))
-    if name not in public or not _is_class(module, name):
-        known = [n for n in public if _is_class(module, n)]
-        raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, known)}")
-    return getattr(module, name)  # type: ignore[no-any-return]
-
-
-def place_in_plugins(exc: BaseException) -> str:
-    """Function, file and line of the innermost code of a loaded plugin in an exception's traceback;
-    empty without."""
-    found, trace = "", exc.__traceback__
-    while trace is not None:
-        name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        if name in _loaded:
-            code = trace.tb_frame.f_code
-            found = f"{code.co_qualname} ({code.co_filename}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return found
-
-
-def is_foreign(use: str) -> bool:
-    """Whether a `use` names a class outside looktwice, which only a plugin can bring."""
-    return bool(use) and use.removeprefix("looktwice.").partition(".")[0] not in FOLDERS
-
-
-def load_plugin(text: str) -> str:
-    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError.
-
-    The file may import those beside it: its folder is put last among the places where Python looks.
-    """
-    path = Path(text)
-    name = path.stem if path.suffix == ".py" else text
-    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
-        raise ConfigError(
-            [
-                f"--plugin {text}: the name {name!r} is taken or not a plain name; rename the file"
-                " or package"
-            ]
-        )
-    if path.suffix != ".py":
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError([f"--plugin {text}: no package of this name is installed"])
-        _loaded.add(name.partition(".")[0])
-        return name
-    spec = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise ConfigError([f"--plugin {text}: no such file"])
-    if (
-        name in sys.modules
-        and Path(getattr(sys.modules[name], "__file__", None) or "").resolve() != path.resolve()
-    ):
-        raise ConfigError(
-            [f"--plugin {text}: a module named {name!r} is already loaded; rename the file"]
-        )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    _loaded.add(name)
-    if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)
-    try:
-        spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
-        del sys.modules[name]
-        raise ConfigError(
-            [f"--plugin {text}: it cannot be imported ({type(exc).__name__}: {exc})"]
-        ) from exc
-    return name
 
 
 @dataclass
@@ -422,55 +249,6 @@ def build(node: Mapping[str, Any], scope: Scope | None = None, place: str = "nod
     if binder.faults:
         raise ConfigError(binder.faults)
     return made
-
-
-def _own_room(parts: Sequence[str], use: str) -> str:
-    """The module of the room that a path of ours names. Raises ValueError with the right path where
-    there is one."""
-    rooms = {found.name: found.ispkg for found in _rooms(parts[0])}
-    if len(parts) == 3 and parts[1] in rooms:
-        return f"looktwice.{parts[0]}.{parts[1]}"
-    packages = (
-        (folder, found.name) for folder in FOLDERS for found in _rooms(folder) if found.ispkg
-    )
-    right = [
-        f"{folder}.{room}.{parts[-1]}"
-        for folder, room in packages
-        if _holds(folder, room, parts[-1])
-    ]
-    meant = f"; did you mean {right[0]!r}?" if right else did_you_mean(parts[1], rooms)
-    raise ValueError(
-        f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by"
-        f" folder.room.Class){meant}"
-    )
-
-
-@cache
-def _rooms(folder: str) -> list[pkgutil.ModuleInfo]:
-    return list(pkgutil.iter_modules(importlib.import_module(f"looktwice.{folder}").__path__))
-
-
-def _holds(folder: str, room: str, name: str) -> bool:
-    return name in importlib.import_module(f"looktwice.{folder}.{room}").__all__
-
-
-def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
-    if parts[0] not in plugins:
-        named = f"named are {', '.join(plugins)}" if plugins else "none is named"
-        plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
-        raise ValueError(
-            f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin"
-            f" ({named}); if you trust it, add --plugin {plugin}{did_you_mean(parts[0], FOLDERS)}"
-        )
-    return ".".join(parts[:-1])
-
-
-def _is_class(module: Any, name: str) -> bool:
-    """Whether the module, or a file of the room that it is, defines a public class of this name."""
-    found = getattr(module, name, None)
-    if not isinstance(found, type) or name.startswith("_"):
-        return False
-    return found.__module__ == module.__name__ or found.__module__.startswith(f"{module.__name__}.")
 
 
 def _default(f: dataclasses.Field[Any]) -> Any:

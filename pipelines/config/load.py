@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
 
-from looktwice.pipelines.config.allowances import allowed_to
-from looktwice.pipelines.config.build import ConfigError, Scope
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.entries import Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.paths import (
     Asker,
     OutsideError,
+    Scope,
     allowed_roots,
+    allowed_to,
     find_config,
     pass_fence,
     shipped,
 )
-from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.config.yaml_input import check_yaml
 from looktwice.pipelines.disk import read_file
 
@@ -342,3 +344,87 @@ class _References:
             here = inner[part]
             there = f"{there}.{part}" if there else part
         return self.replaced(here, there, behind=True)
+
+
+CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
+
+
+EXTRA = "extra_forbidden"
+
+
+GONE = {
+    "extend": (
+        "a contestant's stages are laid over the file's now, so drop `extend`; "
+        "`replace: true` lets them stand alone"
+    )
+}
+
+
+KNOWN: dict[int, type] = {1: StudyConfig, 3: Contestant, 4: Needs}
+
+
+def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Entries that do not belong where they stand, and entries that hold the wrong kind of thing,
+    with their places."""
+    try:
+        TypeAdapter(StudyConfig).validate_python(dict(config))
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False, include_context=False)
+        strange = [_strange(e["loc"]) for e in errors if e["type"] == EXTRA]
+        wrong = [_wrong(e["loc"], e["msg"], e["input"]) for e in errors if e["type"] != EXTRA]
+        return list(dict.fromkeys(strange)), list(dict.fromkeys(wrong))
+    return [], []
+
+
+def name_faults(config: Mapping[str, Any]) -> list[str]:
+    """Changes under `sweep` and `each` that would change nothing, because what they name is not
+    there."""
+    slots = set(config.get("stages") or ())
+    for contestant in (config.get("contestants") or {}).values():
+        slots |= set((contestant or {}).get("stages") or ())
+    there = {
+        "stages": slots,
+        "tasks": set(config.get("tasks") or ()),
+        "models": set(config.get("models") or ()),
+    }
+    sweep, each = config.get("sweep") or {}, config.get("each") or ()
+    changes = [(f"sweep.{key}", key, value) for key, values in sweep.items() for value in values]
+    changes += [
+        (f"each[{i}].{key}", key, value) for i, one in enumerate(each) for key, value in one.items()
+    ]
+    faults = (_name_fault(place, str(key), value, there) for place, key, value in changes)
+    return list(dict.fromkeys(fault for fault in faults if fault))
+
+
+def _name_fault(place: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
+    first, _, rest = key.partition(".")
+    if first not in CHANGEABLE:
+        return f"{place}: {first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
+    name, known = rest.partition(".")[0], there.get(first, set())
+    added = first == "stages" and isinstance(value, Mapping) and "use" in value
+    if name and first in there and name not in known and not added:
+        return f"{place}: there is no {name!r} under `{first}:`{did_you_mean(name, known)}"
+    return ""
+
+
+def _strange(loc: tuple[int | str, ...]) -> str:
+    if loc[-1] in GONE:
+        return f"{'.'.join(map(str, loc))}: {GONE[str(loc[-1])]}"
+    known = list(KNOWN.get(len(loc), StudyConfig).__annotations__)
+    return (
+        f"{'.'.join(map(str, loc))}: no such entry{did_you_mean(str(loc[-1]), known)}; there are"
+        f" {', '.join(known)}"
+    )
+
+
+def _wrong(loc: tuple[int | str, ...], message: str, found: Any) -> str:
+    shown, here = repr(found), ".".join(str(part) for part in loc if not _is_tag(str(part)))
+    return (
+        f"{here}: {message[0].lower()}{message[1:]}, found"
+        f" {shown if len(shown) < 80 else shown[:77] + '...'}"
+    )
+
+
+def _is_tag(part: str) -> bool:
+    """Whether pydantic put this word into the place to name a member of a union."""
+    return "[" in part or part in ("str", "dict", "list", "none")

@@ -1,15 +1,28 @@
-"""Where a configuration lies, which files it may read, and what to type for more."""
+"""Where a configuration lies, which files it may read, what to type for more, and what the user
+allowed for good.
+
+What is allowed lies in a file of its own in `looktwice/allowed` of the user's configuration folder,
+which is `XDG_CONFIG_HOME`, by default `~/.config`, and holds for as long as what was allowed stays
+the same.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+
+from looktwice.pipelines.disk import write_file
+
+REPLIES = "_replies"
 
 ALLOW = "LOOKTWICE_ALLOW"
 
@@ -85,6 +98,8 @@ def note_outside() -> Iterator[list[Path]]:
 
 
 _noted: list[Path] | None = None
+
+
 _of_command: tuple[str, ...] = ()
 
 
@@ -122,3 +137,143 @@ def shortest(path: Path) -> str:
         return min(os.path.relpath(path), str(path), key=len)
     except ValueError:  # another drive
         return str(path)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a configuration may reach: its own folder, what the command line names or allows, and
+    named plugins.
+
+    What is guarded: a configuration that somebody else wrote must not read this machine's files and
+    send them to the server that it names. Links are followed first, so a link in its folder opens
+    nothing. `what` names in faults what the paths stand in, and `source` is its file, or the folder
+    of a run, which the user may allow to read more.
+    """
+
+    folder: Path = Path()
+    given: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+    allowed: tuple[Path, ...] = ()
+    what: str = "configuration"
+    source: Path | None = None
+
+    @classmethod
+    def of_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
+        """That of a run's own records, which name every file in full, and which somebody may have
+        sent.
+
+        They reach the run's folder, the working folder and what the user allows.
+        """
+        roots = (Path.cwd().resolve(), *allowed_roots(), *allowed_to(run))
+        return cls(run, plugins=tuple(plugins), allowed=roots, what="run", source=run)
+
+    def path(self, text: str) -> Path:
+        """A path of the configuration as a real one. Raises OutsideError, and ValueError where it
+        does not exist.
+
+        A path given on the command line counts from the working folder, any other from the file's
+        own folder. Beside given data its recorded replies may be read: with `data/blink`,
+        `data/blink_replies` is given too.
+        """
+        if any(text.startswith(given) for given in self.given):
+            found = Path(text).expanduser().resolve()
+            roots = [
+                Path(given + more).expanduser().resolve()
+                for given in self.given
+                for more in ("", REPLIES)
+            ]
+        else:
+            found, roots = (
+                (self.folder / Path(text).expanduser()).resolve(),
+                [self.folder.resolve()],
+            )
+        if not found.exists():
+            raise ValueError(f"{text!r} does not exist (looked for {found})")
+        typed = shortest(self.source) if self.source else ""
+        pass_fence(
+            text, found, (*roots, *self.allowed), Asker(self.folder, self.what, typed, self.plugins)
+        )
+        if not (found.is_file() or found.is_dir()):
+            raise ValueError(f"{text!r} is a pipe or a device ({found}); name a file or a folder")
+        return found
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What lies at `path` may read what lies at or below `reads`, until one of its `files` changes.
+
+    These are the files that name what is read, with their sha256.
+    """
+
+    path: str
+    files: Mapping[str, str]
+    reads: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether each file is still the one that was allowed."""
+        return all(
+            Path(file).is_file() and _sha256(Path(file)) == sha for file, sha in self.files.items()
+        )
+
+
+def allow(path: Path, files: Iterable[Path], reads: Iterable[Path]) -> None:
+    """From now on `path` may read these, as long as its `files` stay as they are. Raises
+    OSError."""
+    whole = {str(file.resolve()): _sha256(file) for file in files}
+    allowance = Allowance(str(path.resolve()), whole, tuple(sorted({str(read) for read in reads})))
+    write_file(_place(path), json.dumps(asdict(allowance), indent=1))
+
+
+def allowed_to(path: Path) -> tuple[Path, ...]:
+    """What was allowed to what lies at `path`; nothing once one of its files has changed."""
+    allowance = _read(_place(path))
+    return tuple(map(Path, allowance.reads)) if allowance and allowance.holds else ()
+
+
+def forget(path: Path) -> bool:
+    """Take back what was allowed; whether there was anything."""
+    try:
+        _place(path).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def allowances() -> Iterator[Allowance]:
+    """All that is allowed, by path."""
+    read = (_read(place) for place in _folder().glob("*.json"))
+    yield from sorted(
+        (allowance for allowance in read if allowance), key=lambda allowance: allowance.path
+    )
+
+
+def _read(place: Path) -> Allowance | None:
+    try:
+        return _parse(place, place.stat().st_mtime_ns)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@lru_cache(maxsize=64)  # a folder of questions asks for each of its pictures
+def _parse(place: Path, written: int) -> Allowance:
+    whole = json.loads(place.read_text(encoding="utf-8"))
+    return Allowance(whole["path"], whole["files"], tuple(whole["reads"]))
+
+
+def _place(path: Path) -> Path:
+    return _folder() / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
+
+
+def _folder() -> Path:
+    configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(configuration) / "looktwice" / "allowed"
+
+
+def _sha256(file: Path) -> str:
+    return _hash(file, file.stat().st_mtime_ns, file.stat().st_size)
+
+
+@lru_cache(maxsize=64)
+def _hash(file: Path, written: int, size: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

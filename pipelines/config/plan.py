@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.config.arm import Arm, say_no_answer
-from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.config.expand import ArmNode, Expansion
-from looktwice.pipelines.config.factors import make_gap_arms
-from looktwice.pipelines.config.fragility import expand_fragility
+from looktwice.pipelines.config.arm import Arm, make_gap_arms, say_no_answer
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.expand import ArmNode, Expansion, expand_fragility
 from looktwice.pipelines.config.load import Node, read_config
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import asks_model, digest, identity, may_answer, spec
 from looktwice.pipelines.pipeline import with_models
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Role
 from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.picture import Picture, PictureError

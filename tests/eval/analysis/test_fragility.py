@@ -35,7 +35,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.eval.statistics.settings import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
-from looktwice.pipelines.config.fragility import STYLES, expand_fragility
+from looktwice.pipelines.config.expand import STYLES, expand_fragility
 from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DATA

@@ -1,0 +1,328 @@
+"""The classes that a configuration may name: where they lie, of which kind they are, and what their
+settings take.
+
+`use: prompting.markers.Circles` is the class that `from looktwice.prompting.markers import Circles`
+gives: folder, room and class. A room is a module or a package directly under a folder; which of its
+files defines the class is private. Only public classes defined in a room, under our own folders or
+under packages that the caller named, can be reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+import types
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from looktwice.pipelines.config.aliases import resolve_alias
+
+FOLDERS = ("pipelines", "prompting", "specialists", "eval")
+
+
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+_loaded: set[str] = set()  # the first words of the plugins' names
+
+
+class ConfigError(ValueError):
+    """Every fault of a configuration at once, each with the place where it stands."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+def locate(use: str, plugins: Sequence[str] = ()) -> type:
+    """The class behind a `use`. Raises ValueError that says what is wrong and what may have been
+    meant.
+
+    The words are checked before anything is imported.
+    """
+    parts = resolve_alias(use)[0].removeprefix("looktwice.").split(".")
+    if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
+        raise ValueError(
+            f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
+        )
+    ours, name = parts[0] in FOLDERS, parts[-1]
+    room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
+    try:
+        module = importlib.import_module(room)
+    except ImportError as exc:
+        raise ValueError(f"{use!r}: {room} cannot be imported ({exc})") from exc
+    public = getattr(module, "__all__", () if ours else vars(module))
+    if name not in public or not _is_class(module, name):
+        known = [n for n in public if _is_class(module, n)]
+        raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, known)}")
+    return getattr(module, name)  # type: ignore[no-any-return]
+
+
+def is_foreign(use: str) -> bool:
+    """Whether a `use` names a class outside looktwice, which only a plugin can bring."""
+    return bool(use) and use.removeprefix("looktwice.").partition(".")[0] not in FOLDERS
+
+
+def load_plugin(text: str) -> str:
+    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError.
+
+    The file may import those beside it: its folder is put last among the places where Python looks.
+    """
+    path = Path(text)
+    name = path.stem if path.suffix == ".py" else text
+    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
+        raise ConfigError(
+            [
+                f"--plugin {text}: the name {name!r} is taken or not a plain name; rename the file"
+                " or package"
+            ]
+        )
+    if path.suffix != ".py":
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError([f"--plugin {text}: no package of this name is installed"])
+        _loaded.add(name.partition(".")[0])
+        return name
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ConfigError([f"--plugin {text}: no such file"])
+    if (
+        name in sys.modules
+        and Path(getattr(sys.modules[name], "__file__", None) or "").resolve() != path.resolve()
+    ):
+        raise ConfigError(
+            [f"--plugin {text}: a module named {name!r} is already loaded; rename the file"]
+        )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    _loaded.add(name)
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
+        del sys.modules[name]
+        raise ConfigError(
+            [f"--plugin {text}: it cannot be imported ({type(exc).__name__}: {exc})"]
+        ) from exc
+    return name
+
+
+def place_in_plugins(exc: BaseException) -> str:
+    """Function, file and line of the innermost code of a loaded plugin in an exception's traceback;
+    empty without."""
+    found, trace = "", exc.__traceback__
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if name in _loaded:
+            code = trace.tb_frame.f_code
+            found = f"{code.co_qualname} ({code.co_filename}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return found
+
+
+def _own_room(parts: Sequence[str], use: str) -> str:
+    """The module of the room that a path of ours names. Raises ValueError with the right path where
+    there is one."""
+    rooms = {found.name: found.ispkg for found in _rooms(parts[0])}
+    if len(parts) == 3 and parts[1] in rooms:
+        return f"looktwice.{parts[0]}.{parts[1]}"
+    packages = (
+        (folder, found.name) for folder in FOLDERS for found in _rooms(folder) if found.ispkg
+    )
+    right = [
+        f"{folder}.{room}.{parts[-1]}"
+        for folder, room in packages
+        if _holds(folder, room, parts[-1])
+    ]
+    meant = f"; did you mean {right[0]!r}?" if right else did_you_mean(parts[1], rooms)
+    raise ValueError(
+        f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by"
+        f" folder.room.Class){meant}"
+    )
+
+
+@cache
+def _rooms(folder: str) -> list[pkgutil.ModuleInfo]:
+    return list(pkgutil.iter_modules(importlib.import_module(f"looktwice.{folder}").__path__))
+
+
+def _holds(folder: str, room: str, name: str) -> bool:
+    return name in importlib.import_module(f"looktwice.{folder}.{room}").__all__
+
+
+def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
+    if parts[0] not in plugins:
+        named = f"named are {', '.join(plugins)}" if plugins else "none is named"
+        plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
+        raise ValueError(
+            f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin"
+            f" ({named}); if you trust it, add --plugin {plugin}{did_you_mean(parts[0], FOLDERS)}"
+        )
+    return ".".join(parts[:-1])
+
+
+def _is_class(module: Any, name: str) -> bool:
+    """Whether the module, or a file of the room that it is, defines a public class of this name."""
+    found = getattr(module, name, None)
+    if not isinstance(found, type) or name.startswith("_"):
+        return False
+    return found.__module__ == module.__name__ or found.__module__.startswith(f"{module.__name__}.")
+
+
+def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
+    """`; did you mean 'X'?` with the known names most like `word`, at most so many; empty where
+    none is alike.
+
+    Capitals count as small letters, and a space as an underscore.
+    """
+    by_folded = {_folded(str(name)): str(name) for name in known}
+    near = difflib.get_close_matches(_folded(word), by_folded, most)
+    return f"; did you mean {' or '.join(repr(by_folded[name]) for name in near)}?" if near else ""
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace(" ", "_")
+
+
+Kind = Literal["task", "stage", "model"]
+
+
+PLAIN = (int, float, str, bool, bytes, type(None))
+
+
+def members(hint: Any) -> Iterator[Any]:
+    """The alternatives of a union, or the hint alone."""
+    if get_origin(hint) in (Union, types.UnionType):
+        for inner in get_args(hint):
+            yield from members(inner)
+    else:
+        yield hint
+
+
+def is_plain(hint: Any) -> bool:
+    """Whether no object can stand here, only numbers, texts, truth values or paths."""
+    return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in members(hint))
+
+
+def holds_path(hint: Any) -> bool:
+    """Whether a text given here is the path of a file or folder."""
+    return Path in members(hint) and str not in members(hint)
+
+
+def inner_hint(hint: Any, key: Any) -> Any:
+    """The type of what stands under a key or number of a list, tuple or mapping that is given
+    here."""
+    for member in members(hint):
+        origin, args = get_origin(member), get_args(member)
+        if not (isinstance(origin, type) and issubclass(origin, Collection)):
+            continue
+        if issubclass(origin, Mapping):
+            return args[1]
+        return (
+            args[0]
+            if origin is not tuple or args[-1] is Ellipsis
+            else dict(enumerate(args)).get(key, Any)
+        )
+    return Any
+
+
+def dataclass_in(hint: Any) -> type | None:
+    """The dataclass that a mapping given here stands for, if there is one."""
+    return next(
+        (h for h in members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)), None
+    )
+
+
+def type_hints(cls: type) -> dict[str, Any]:
+    """The types of a class's fields by name; empty where they cannot be looked up."""
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a name that a plugin imports for the type checker alone
+        return {}
+
+
+def kind_of(cls: type) -> Kind | None:
+    """What a class makes, by what it can do: tasks are iterated, models have an identity, stages
+    are only called."""
+    if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
+        return "task"
+    if any("__call__" in vars(base) for base in cls.__mro__):
+        return "model" if hasattr(cls, "identity") else "stage"
+    return None
+
+
+def misfit(cls: type, hint: Any) -> str:
+    """Why an object of the class cannot stand where the hint asks for another class; empty where it
+    can.
+
+    For a function of a protocol it is told by what the two give, so that a finder of faces is no
+    detector; where that is not declared, it may fit.
+    """
+    asked = {
+        each.__name__: _given_by(each)
+        for each in members(hint)
+        if getattr(each, "_is_protocol", False)
+    }
+    values = tuple(
+        each for each in members(hint) if isinstance(each, type) and dataclasses.is_dataclass(each)
+    )
+    if values and not asked and not issubclass(cls, values):
+        return f"expected {' or '.join(each.__name__ for each in values)}, found {cls.__name__}"
+    given = _given_by(cls)
+    if (
+        not asked
+        or given is None
+        or any(wanted is None or issubclass(given, wanted) for wanted in asked.values())
+    ):
+        return ""
+    wanted = " or ".join(
+        f"a {name}, which gives {each.__name__}," for name, each in asked.items() if each
+    )
+    return f"expected {wanted} and {cls.__name__} gives {given.__name__}"
+
+
+def _given_by(cls: type) -> type | None:
+    """The class of what calling an object of `cls` gives, where it is declared and a class."""
+    try:
+        given = get_type_hints(cls.__call__).get("return")
+    except (NameError, AttributeError):
+        return None
+    return given if isinstance(given, type) else None
+
+
+def check_kind(cls: type, wanted: Kind | None) -> None:
+    """Raises ValueError where a class makes another kind of thing than its place asks for, or lacks
+    a part of it."""
+    found = kind_of(cls)
+    if wanted is None:
+        return
+    if found not in (wanted, None):
+        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes a {found}")
+    has = (
+        {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
+        if dataclasses.is_dataclass(cls)
+        else {*dir(cls)}
+    )
+    has -= {"__call__"} if not any("__call__" in vars(base) for base in cls.__mro__) else set()
+    lacking = [said for part, said in PARTS[wanted].items() if part not in has]
+    if lacking:
+        whole = ", ".join(PARTS[wanted].values())
+        raise ValueError(
+            f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)} (docs/guide.md"
+            " shows one)"
+        )
+
+
+PARTS: Mapping[Kind, Mapping[str, str]] = {
+    "task": {"facts": "`facts`", "__len__": "`__len__`", "__iter__": "`__iter__`"},
+    "stage": {"__call__": "`__call__(self, state, model)`"},
+    "model": {"identity": "`identity`", "__call__": "`__call__(self, messages, draw, options)`"},
+}
+"""What a class must have to be of a kind, and how that is said."""
