@@ -74,7 +74,7 @@ ADDED |= {
             "eval.readers.__import__",
         ),
         *(
-            "looktwice.pipelines.config.build.load_plugin",
+            "looktwice.pipelines.config.classes.load_plugin",
             "pipelines.config.build",
             "pipelines.models.cache.Store",
             ".",
