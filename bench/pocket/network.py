@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.pocket.scenes import SIZES
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS
+from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS
 from looktwice.pipelines.models.pocket.network import CLASSES, HEADS, LINES, REPLY, VIEWS
 from looktwice.pipelines.models.pocket.views import CELLS
 from looktwice.pipelines.models.pocket.words import LINE, LONGEST, NUMBER_OF, VOCABULARY

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bench.pocket.network import SINKS
 from looktwice.eval.tasks.marked_scenes.questions import Question
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES
+from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES
 from looktwice.pipelines.models.pocket.words import NUMBER_OF
 
 POINTING, COUNTING = 0, 1

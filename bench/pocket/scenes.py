@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -29,11 +30,17 @@ from looktwice.eval.tasks.marked_scenes.questions import (
     ask_shape,
     ask_symbol,
     ask_where,
-    unique_things,
 )
-from looktwice.eval.tasks.marked_scenes.scene import Scene, Style, draw_ground
+from looktwice.eval.tasks.marked_scenes.scene import (
+    COLORS,
+    SHAPES,
+    SYMBOLS,
+    Scene,
+    Style,
+    Thing,
+    draw_ground,
+)
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS, Thing
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.models.pocket.views import CELLS, STEP, fit_pixels
@@ -244,7 +251,8 @@ def more_questions(
     names += (
         ["cell"] * 3 + ["present"] if choices else ["cell", *["count"] * counting, "where"]
     ) * example.whole
-    unique = unique_things(things)
+    names_there = Counter(thing.name for thing in things)
+    unique = [thing for thing in things if names_there[thing.name] == 1]
     while len(found) < count:
         name, at = names[int(rng.integers(len(names)))], int(rng.integers(4))
         if name == "attribute":

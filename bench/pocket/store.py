@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.pocket.scenes import Example, Grid, make_example
 from looktwice.eval.tasks.marked_scenes.questions import Question
-from looktwice.eval.tasks.marked_scenes.things import Thing
+from looktwice.eval.tasks.marked_scenes.scene import Thing
 from looktwice.pipelines.picture import Pixels
 
 SHARD = 500  # scenes of a file

@@ -27,7 +27,7 @@ from looktwice.eval.make.files import (
 )
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.photos.points import (
+from looktwice.eval.tasks.photos.correspondence import (
     APART,
     MARGIN,
     XY,

@@ -26,7 +26,7 @@ from looktwice.eval.make.files import (
 )
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.photos.points import MARGIN
+from looktwice.eval.tasks.photos.correspondence import MARGIN
 from looktwice.eval.tasks.photos.stereo import RATIO, near_and_far
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import PictureError

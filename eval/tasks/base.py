@@ -92,21 +92,18 @@ class Subset:
         Raises TaskError where a row lacks the field, or none is left; `where` says of which file in
         its message.
         """
-        named = list(range(len(rows)))
+        chosen = list(range(len(rows)))
         if self.ids:
             places = {name: place for place, name in enumerate(names or [row[0] for row in rows])}
-            if unknown := [name for name in self.ids if name not in places]:
-                some = next(iter(places), "none")
-                raise TaskError(
-                    f"{where or 'subset'}: ids: there is no item {unknown[0]!r}; ids look like"
-                    f" {some!r}"
-                )
-            named = sorted(places[name] for name in set(self.ids))
-        chosen = (
-            named
-            if self.n is None
-            else [named[i] for i in self._chosen([rows[place] for place in named])]
-        )
+            for name in self.ids:
+                if name not in places:
+                    raise TaskError(
+                        f"{where or 'subset'}: ids: there is no item {name!r}; ids look like"
+                        f" {next(iter(places), 'none')!r}"
+                    )
+            chosen = sorted({places[name] for name in self.ids})
+        if self.n is not None:
+            chosen = [chosen[number] for number in self._chosen([rows[place] for place in chosen])]
         if not chosen:
             raise TaskError(
                 f"{f'{where}: ' if where else ''}the subset {self} leaves no question of"
@@ -157,41 +154,54 @@ class MadeTask(ABC):
     """A task whose questions are made one by one, each from its number and the settings alone.
 
     One question can be made without the others, and a finished run need not make them again to know
-    them.
+    them. A subclass says how a question is named (`_id`) and made (`_item`).
     """
+
+    n: int
+    subset: Subset
 
     def __len__(self) -> int:
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
         """The questions in their order; each is made when it is asked for."""
-        for number in self._chosen:
-            yield self._item(number)
+        return map(self._item, self._chosen)
 
     def item(self, sample_id: str) -> Item | None:
         """The question of this id; None where there is none."""
         number = self._numbers.get(sample_id)
         return None if number is None else self._item(number)
 
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {self._id(number): number for number in self._chosen}
-
     @property
     @abstractmethod
     def facts(self) -> Facts:
         """What a table must say of the task."""
-
-    @property
-    @abstractmethod
-    def _chosen(self) -> Sequence[int]:
-        """The numbers of the questions that are asked."""
 
     @abstractmethod
     def _id(self, number: int) -> str: ...
 
     @abstractmethod
     def _item(self, number: int) -> Item: ...
+
+    def _known(self, number: int) -> Mapping[str, Any]:
+        """The fields of a question by which a subset may choose it."""
+        return {}
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {self._id(number): number for number in self._chosen}
+
+    @cached_property
+    def _chosen(self) -> Sequence[int]:
+        """The numbers of the questions that are asked."""
+        fields = self._known if self.subset.per or self.subset.whole else lambda number: {}
+        return self.subset.choose([(self._id(n), fields(n)) for n in range(self.n)])
+
+
+def require_some(n: int | None) -> None:
+    """Raise TaskError for a number of questions below 1."""
+    if n is not None and n < 1:
+        raise TaskError(f"n is how many questions are made, 1 or more; found {n}")
 
 
 def checked_items(task: Task) -> Iterator[Item]:

@@ -18,7 +18,7 @@ from bench.pocket.scenes import SIZES, make_example, more_questions  # noqa: E40
 from bench.pocket.train import Plan, batches, make_batch  # noqa: E402
 from bench.pocket.wording import write_prompt  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.questions import Question  # noqa: E402
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS  # noqa: E402
+from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS  # noqa: E402
 from looktwice.pipelines.models.pocket.views import CELLS, STEP  # noqa: E402
 from looktwice.pipelines.models.pocket.words import (  # noqa: E402
     END,

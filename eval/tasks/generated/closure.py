@@ -4,22 +4,15 @@ bent corners."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
-from looktwice.eval.tasks.generated.patterns import CORNERS
-from looktwice.eval.tasks.generated.scene import (
-    TRIES,
-    Control,
-    Scene,
-    SceneParameters,
-    SceneType,
-    no_room_error,
-)
+from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
+from looktwice.eval.tasks.generated.sheets import CORNERS, NAMES
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -66,34 +59,30 @@ def _capsule(official: bool) -> XY:
     return np.concatenate([right, left[::-1]])
 
 
-def draw_closure(params: SceneParameters) -> Scene:
-    """A sheet. Official: the target is the plain shape and the only option without bent corners;
+def draw_closure(params: SceneParameters) -> Iterator[Scene | None]:
+    """Sheets. Official: the target is the plain shape and the only option without bent corners;
     every panel is scaled to its own height.
 
     Otherwise the options are the four combinations of two sets of bent corners, the target is any
     of them, complete, no gap hides another, and each option strays visibly from every other, so
     that it cannot be completed to it.
     """
-    for _ in range(TRIES):
-        shape = str(params.levels["shape"])
-        points = outline(shape, params.official)
+    shape, official = str(params.levels["shape"]), params.official
+    points = outline(shape, official)
+    while True:
         gaps = _choose_gaps(params, len(points))
-        bent = (
-            _official_options(params, points, gaps)
-            if params.official
-            else _balanced_options(params, points, gaps)
-        )
-        if bent is None:
+        bent = _bend_options(params, points, gaps)
+        if not bent:
+            yield None
             continue
-        order = [int(place) for place in params.rng.permutation(4)]
-        choices = [bent[place] for place in order]
-        place = order.index(0) if params.official else params.deal(range(4))
-        if params.official or _all_differ(choices, gaps, shape):
-            return _make_scene(params, choices, place, gaps)
-    raise no_room_error(NAME, params)
+        order = params.shuffled(range(4))
+        choices = [bent[number] for number in order]
+        place = order.index(0) if official else params.deal(range(4))
+        fair = official or _all_differ(choices, gaps, shape)
+        yield _make_scene(params, choices, place, gaps) if fair else None
 
 
-Gaps = tuple[tuple[int, ...], tuple[int, ...]]
+Gaps = tuple[list[int], list[int]]
 """The edges that are missing, and those whose second half is; an edge has the number of the corner
 where it begins."""
 
@@ -101,94 +90,79 @@ where it begins."""
 def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
     removed, halved = int(params.levels["edges_removed"]), int(params.levels["edges_halved"])
     if params.official:  # two draws, so that an edge may be in both, and never the last two
-        most = count - 2
-        first, second = (
-            params.rng.permutation(most)[:halved],
-            params.rng.permutation(most)[:removed],
-        )
-        return tuple(map(int, second)), tuple(map(int, first))
-    order = [int(edge) for edge in params.rng.permutation(count)]
-    return tuple(order[:removed]), tuple(order[removed : removed + halved])
+        first = params.shuffled(range(count - 2))[:halved]
+        return params.shuffled(range(count - 2))[:removed], first
+    order = params.shuffled(range(count))
+    return order[:removed], order[removed : removed + halved]
 
 
-def _bend_corners(params: SceneParameters, count: int, corners: Sequence[int]) -> XY:
+def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -> XY:
     """How far each corner is moved: by the offset to either side in x and in y, or not at all."""
-    moves = np.zeros((count, 2))
+    moves = np.zeros_like(points)
     moves[list(corners)] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
     return moves
 
 
-def _official_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY] | None:
-    cut = {*gaps[0], *gaps[1]}
-    edges = [edge for edge in range(len(points) - 1) if edge not in cut]
-    seen = sorted({corner for edge in edges for corner in (edge, edge + 1)})
-    number = int(params.levels["edges_distorted"])
-    if len(seen) < number:
-        return None
-    wrong = [
-        points + _bend_corners(params, len(points), [*params.rng.permutation(seen)[:number]])
-        for _ in range(3)
-    ]
-    return [points, *wrong]
+def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
+    """The four options; empty where too few corners are to be seen.
 
-
-def _balanced_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY] | None:
-    """The shape with neither, one, the other and both of two sets of bent corners, all of them at a
-    drawn edge."""
+    Official: the shape, and three times with bent corners. Otherwise the shape with neither, one,
+    the other and both of two sets of bent corners, all of them at a drawn edge.
+    """
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
+    if params.official:
+        edges = [edge for edge in range(count - 1) if edge not in cut | short]
+        seen = sorted({*edges, *(edge + 1 for edge in edges)})
+        if len(seen) < number:
+            return []
+        bent = [_bend_corners(params, points, params.shuffled(seen)[:number]) for _ in range(3)]
+        return [points, *(points + moves for moves in bent)]
     seen = [n for n in range(count) if n not in cut or (n - 1) % count not in cut | short]
     if len(seen) < 2 * number:
-        return None
-    chosen = [int(corner) for corner in params.rng.permutation(seen)]
-    first, second = (
-        _bend_corners(params, count, chosen[:number]),
-        _bend_corners(params, count, chosen[number : 2 * number]),
-    )
+        return []
+    chosen = params.shuffled(seen)
+    first = _bend_corners(params, points, chosen[:number])
+    second = _bend_corners(params, points, chosen[number : 2 * number])
     return [points + one * first + two * second for one, two in CORNERS]
 
 
-def _segments(points: XY, gaps: Gaps | None = None) -> Iterator[XY]:
-    removed, halved = gaps or ((), ())
+def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
+    removed, halved = gaps
+    segments = []
     for number, (start, end) in enumerate(zip(points, np.roll(points, -1, axis=0), strict=True)):
         if number not in removed:
-            yield np.array([start, (start + end) / 2 if number in halved else end])
+            segments.append(np.array([start, (start + end) / 2 if number in halved else end]))
+    return segments
 
 
 def _draw_segments(
-    pixels: Pixels, segments: Sequence[XY], frame: tuple[XY, float], center: tuple[float, float]
+    pixels: Pixels, segments: Sequence[XY], framed: XY, center: tuple[float, float]
 ) -> None:
-    """Segments, y up, so that the middle of the frame lies at the centre; the frame's number is
-    pixels a unit."""
-    middle, scale = frame
+    """Segments, y up, so that the middle of what is `framed` lies at the centre, at the height of a
+    panel."""
+    low, high = framed.min(axis=0), framed.max(axis=0)
+    middle, scale = (low + high) / 2, float(HEIGHT / (high - low)[1])
     for segment in segments:
-        stroke(
-            pixels, (segment - middle) * (scale, -scale) + center, LINE, closed=False, cap=LINE / 2
-        )
-
-
-def _frame(points: XY) -> tuple[XY, float]:
-    low, high = points.min(axis=0), points.max(axis=0)
-    return np.asarray((low + high) / 2), float(HEIGHT / (high - low)[1])
+        line = (segment - middle) * (scale, -scale) + center
+        stroke(pixels, line, LINE, closed=False, cap=LINE / 2)
 
 
 def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
     """Whether what is drawn of each option strays from every other one complete: gaps hide no
     bend."""
-    frame = _frame(outline(shape))
-    drawn, whole = (
-        [_ink(_segments(points, cut), frame) for points in choices] for cut in (gaps, None)
-    )
-    pairs = permutations(range(len(choices)), 2)
-    return all(
-        float(np.clip(drawn[one] - whole[other], 0, None).sum()) >= VISIBLE for one, other in pairs
-    )
 
+    def ink(segments: Sequence[XY]) -> XY:
+        pixels = blank(300, 160)
+        _draw_segments(pixels, segments, outline(shape), (150, 80))
+        return np.asarray(1 - pixels[:, :, 0] / 255, np.float64)
 
-def _ink(segments: Iterator[XY], frame: tuple[XY, float]) -> XY:
-    pixels = blank(300, 160)
-    _draw_segments(pixels, list(segments), frame, (150, 80))
-    return np.asarray(1 - pixels[:, :, 0] / 255, np.float64)
+    drawn = [ink(_segments(points, gaps)) for points in choices]
+    whole = [ink(_segments(points)) for points in choices]
+    for one, other in permutations(range(len(choices)), 2):
+        if np.clip(drawn[one] - whole[other], 0, None).sum() < VISIBLE:
+            return False
+    return True
 
 
 def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
@@ -199,28 +173,20 @@ def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps
         "edges_removed": sorted(gaps[0]),
         "edges_halved": sorted(gaps[1]),
     }
-    panels = [(COLUMNS[0], ROWS[0]), *((column, ROWS[1]) for column in COLUMNS)]
-    names = ("Target Shape", *(f"Option {number}" for number in range(1, 5)))
-    marks = tuple(
-        Box(name.removesuffix(" Shape"), x - 120, y - 60, x + 120, y + 60)
-        for name, (x, y) in zip(names, panels, strict=True)
-    )
+    panels = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], strict=True))
+    marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in panels.items()]
 
     def paint() -> Pixels:
         pixels = blank(*SIZE)
-        drawings = [
-            list(_segments(choices[place])),
-            *(list(_segments(points, gaps)) for points in choices),
-        ]
-        for number, (center, name, segments) in enumerate(
-            zip(panels, names, drawings, strict=True)
-        ):
-            write(pixels, name, center[0], TITLES[number > 0], FONT)
-            frame = _frame(np.concatenate(segments)) if official else _frame(outline(shape))
-            _draw_segments(pixels, segments, frame, center)
+        drawings = [_segments(choices[place]), *(_segments(points, gaps) for points in choices)]
+        for segments, (name, center) in zip(drawings, panels.items(), strict=True):
+            title = "Target Shape" if name == "Target" else name
+            write(pixels, title, center[0], TITLES[name != "Target"], FONT)
+            framed = np.concatenate(segments) if official else outline(shape)
+            _draw_segments(pixels, segments, framed, center)
         return pixels
 
-    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, paint, marks)
+    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, paint, tuple(marks))
 
 
 KIND = SceneType(

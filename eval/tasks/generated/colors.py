@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,15 @@ from looktwice.eval.tasks.generated.canvas import (
     translate,
 )
 from looktwice.eval.tasks.generated.scene import (
-    TRIES,
     Control,
     Scene,
     SceneParameters,
     SceneType,
-    no_room_error,
+    number_labels,
 )
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
-NAME = "joint_shape_color"
 SIDE = 400  # pixels of the picture
 PLACES = 50  # that are tried for a figure, at each of two sizes
 APART = (
@@ -85,97 +84,75 @@ class ColoredShape:
         return translate(rotate(FIGURES[self.shape] * self.scale, self.rotation), self.x, self.y)
 
     @property
+    def box(self) -> tuple[float, float, float, float]:
+        """The upright box around it."""
+        return extent(self.points, (SIDE, SIDE), 1)
+
+    @property
     def room(self) -> tuple[float, float, float, float]:
         """The upright box around its own upright box turned, which no other figure's may touch."""
         width, height = np.ptp(FIGURES[self.shape], axis=0) * self.scale
-        cos, sin = (abs(f(math.radians(self.rotation))) for f in (math.cos, math.sin))
+        turn = math.radians(self.rotation)
+        cos, sin = abs(math.cos(turn)), abs(math.sin(turn))
         wide, high = (width * cos + height * sin) / 2, (width * sin + height * cos) / 2
         return self.x - wide, self.y - high, self.x + wide, self.y + high
+
+    def touches(self, other: ColoredShape, apart: float) -> bool:
+        """Whether less than `apart` lies between their rooms in both directions."""
+        (a0, b0, a1, b1), (c0, d0, c1, d1) = self.room, other.room
+        return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
 
     def to_dict(self) -> dict[str, Any]:
         """As truths hold it."""
         numbers = {name: round(getattr(self, name), 3) for name in ("x", "y", "scale", "rotation")}
-        box = list(extent(self.points, (SIDE, SIDE), 1))
-        return {"shape": self.shape, "color": self.color, **numbers, "box": box}
+        return {"shape": self.shape, "color": self.color, **numbers, "box": list(self.box)}
 
 
-def draw_colors(params: SceneParameters) -> Scene:
-    """A scene. Official: whatever found room, and a question about a pair that is there. Otherwise
-    the answer is dealt.
+def draw_colors(params: SceneParameters) -> Iterator[Scene | None]:
+    """Scenes. Official: whatever found room, and a question about a pair that is there; sizes come
+    from a count of figures that is drawn apart from the figures themselves.
 
-    Dealt means that every number from 0 to `max_instances` is the answer equally often, whatever is
-    drawn.
+    Otherwise the answer is dealt: every number from 0 to `max_instances` is the answer equally
+    often, whatever is drawn.
     """
-    if params.official:
-        return _draw_official(params)
-    kinds = _choose_kinds(params)
-    count = params.deal(range(params.levels["max_instances"] + 1))
-    for number in range(TRIES):
-        times = params.rng.integers(1, params.levels["max_instances"], len(kinds), endpoint=True)
-        times[0] = max(times[0], count)
-        order = [kind for kind, much in zip(kinds, times, strict=True) for _ in range(much)]
-        palette = [
-            str(color)
-            for color in params.rng.permutation(list(COLORS))[: params.levels["num_colors"]]
-        ]
-        colors = _assign_colors(params, order, palette, count)
-        figures = _place_figures(params, order, colors, len(order), 0.99**number)
-        if len(figures) == len(order):
-            return _make_scene(figures, kinds[0], palette[0])
-    raise no_room_error(NAME, params)
-
-
-def _choose_kinds(params: SceneParameters) -> list[str]:
-    return [
-        str(kind) for kind in params.rng.permutation(list(FIGURES))[: params.levels["num_shapes"]]
-    ]
-
-
-def _assign_colors(
-    params: SceneParameters, order: Sequence[str], palette: Sequence[str], count: int
-) -> list[str]:
-    """The first colour `count` times for the first kind, which comes first, and any for the other
-    kinds."""
-    others = palette[1:]
-    first = order.count(order[0])
-    rest = [params.pick(others) for _ in range(first - count)]
-    return [palette[0]] * count + rest + [params.pick(palette) for _ in order[first:]]
-
-
-def _draw_official(params: SceneParameters) -> Scene:
-    """As the authors draw: sizes come from a count of figures that is drawn apart from the figures
-    themselves."""
-    most, kinds = params.levels["max_instances"], _choose_kinds(params)
-    palette = list(COLORS)[: params.levels["num_colors"]]
-    for _ in range(TRIES):
-        supposed = int(params.rng.integers(1, most, len(kinds), endpoint=True).sum())
-        order = [
-            kind for kind in kinds for _ in range(int(params.rng.integers(1, most, endpoint=True)))
-        ]
-        figures = _place_figures(params, order, [params.pick(palette) for _ in order], supposed)
-        if figures:
+    most, tints = params.levels["max_instances"], params.levels["num_colors"]
+    kinds = params.shuffled(FIGURES)[: params.levels["num_shapes"]]
+    for number in count():
+        times = params.rng.integers(1, most, len(kinds), endpoint=True)
+        if params.official:
+            palette = list(COLORS)[:tints]
+            order = [kind for kind in kinds for _ in range(params.whole(1, most))]
+            colors = [params.pick(palette) for _ in order]
+            figures = _place_figures(params, order, colors, int(times.sum()), 1)
             pairs = sorted({(figure.shape, figure.color) for figure in figures})
-            return _make_scene(figures, *params.pick(pairs))
-    raise no_room_error(NAME, params)
+            yield _make_scene(figures, *params.pick(pairs)) if figures else None
+            continue
+        key = params.deal(range(most + 1))
+        times[0] = max(times[0], key)
+        palette = params.shuffled(COLORS)[:tints]
+        order = [kind for kind, much in zip(kinds, times, strict=True) for _ in range(much)]
+        # the first colour comes `key` times for the first kind, any colour for the other kinds
+        colors = [palette[0]] * key
+        colors += [params.pick(palette[1:]) for _ in range(times[0] - key)]
+        colors += [params.pick(palette) for _ in order[times[0] :]]
+        figures = _place_figures(params, order, colors, len(order), 0.99**number)
+        whole = len(figures) == len(order)
+        yield _make_scene(figures, kinds[0], palette[0]) if whole else None
 
 
 def _place_figures(
-    params: SceneParameters,
-    order: Sequence[str],
-    colors: Sequence[str],
-    count: int,
-    size: float = 1,
+    params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
 ) -> list[ColoredShape]:
-    """Figures where there was room; `count` is how many share the picture's area."""
-    scale = size * math.sqrt(SIDE * SIDE / (SPACE * count)) / 100
-    found: list[ColoredShape] = []
+    """Figures where there was room; `sharing` is how many share the picture's area."""
+    scale = size * math.sqrt(SIDE * SIDE / (SPACE * sharing)) / 100
+    placed: list[ColoredShape] = []
     for kind, color in zip(order, colors, strict=True):
         own = params.rng.uniform(0.5, 1.5) * scale
         for smaller in (1.0, 0.8):
-            if figure := _fit_figure(params, kind, color, own * smaller, found):
-                found.append(figure)
+            if figure := _fit_figure(params, kind, color, own * smaller, placed):
+                placed.append(figure)
                 break
-    return found
+    return placed
 
 
 def _fit_figure(
@@ -190,47 +167,35 @@ def _fit_figure(
     for _ in range(PLACES):
         x, y = params.rng.uniform(low, SIDE - low)
         figure = ColoredShape(kind, color, float(x), float(y), scale, params.rng.uniform(0, 360))
-        if not any(_touch(figure, other, apart) for other in others):
+        if not any(figure.touches(other, apart) for other in others):
             return figure
     return None
 
 
-def _touch(one: ColoredShape, other: ColoredShape, apart: float) -> bool:
-    """Whether less than `apart` lies between the rooms of two figures in both directions."""
-    (a0, b0, a1, b1), (c0, d0, c1, d1) = one.room, other.room
-    return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
-
-
 def _make_scene(figures: Sequence[ColoredShape], shape: str, color: str) -> Scene:
     counts = Counter((figure.shape, figure.color) for figure in figures)
-    numbers: Counter[tuple[str, str]] = Counter()
-    marks = []
-    for figure in figures:
-        pair = (figure.color, figure.shape)
-        numbers[pair] += 1
-        marks.append(
-            Box(f"{' '.join(pair)} {numbers[pair]}", *extent(figure.points, (SIDE, SIDE), 1))
-        )
+    labels = number_labels(f"{figure.color} {figure.shape}" for figure in figures)
+    marks = [Box(label, *figure.box) for label, figure in zip(labels, figures, strict=True)]
     truth = {
         "objects": [figure.to_dict() for figure in figures],
-        "counts": {f"{tint} {kind}": count for (kind, tint), count in sorted(counts.items())},
+        "counts": {f"{tint} {kind}": number for (kind, tint), number in sorted(counts.items())},
         "asked": [shape, color],
     }
+
+    def paint() -> Pixels:
+        pixels = blank(SIDE, SIDE)
+        for figure in figures:
+            fill(pixels, figure.points, COLORS[figure.color])
+            stroke(pixels, figure.points, 2)
+        return pixels
+
     question = f"Count the number of {shape}'s that are {color}."
-    key, asked = str(counts[shape, color]), f"{color} {shape}"
-    return Scene(question, key, truth, lambda: _paint(figures), tuple(marks), asked=asked)
-
-
-def _paint(figures: Sequence[ColoredShape]) -> Pixels:
-    pixels = blank(SIDE, SIDE)
-    for figure in figures:
-        fill(pixels, figure.points, COLORS[figure.color])
-        stroke(pixels, figure.points, 2)
-    return pixels
+    asked = f"{color} {shape}"
+    return Scene(question, str(counts[shape, color]), truth, paint, tuple(marks), asked=asked)
 
 
 KIND = SceneType(
-    NAME,
+    "joint_shape_color",
     "integer",
     (
         Control("num_shapes", (2, 4, 6), 1, 6, whole=True),

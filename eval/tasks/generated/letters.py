@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import colorsys
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from string import ascii_uppercase
 
 import numpy as np
@@ -103,7 +104,7 @@ def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
     """The colour of the dots: the authors' shift of hue, saturation and value, and unless
     `official` made darker or lighter until its contrast with the ground is that of the level."""
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
-    turn, more, less = SHIFTS.get(level if isinstance(level, int) else 1, SHIFTS[1])
+    turn, more, less = SHIFTS[level if isinstance(level, int) else 1]
     tint = colorsys.hsv_to_rgb(
         (hue + turn / 360) % 1, min(1, saturation * more), min(1, value * less)
     )
@@ -111,17 +112,11 @@ def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
     if official and level in SHIFTS:
         return color
     ratio = RATIOS[level] if isinstance(level, int) else float(level.partition(":")[0])
-    end = BLACK if contrast(color, ground) < ratio else WHITE
-    mixed = [
-        _rgb((1 - share) * np.array(color) + share * np.array(end))
-        for share in np.linspace(0, 1, 512)
-    ]
-    return min(
-        mixed,
-        key=lambda mix: (
-            abs(contrast(mix, ground) - ratio) if _luminance(mix) < _luminance(ground) else 99
-        ),
-    )
+    end = np.array(BLACK if contrast(color, ground) < ratio else WHITE)
+    shares = np.linspace(0, 1, 512)
+    mixed = [_rgb((1 - share) * np.array(color) + share * end) for share in shares]
+    darker = [mix for mix in mixed if _luminance(mix) < _luminance(ground)]
+    return min(darker, key=lambda mix: abs(contrast(mix, ground) - ratio), default=mixed[0])
 
 
 def _rgb(parts: Sequence[float]) -> RGB:
@@ -129,60 +124,34 @@ def _rgb(parts: Sequence[float]) -> RGB:
     return red, green, blue
 
 
-def draw_letters(params: SceneParameters) -> Scene:
+def draw_letters(params: SceneParameters) -> Iterator[Scene]:
     """Random letters, which may repeat, on one of five grounds."""
     letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(GROUNDS)
     color = foreground(ground, params.levels["contrast"], params.official)
     gap = SIZE * params.levels["spacing"]
-    dot = _dot(gap)
+    dot = 0.8 * SIZE / 7 - gap  # what the gap leaves of a seventh of the square in its padding
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
-    starts = [
-        (number * (SIZE + APART) + (SIZE - width) / 2, (SIZE - height) / 2)
-        for number in range(len(letters))
-    ]
-    marks = [Box(f"letter {n}", x, y, x + width, y + height) for n, (x, y) in enumerate(starts, 1)]
+    top = (SIZE - height) / 2
+    lefts = [number * (SIZE + APART) + (SIZE - width) / 2 for number in range(len(letters))]
+    marks = [Box(f"letter {n}", x, top, x + width, top + height) for n, x in enumerate(lefts, 1)]
     truth = {"letters": letters, "ground": list(ground), "color": list(color)}
     meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
 
     def paint() -> Pixels:
-        return _paint(letters, starts, dot, gap, ground, color)
+        wide = len(letters) * SIZE + (len(letters) - 1) * APART
+        pixels = blank(wide, SIZE)
+        for end in (0, wide - SIZE):
+            fill(pixels, rounded_square(end, 0, SIZE, SIZE / 10), ground)
+        pixels[:, SIZE // 2 : wide - SIZE // 2] = ground
+        for letter, left in zip(letters, lefts, strict=True):
+            for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
+                if bits >> (4 - column) & 1:
+                    x, y = left + column * (dot + gap), top + row * (dot + gap)
+                    fill(pixels, rounded_square(x, y, dot, dot / 10), color)
+        return pixels
 
-    return Scene(SUBTASKS["2D"][NAME].question, "".join(letters), truth, paint, tuple(marks), meta)
-
-
-def _dot(gap: float) -> float:
-    """The side of a dot in pixels: what the gap leaves of a seventh of the square within its
-    padding."""
-    return 0.8 * SIZE / 7 - gap
-
-
-def _paint(
-    letters: Sequence[str],
-    starts: Sequence[tuple[float, float]],
-    dot: float,
-    gap: float,
-    ground: RGB,
-    color: RGB,
-) -> Pixels:
-    width = len(letters) * SIZE + (len(letters) - 1) * APART
-    pixels = blank(width, SIZE)
-    left, right = (
-        rounded_square(0, 0, SIZE, SIZE / 10),
-        rounded_square(width - SIZE, 0, SIZE, SIZE / 10),
-    )
-    for ends in (left, right):
-        fill(pixels, ends, ground)
-    pixels[:, SIZE // 2 : width - SIZE // 2] = ground
-    for letter, (x, y) in zip(letters, starts, strict=True):
-        for row, bits in enumerate(DOTS[letter]):
-            for column in (place for place in range(5) if bits >> (4 - place) & 1):
-                fill(
-                    pixels,
-                    rounded_square(x + column * (dot + gap), y + row * (dot + gap), dot, dot / 10),
-                    color,
-                )
-    return pixels
+    yield Scene(SUBTASKS["2D"][NAME].question, "".join(letters), truth, paint, tuple(marks), meta)
 
 
 KIND = SceneType(

@@ -7,18 +7,18 @@ these wide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from looktwice.eval.tasks.generated.canvas import BLACK, XY, blank, extent, fill, rotate
 from looktwice.eval.tasks.generated.scene import (
-    TRIES,
     Control,
     Scene,
     SceneParameters,
     SceneType,
-    no_room_error,
+    number_labels,
 )
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -28,83 +28,70 @@ SIDE = 28 * PATCH
 MARGIN = 4.0  # pixels between two rectangles, and between one and the rim
 PLACES = 200  # that are tried for all rectangles of a picture
 SHORTER = 0.8  # of a rectangle's longer edge
+UNIT = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
 
 
-def draw_rotation(params: SceneParameters) -> Scene:
+def draw_rotation(params: SceneParameters) -> Iterator[Scene]:
     """Two filled squares beside each other, the right one turned to either side by `rotation`
     degrees.
 
     Their place within a patch is random, and the same for both.
     """
-    size, turn = (
-        float(params.levels["size"]),
-        float(params.levels["rotation"]) * params.pick((-1, 1)),
-    )
-    place = np.array([SIDE / 4, SIDE / 2]) + params.rng.uniform(0, PATCH, 2) - PATCH / 2
-    square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * size / 2
-    left, right = square + place, rotate(square, turn) + place + (SIDE / 2, 0)
-    truth = {"center": place.round(3).tolist(), "size": size, "turn": turn}
-    marks = (Box("left square", *extent(left)), Box("right square", *extent(right)))
-    question = "Is the right square rotated with respect to the left one? Answer Yes or No."
-    return Scene(
-        question,
-        "Yes" if turn else "No",
-        truth,
-        lambda: _paint([left, right]),
-        marks,
-        _patches(size),
-    )
-
-
-def draw_counting(params: SceneParameters) -> Scene:
-    """Filled upright rectangles of one size, which do not touch, at random places."""
     size = float(params.levels["size"])
+    turn = float(params.levels["rotation"]) * params.pick((-1, 1))
+    place = np.array([SIDE / 4, SIDE / 2]) + params.rng.uniform(0, PATCH, 2) - PATCH / 2
+    square = (2 * UNIT - 1) * size / 2
+    outlines = [square + place, rotate(square, turn) + place + (SIDE / 2, 0)]
+    truth = {"center": place.round(3).tolist(), "size": size, "turn": turn}
+    question = "Is the right square rotated with respect to the left one? Answer Yes or No."
+    labels = ("left square", "right square")
+    yield _scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
+
+
+def draw_counting(params: SceneParameters) -> Iterator[Scene | None]:
+    """Filled upright rectangles of one size, which do not touch, at random places."""
+    size, count = float(params.levels["size"]), params.levels["instances"]
     shape = np.array([size, SHORTER * size])
-    crowded = params.levels["instances"] * np.prod(shape + MARGIN) > (SIDE - MARGIN) ** 2
-    for _ in range(0 if crowded else TRIES):
+    while count * np.prod(shape + MARGIN) <= (SIDE - MARGIN) ** 2:
         corners: list[XY] = []
         for _ in range(PLACES):
             corner = params.rng.uniform(MARGIN, SIDE - MARGIN - shape)
-            if len(corners) < params.levels["instances"] and all(
-                (np.abs(corner - other) >= shape + MARGIN).any() for other in corners
-            ):
+            apart = (np.abs(corner - other) >= shape + MARGIN for other in corners)
+            if len(corners) < count and all(beside.any() for beside in apart):
                 corners.append(corner)
-        if len(corners) == params.levels["instances"]:
-            return _counting_scene(corners, shape, size)
-    raise no_room_error("patch_counting", params)
+        if len(corners) < count:
+            yield None
+            continue
+        places = [corner.round(3).tolist() for corner in corners]
+        yield _scene(
+            "How many rectangles are in the image? Answer with a number.",
+            str(count),
+            {"corners": places, "size": shape.round(3).tolist()},
+            [UNIT * shape + corner for corner in corners],
+            list(number_labels(["rectangle"] * count)),
+            size,
+            asked="rectangle",
+        )
 
 
-def _counting_scene(corners: Sequence[XY], shape: XY, size: float) -> Scene:
-    unit = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
-    outlines = [unit * shape + corner for corner in corners]
-    marks = tuple(
-        Box(f"rectangle {number}", *extent(outline)) for number, outline in enumerate(outlines, 1)
-    )
-    truth = {
-        "corners": [corner.round(3).tolist() for corner in corners],
-        "size": shape.round(3).tolist(),
-    }
-    question = "How many rectangles are in the image? Answer with a number."
-    return Scene(
-        question,
-        str(len(corners)),
-        truth,
-        lambda: _paint(outlines),
-        marks,
-        _patches(size),
-        "rectangle",
-    )
+def _scene(
+    question: str,
+    key: str,
+    truth: dict[str, Any],
+    outlines: Sequence[XY],
+    labels: Sequence[str],
+    size: float,
+    asked: str = "",
+) -> Scene:
+    def paint() -> Pixels:
+        pixels = blank(SIDE, SIDE)
+        for outline in outlines:
+            fill(pixels, outline, BLACK)
+        return pixels
 
-
-def _patches(size: float) -> dict[str, float]:
-    return {"patches": round(size / PATCH, 3)}
-
-
-def _paint(outlines: Sequence[XY]) -> Pixels:
-    pixels = blank(SIDE, SIDE)
-    for outline in outlines:
-        fill(pixels, outline, BLACK)
-    return pixels
+    named = zip(labels, outlines, strict=True)
+    marks = tuple(Box(label, *extent(outline)) for label, outline in named)
+    return Scene(question, key, truth, paint, marks, {"patches": round(size / PATCH, 3)}, asked)
 
 
 ROTATION = SceneType(

@@ -4,18 +4,24 @@ parameters."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from itertools import islice, product
+from typing import Any, Literal, TypeVar
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import MadeTask, TaskError
+from looktwice.eval.tasks.photographs import deal_evenly
 from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Pixels
 
 Level = int | float | str
+T = TypeVar("T")
 TRIES = 300  # scenes that are drawn until one keeps every promise
 
 
@@ -40,11 +46,8 @@ class Scene:
     @property
     def asked_marks(self) -> tuple[Mark, ...]:
         """The marks of what the question asks for."""
-        return tuple(
-            mark
-            for mark in self.marks
-            if self.asked and mark.label.rpartition(" ")[0] == self.asked
-        )
+        names = ((mark, mark.label.rpartition(" ")[0]) for mark in self.marks)
+        return tuple(mark for mark, name in names if self.asked and name == self.asked)
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,18 @@ class SceneParameters:
     deal: Callable[[Sequence[Any]], Any]
     official: bool = False
 
-    def pick(self, cards: Sequence[Any]) -> Any:
+    def pick(self, cards: Sequence[T]) -> T:
         """One of them, at random."""
         return cards[int(self.rng.integers(len(cards)))]
+
+    def shuffled(self, cards: Iterable[T]) -> list[T]:
+        """All of them, in random order."""
+        cards = list(cards)
+        return [cards[int(number)] for number in self.rng.permutation(len(cards))]
+
+    def whole(self, low: int, high: int) -> int:
+        """A whole number from `low` to `high`."""
+        return int(self.rng.integers(low, high, endpoint=True))
 
 
 @dataclass(frozen=True)
@@ -79,70 +91,101 @@ class Control:
 
     def fault(self, value: object) -> str:
         """What is wrong with a level; empty where nothing is."""
-        if self.words:
-            return (
-                ""
-                if value in self.words
-                else f"{self.name} is one of {', '.join(self.words)}, found {value!r}"
-            )
-        sort = int if self.whole else (int, float)
-        if (
-            isinstance(value, sort)
-            and not isinstance(value, bool)
-            and self.low <= value <= self.high
-        ):
+        wanted = f"one of {', '.join(self.words)}"
+        if not self.words:
+            kind = "a whole number" if self.whole else "a number"
+            wanted = f"{kind} in {self.low:g}..{self.high:g}"
+            sort = int if self.whole else (int, float)
+            if isinstance(value, sort) and not isinstance(value, bool):
+                wanted = "" if self.low <= value <= self.high else wanted
+        elif value in self.words:
             return ""
-        kind = "a whole number" if self.whole else "a number"
-        return f"{self.name} is {kind} in {self.low:g}..{self.high:g}, found {value!r}"
-
-
-def all_levels(
-    controls: Sequence[Control], given: Mapping[str, Any]
-) -> dict[str, tuple[Level, ...]]:
-    """The levels of every control: those `given`, one or several, else its own."""
-    held = {control.name: given.get(control.name, control.levels) for control in controls}
-    return {
-        name: tuple(each) if isinstance(each, list | tuple) else (each,)
-        for name, each in held.items()
-    }
-
-
-def check_levels(name: str, controls: Sequence[Control], given: Mapping[str, Any]) -> None:
-    """Raise TaskError for a control that the kind of question `name` has not, and for levels that
-    cannot be."""
-    known = {control.name: control for control in controls}
-    for other in given:
-        if other not in known:
-            hint = suggest_name(other, known)
-            raise TaskError(f"{name} has no control {other!r}{hint} It has {', '.join(known)}")
-    levels = all_levels(controls, given)
-    faults = [known[control].fault(level) for control, each in levels.items() for level in each]
-    faults += [f"{control} has no level" for control, each in levels.items() if not each]
-    if any(faults):
-        raise TaskError("controls: " + "; ".join(filter(None, faults)))
+        return f"{self.name} is {wanted}, found {value!r}" if wanted else ""
 
 
 @dataclass(frozen=True)
 class SceneType:
-    """A subtask: how a scene is drawn, its controls in the official order, and the form of its
+    """A subtask: how scenes are drawn, its controls in the official order, and the form of its
     answers.
 
-    `flaws` are what is wrong with the authors' own images, which `official: true` draws in the same
-    way.
+    `draw` tries again and again, and gives None for each try that breaks a promise; it ends where
+    no try could keep them. `flaws` are what is wrong with the authors' own images, which
+    `official: true` draws in the same way.
     """
 
     name: str
     form: Literal["integer", "option", "letters", "yes_no"]
     controls: tuple[Control, ...]
-    draw: Callable[[SceneParameters], Scene]
+    draw: Callable[[SceneParameters], Iterable[Scene | None]]
     flaws: tuple[str, ...] = ()
     group: str = "2D"
 
 
-def no_room_error(name: str, params: SceneParameters) -> TaskError:
-    """The error of a scene that could not be drawn."""
-    said = ", ".join(f"{control}={value}" for control, value in params.levels.items())
-    return TaskError(
-        f"{name}: no scene with {said} was found in {TRIES} tries; choose milder levels in"
+class SweptTask(MadeTask):
+    """A made task whose questions are dealt the levels of control parameters.
+
+    Every run of as many questions as there are combinations of levels has each of them once.
+    """
+
+    seed: int
+    controls: Mapping[str, Any]
+
+    @property
+    @abstractmethod
+    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+        """The name of this sort of questions, and its controls."""
+
+    @cached_property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The levels of every control: those given, one or several, else its own. Raises TaskError
+        for unknown controls, and for levels that cannot be."""
+        name, controls = self._sort
+        known = {control.name: control for control in controls}
+        for other in self.controls:
+            if other not in known:
+                hint = suggest_name(other, known)
+                raise TaskError(f"{name} has no control {other!r}{hint} It has {', '.join(known)}")
+        levels, faults = {}, []
+        for control in controls:
+            given = self.controls.get(control.name, control.levels)
+            levels[control.name] = tuple(given) if isinstance(given, list | tuple) else (given,)
+            faults += [control.fault(level) for level in levels[control.name]]
+            faults += [] if levels[control.name] else [f"{control.name} has no level"]
+        if any(faults):
+            raise TaskError("controls: " + "; ".join(filter(None, faults)))
+        return levels
+
+    @cached_property
+    def _combinations(self) -> list[tuple[Level, ...]]:
+        return list(product(*self.levels.values()))
+
+    def _plan(self, number: int) -> dict[str, Level]:
+        """The levels of question `number`."""
+        levels = deal_evenly(number, self._combinations, "levels", self._sort[0], self.seed)
+        return dict(zip(self.levels, levels, strict=True))
+
+    def _known(self, number: int) -> Mapping[str, Any]:
+        return self._plan(number)
+
+    def _id(self, number: int) -> str:
+        return f"{self._sort[0]}_{number:05}"
+
+
+def draw_scene(kind: SceneType, params: SceneParameters) -> Scene:
+    """The first scene that keeps every promise. Raises TaskError where no try does."""
+    for scene in islice(kind.draw(params), TRIES):
+        if scene is not None:
+            return scene
+    levels = ", ".join(f"{control}={value}" for control, value in params.levels.items())
+    raise TaskError(
+        f"{kind.name}: no scene with {levels} was found in {TRIES} tries; choose milder levels in"
         " `controls`"
     )
+
+
+def number_labels(words: Iterable[str]) -> Iterator[str]:
+    """Each word with how often it came: "star 1", "cross 1", "star 2"."""
+    times: Counter[str] = Counter()
+    for word in words:
+        times[word] += 1
+        yield f"{word} {times[word]}"

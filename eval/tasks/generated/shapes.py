@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from looktwice.eval.tasks.generated.canvas import (
     XY,
@@ -22,17 +22,15 @@ from looktwice.eval.tasks.generated.canvas import (
     stroke,
 )
 from looktwice.eval.tasks.generated.scene import (
-    TRIES,
     Control,
     Scene,
     SceneParameters,
     SceneType,
-    no_room_error,
+    number_labels,
 )
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
-NAME = "shape_discrimination"
 SIDE = 400  # pixels of the picture
 # pixels from the centre of a shape of scale 1 to the side of the square that stands for it
 HALF = 30.0
@@ -94,57 +92,47 @@ def are_apart(one: ConcentricShape, other: ConcentricShape, distance: float) -> 
     for axis in (a + turn for a in (one.rotation, other.rotation) for turn in (0, 90)):
         cos, sin = math.cos(math.radians(axis)), math.sin(math.radians(axis))
         between = abs((one.x - other.x) * cos + (one.y - other.y) * sin)
-        if between - _shadow(one, axis) - _shadow(other, axis) > distance:
+        for shape in (one, other):
+            turn = math.radians(shape.rotation - axis)
+            between -= HALF * shape.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
+        if between > distance:
             return True
     return False
 
 
-def _shadow(shape: ConcentricShape, axis: float) -> float:
-    turn = math.radians(shape.rotation - axis)
-    return HALF * shape.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
-
-
-def draw_shapes(params: SceneParameters) -> Scene:
-    """A scene; the shape that is asked for is a random one of those that are there."""
-    for _ in range(TRIES):
+def draw_shapes(params: SceneParameters) -> Iterator[Scene | None]:
+    """Scenes; the shape that is asked for is a random one of those that are there."""
+    while True:
         outlines = _place_all(params)
         kinds = {outline.shape for outline in outlines}
-        if (params.official and kinds) or len(kinds) == params.levels["num_shapes"]:
-            return _make_scene(params, outlines)
-    raise no_room_error(NAME, params)
+        enough = kinds if params.official else len(kinds) == params.levels["num_shapes"]
+        yield _make_scene(params, outlines) if enough else None
 
 
 def _place_all(params: SceneParameters) -> list[ConcentricShape]:
     """Shapes where there was room. The first of every kind come first, so that no kind is crowded
     out by another."""
     rng, levels = params.rng, params.levels
-    kinds = [str(kind) for kind in rng.permutation(list(OUTLINES))[: levels["num_shapes"]]]
+    kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
-    order = [
-        (number, kind) for kind, count in zip(kinds, times, strict=True) for number in range(count)
-    ]
-    order = order if params.official else sorted(order, key=lambda pair: pair[0] > 0)
-    found: list[ConcentricShape] = []
+    order = [(n, kind) for kind, much in zip(kinds, times, strict=True) for n in range(much)]
+    if not params.official:
+        order.sort(key=lambda numbered: numbered[0] > 0)
+    placed: list[ConcentricShape] = []
     for number, kind in order:
-        placed = _place(rng, kind, found, levels["min_distance"])
-        if placed is None and number == 0 and not params.official:
-            return []
-        found += [placed] if placed else []
-    return found
-
-
-def _place(
-    rng: Generator, kind: str, others: list[ConcentricShape], distance: float
-) -> ConcentricShape | None:
-    for _ in range(PLACES):
-        scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
-        rim = 1.2 * 2 * HALF * scale
-        x, y = rng.uniform(rim, SIDE - rim, 2)
-        outline = ConcentricShape(kind, float(x), float(y), scale, rotation)
-        if all(are_apart(outline, other, distance) for other in others):
-            rings = int(rng.integers(2, 3, endpoint=True)) if rng.random() < CONCENTRIC else 1
-            return ConcentricShape(kind, float(x), float(y), scale, rotation, rings)
-    return None
+        for _ in range(PLACES):
+            scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
+            rim = 1.2 * 2 * HALF * scale
+            x, y = (float(place) for place in rng.uniform(rim, SIDE - rim, 2))
+            outline = ConcentricShape(kind, x, y, scale, rotation)
+            if all(are_apart(outline, other, levels["min_distance"]) for other in placed):
+                rings = params.whole(2, 3) if rng.random() < CONCENTRIC else 1
+                placed.append(replace(outline, rings=rings))
+                break
+        else:
+            if number == 0 and not params.official:
+                return []
+    return placed
 
 
 def _make_scene(params: SceneParameters, outlines: list[ConcentricShape]) -> Scene:
@@ -152,36 +140,24 @@ def _make_scene(params: SceneParameters, outlines: list[ConcentricShape]) -> Sce
     for outline in outlines:
         counts[outline.shape] += outline.rings
     asked = params.pick(sorted(counts))
-    numbers: Counter[str] = Counter()
-    marks = []
-    for outline in outlines:
-        numbers[outline.shape] += 1
-        marks.append(Box(f"{outline.shape} {numbers[outline.shape]}", *outline.box))
-    truth = {
-        "objects": [outline.to_dict() for outline in outlines],
-        "counts": dict(counts),
-        "asked": asked,
-    }
-    return Scene(
-        QUESTION.format(asked),
-        str(counts[asked]),
-        truth,
-        lambda: _paint(outlines),
-        tuple(marks),
-        asked=asked,
-    )
+    labels = number_labels(outline.shape for outline in outlines)
+    marks = [Box(label, *outline.box) for label, outline in zip(labels, outlines, strict=True)]
+    objects = [outline.to_dict() for outline in outlines]
+    truth = {"objects": objects, "counts": dict(counts), "asked": asked}
 
+    def paint() -> Pixels:
+        pixels = blank(SIDE, SIDE)
+        for outline in outlines:
+            for ring, contour in zip(RINGS, outline.contours, strict=False):
+                stroke(pixels, contour, outline.scale * ring)
+        return pixels
 
-def _paint(outlines: list[ConcentricShape]) -> Pixels:
-    pixels = blank(SIDE, SIDE)
-    for outline in outlines:
-        for ring, contour in zip(RINGS, outline.contours, strict=False):
-            stroke(pixels, contour, outline.scale * ring)
-    return pixels
+    question, key = QUESTION.format(asked), str(counts[asked])
+    return Scene(question, key, truth, paint, tuple(marks), asked=asked)
 
 
 KIND = SceneType(
-    NAME,
+    "shape_discrimination",
     "integer",
     (
         Control("num_shapes", (3, 7), 1, 7, whole=True),

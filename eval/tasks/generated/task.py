@@ -5,45 +5,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import product
 from typing import Any, Literal
 
-from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
-from looktwice.eval.tasks.generated import (
-    closure,
-    colors,
-    constancy,
-    grids,
-    ground,
-    letters,
-    patches,
-    shapes,
-)
+from looktwice.eval.tasks.generated import closure, colors, grids, letters, patches, shapes, sheets
 from looktwice.eval.tasks.generated.scene import (
-    Level,
+    Control,
     Scene,
     SceneParameters,
     SceneType,
-    all_levels,
-    check_levels,
+    SweptTask,
+    draw_scene,
 )
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import suggest_among
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
-        ground.KIND,
+        sheets.GROUND,
         grids.KIND,
         colors.KIND,
         shapes.KIND,
         letters.KIND,
-        constancy.KIND,
+        sheets.CONSTANCY,
         closure.KIND,
         patches.ROTATION,
         patches.COUNTING,
@@ -54,7 +42,7 @@ ASKED_MARKED = "every object that is to be counted is a mark, which gives the co
 
 
 @dataclass(frozen=True)
-class GeneratedDoYouSeeMe(MadeTask):
+class GeneratedDoYouSeeMe(SweptTask):
     """`n` questions of the subtask `name`, each on a picture of its own.
 
     Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination,
@@ -82,9 +70,8 @@ class GeneratedDoYouSeeMe(MadeTask):
     def __post_init__(self) -> None:
         if self.name not in KINDS:
             raise TaskError(f"no subtask is named {self.name!r}{suggest_among(self.name, KINDS)}")
-        if self.n < 1:
-            raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
-        check_levels(self.name, self.kind.controls, self.controls)
+        require_some(self.n)
+        self.levels  # noqa: B018  controls that cannot be are said at once
         if self.official and not self.kind.flaws:
             raise TaskError(
                 f"official: the code of {self.name} was not published, so there is nothing to"
@@ -102,32 +89,24 @@ class GeneratedDoYouSeeMe(MadeTask):
         return KINDS[self.name]
 
     @property
-    def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The levels of every control."""
-        return all_levels(self.kind.controls, self.controls)
+    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+        return self.name, self.kind.controls
 
     @property
     def facts(self) -> Facts:
         """That the truth is made, and which flaws of the authors' images were drawn."""
         notes = ["as the authors draw"] if self.official else []
-        notes += (
-            ["without the flaws of the authors' images"]
-            if self.kind.flaws and not self.official
-            else []
-        )
-        notes += [MARKED if self.marks is True else ASKED_MARKED] if self.marks else []
+        if self.kind.flaws and not self.official:
+            notes.append("without the flaws of the authors' images")
+        if self.marks:
+            notes.append(MARKED if self.marks is True else ASKED_MARKED)
         return Facts(
             f"made ({self.kind.group})",
             "by construction",
             self.kind.flaws if self.official else (),
             "; ".join(notes),
-            scorer=spec(self.scorer),
+            scorer=SweepScorer(self.name, self.kind.group, self.kind.form, tuple(self.levels)),
         )
-
-    @property
-    def scorer(self) -> SweepScorer:
-        """Exact match, and accuracy along the control parameters."""
-        return SweepScorer(self.name, self.kind.group, self.kind.form, tuple(self.levels))
 
     def scene(self, number: int) -> Scene:
         """All of question `number`: its key, truth and marks, and how it is painted. The same at
@@ -138,47 +117,25 @@ class GeneratedDoYouSeeMe(MadeTask):
             return deal_evenly(number, cards, "answer", len(cards), *words)
 
         plan = self._plan(number)
-        rng = seeded_rng(
-            "scene", number, *words, *(f"{name}={level}" for name, level in plan.items())
-        )
-        return self.kind.draw(SceneParameters(rng, plan, deal, self.official))
-
-    def _plan(self, number: int) -> dict[str, Level]:
-        """The levels of question `number`."""
-        levels = deal_evenly(number, self._combinations, "levels", self.name, self.seed)
-        return dict(zip(self.levels, levels, strict=True))
-
-    @cached_property
-    def _combinations(self) -> list[tuple[Level, ...]]:
-        return list(product(*self.levels.values()))
+        levels = (f"{name}={level}" for name, level in plan.items())
+        rng = seeded_rng("scene", number, *words, *levels)
+        return draw_scene(self.kind, SceneParameters(rng, plan, deal, self.official))
 
     def _item(self, number: int) -> Item:
-        scene, plan = self.scene(number), self._plan(number)
-        name = self._id(number)
-        meta = {"image": name, **plan, **scene.meta, "subtask": self.name, "kind": self.kind.group}
+        scene, name = self.scene(number), self._id(number)
+        meta = {"image": name, **self._plan(number), **scene.meta}
+        meta |= {"subtask": self.name, "kind": self.kind.group}
         meta |= {"prompt": scene.question, "official": self.official}
         images = (Picture(scene.paint(), name),)
         marks = scene.asked_marks if self.marks == "asked" else scene.marks if self.marks else ()
-        return Item(
-            Sample(name, scene.question, images, (), marks, meta), scene.answer, scene.truth
-        )
+        sample = Sample(name, scene.question, images, (), marks, meta)
+        return Item(sample, scene.answer, scene.truth)
 
-    def _id(self, number: int) -> str:
-        return f"{self.name}_{number:05}"
-
-    @cached_property
-    def _chosen(self) -> list[int]:
-        return self.subset.choose(
-            [(self._id(number), self._known(number)) for number in range(self.n)]
-        )
-
-    def _known(self, number: int) -> dict[str, Any]:
+    def _known(self, number: int) -> Mapping[str, Any]:
         """The fields by which a subset may choose; scenes are drawn only where it asks for more
         than the levels."""
-        if self.subset.per is None:
-            return {}
-        plan: dict[str, Any] = self._plan(number)
-        if self.subset.per in plan:
+        plan = self._plan(number)
+        if {self.subset.per, self.subset.whole} - {None} <= plan.keys():
             return plan
         scene = self.scene(number)
         return {**plan, **scene.meta, "answer": scene.answer}

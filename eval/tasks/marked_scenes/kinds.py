@@ -17,14 +17,15 @@ from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
 from looktwice.eval.tasks.marked_scenes import questions
 from looktwice.eval.tasks.marked_scenes.questions import Question
 from looktwice.eval.tasks.marked_scenes.scene import (
-    RIM,
+    COLORS,
+    MARGIN,
+    SHAPES,
     Style,
+    Thing,
     no_room,
     place,
-    place_over,
     random_thing,
 )
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, Thing
 
 SMALLEST, LARGEST = (
     16.0,
@@ -124,43 +125,97 @@ def _place_all(
     raise no_room(params.style, len(things))
 
 
-def _place_in_pairs(
-    params: MarkedSceneParameters, things: Sequence[Thing], overlap: float
-) -> list[Thing]:
-    """Every second thing covers the one before it by `overlap`, or none another where that is 0."""
-    placed: list[Thing] = []
-    for number, thing in enumerate(things):
-        if overlap and number % 2:
-            placed.append(
-                place_over(params.rng, thing, placed[-1], overlap, placed[:-1], params.style)
-            )
-        else:
-            placed.append(place(params.rng, thing, placed, params.style))
-    return placed
-
-
-def _shuffled(params: MarkedSceneParameters, things: Sequence[Thing]) -> tuple[Thing, ...]:
-    return tuple(things[int(number)] for number in params.rng.permutation(len(things)))
-
-
-def make_attribute(
+def make_one(
     params: MarkedSceneParameters,
-    ask: Callable[[Generator, Thing, Sequence[Thing], int], Question],
+    ask: Callable[[Thing, list[Thing]], Question],
     word: Word,
     lettered: bool = False,
+    marked: bool = False,
+    in_cells: bool = False,
 ) -> AskedScene:
-    """One marked thing of a given size among others, of which as many as are needed have the words
-    of the choices."""
+    """One asked thing of a given size among others, of which as many as are needed have the words
+    of the choices.
+
+    It is marked, or named by the only name of its kind; `in_cells` each cell that is offered holds
+    one thing, if there are so many.
+    """
     peers = params.peers(word, lettered)
     words = {word(peer) for peer in peers}
     rest = params.rest(params.levels["things"] - len(peers), lambda thing: word(thing) in words)
-    placed = _place_all(params, [*peers, *rest])
+    own = params.shuffled(questions.CELLS)[: len(peers)] if in_cells else []
+    side = params.style.side
+
+    def fits(number: int, thing: Thing) -> bool:
+        cell = questions.cell_of(thing, side)
+        if number >= len(own):
+            return cell not in own
+        parts = [3 * at / side % 1 for at in (thing.x, thing.y)]
+        return cell == own[number] and all(3 * EDGE < part < 1 - 3 * EDGE for part in parts)
+
+    placed = _place_all(params, [*peers, *rest], fits)
     peers = placed[: len(peers)]
     asked = params.pick(peers)
-    question = ask(params.rng, asked, peers, params.deal(range(4)))
-    return AskedScene(
-        _shuffled(params, placed), (asked,), question, len(words & {*question.choices})
+    question = ask(asked, peers)
+    # of an open question every one of the peers may be the asked one
+    offered = {*question.choices} or words
+    possible = len({*(own or words)} & offered)
+    things = tuple(params.shuffled(placed))
+    return AskedScene(things, (asked,) if marked else (), question, possible)
+
+
+def make_attribute(
+    ask: Callable[[Generator, Thing, Sequence[Thing], int], Question],
+    word: Word,
+    lettered: bool,
+    params: MarkedSceneParameters,
+) -> AskedScene:
+    """What a marked thing has."""
+    return make_one(
+        params,
+        lambda asked, peers: ask(params.rng, asked, peers, params.deal(range(4))),
+        word,
+        lettered,
+        marked=True,
     )
+
+
+def make_cell(params: MarkedSceneParameters) -> AskedScene:
+    """One thing that is the only one of its name, in one of nine cells."""
+    side = params.style.side
+    return make_one(
+        params,
+        lambda asked, peers: questions.ask_cell(
+            params.rng, asked, peers, side, params.deal(range(4))
+        ),
+        lambda thing: thing.name,
+        in_cells=True,
+    )
+
+
+def make_where(params: MarkedSceneParameters) -> AskedScene:
+    """One thing that is the only one of its name, of a given size among others, some of which are
+    equally large."""
+    side = params.style.side
+    return make_one(
+        params, lambda asked, peers: questions.ask_where(asked, side), lambda thing: thing.name
+    )
+
+
+def _compared(
+    params: MarkedSceneParameters,
+    placed: Sequence[Thing],
+    more: Sequence[Thing],
+    less: Sequence[Thing],
+    ask: Callable[[Thing, Thing], Question],
+) -> AskedScene:
+    """A and B are marked: the dealt one is of the two that have `more`, or both are equal."""
+    answer = params.deal(("A", "B", "same"))
+    if answer == "same":
+        one, other = params.shuffled(params.pick((more, less)))
+    else:
+        one, other = params.pick(more), params.pick(less)
+        one, other = (one, other) if answer == "A" else (other, one)
+    return AskedScene(tuple(params.shuffled(placed)), (one, other), ask(one, other), 3)
 
 
 def make_larger(params: MarkedSceneParameters) -> AskedScene:
@@ -170,24 +225,12 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     There are two things of either size and a fifth, so that the sizes do not tell which two are
     marked.
     """
-    ratio, answer = float(params.levels["ratio"]), params.deal(("A", "B", "same"))
+    ratio = float(params.levels["ratio"])
     small = float(params.rng.uniform(20, 64 / ratio))
     sizes = [small, small, small * ratio, small * ratio, params.size()]
     things = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
     placed = _place_all(params, things)
-    one, other = _pair(params, answer, placed[2:4], placed[:2])
-    return AskedScene(_shuffled(params, placed), (one, other), questions.ask_larger(one, other), 3)
-
-
-def _pair(
-    params: MarkedSceneParameters, answer: str, more: Sequence[Thing], less: Sequence[Thing]
-) -> tuple[Thing, Thing]:
-    """The things to mark A and B: A or B is one of the two that have `more`, or both are equal."""
-    if answer == "same":
-        one, other = _shuffled(params, params.pick((more, less)))
-        return one, other
-    most, least = params.pick(more), params.pick(less)
-    return (most, least) if answer == "A" else (least, most)
+    return _compared(params, placed, placed[2:4], placed[:2], questions.ask_larger)
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
@@ -196,28 +239,21 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
 
     There are two things at either height, so that the heights do not tell which two are marked.
     """
-    answer, drop, side = (
-        params.deal(("A", "B", "same")),
-        float(params.levels["drop"]),
-        params.style.side,
-    )
+    drop, side, rng = float(params.levels["drop"]), params.style.side, params.rng
     for _ in range(TRIES):
-        things = [random_thing(params.rng, float(params.rng.uniform(24, 44))) for _ in range(4)]
-        rim = max(thing.size for thing in things) * 0.6 + RIM
-        upper = float(params.rng.uniform(rim, side - rim - drop))
-        heights = (upper, upper, upper + drop, upper + drop)
-        across = params.rng.uniform(rim, side - rim, 4)
+        things = [random_thing(rng, float(rng.uniform(24, 44))) for _ in range(4)]
+        rim = max(thing.size for thing in things) * 0.6 + MARGIN
+        upper = float(rng.uniform(rim, side - rim - drop))
+        across = rng.uniform(rim, side - rim, 4)
         placed = [
-            replace(t, x=float(x), y=y) for t, x, y in zip(things, across, heights, strict=True)
+            replace(thing, x=float(x), y=upper + drop * (number // 2))
+            for number, (thing, x) in enumerate(zip(things, across, strict=True))
         ]
         if all(
             abs(one.x - other.x) > 0.7 * (one.size + other.size)
             for one, other in combinations(placed, 2)
         ):
-            one, other = _pair(params, answer, placed[:2], placed[2:])
-            return AskedScene(
-                _shuffled(params, placed), (one, other), questions.ask_higher(one, other), 3
-            )
+            return _compared(params, placed, placed[:2], placed[2:], questions.ask_higher)
     raise TaskError(
         f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a"
         " smaller one"
@@ -232,74 +268,38 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     things, and each of these numbers, or none, is asked for equally often: how many of a word there
     are does not tell whether it is asked.
     """
-    total = int(params.levels["things"])
+    total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
     most = next(n for n in range(MOST_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
     count, by = params.deal(range(most + 1)), params.rng.integers(3)
-    names = [
-        (color, shape)
-        for color, shape in product(COLORS if by != 1 else [""], SHAPES if by else [""])
-    ]
-    absent, *groups = [
-        names[int(number)] for number in params.rng.permutation(len(names))[: most + 2]
-    ]
-    crossed = [
-        (one[0], other[1])
-        for one, other in permutations(groups, 2)
-        if (one[0], other[1]) not in groups
-    ]
-    absent = (
-        crossed[0] if crossed else absent
-    )  # a colour and a shape that are there, but not of one thing
+    names = params.shuffled(product(COLORS if by != 1 else [""], SHAPES if by else [""]))
+    absent, *groups = names[: most + 2]
+    for one, other in permutations(groups, 2):
+        if (one[0], other[1]) not in groups:
+            absent = one[0], other[1]  # both are there, but not of one thing
+            break
     sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
-    color, shape = groups[count - 1] if count else absent
-    named = [name for name, number in zip(groups, sizes, strict=True) for _ in range(number)]
-    drawn = [
-        (random_thing(params.rng, min(40.0, max(22.0, params.size()))), name) for name in named
-    ]
-    sized = [
-        replace(thing, color=name[0] or thing.color, shape=name[1] or thing.shape)
-        for thing, name in drawn
-    ]
-    placed = _place_in_pairs(params, _shuffled(params, sized), float(params.levels["overlap"]))
-    things = tuple(sorted(placed, key=lambda thing: -thing.size))
-    return AskedScene(things, (), questions.ask_count(things, color, shape), most + 1)
-
-
-def make_cell(params: MarkedSceneParameters) -> AskedScene:
-    """One thing that is the only one of its name; each cell that is offered holds one thing, if
-    there are so many."""
-    peers, side = params.peers(_name), params.style.side
-    names = {peer.name for peer in peers}
-    rest = params.rest(params.levels["things"] - len(peers), lambda thing: thing.name in names)
-    cells = [
-        questions.CELLS[int(number)] for number in params.rng.permutation(len(questions.CELLS))
-    ]
-    own = cells[: len(peers)]
-
-    def fits(number: int, thing: Thing) -> bool:
-        cell = questions.cell_of(thing, side)
-        if number >= len(own):
-            return cell not in own
-        parts = [3 * at / side % 1 for at in (thing.x, thing.y)]
-        return cell == own[number] and all(3 * EDGE < part < 1 - 3 * EDGE for part in parts)
-
-    placed = _place_all(params, [*peers, *rest], fits)
-    peers = placed[: len(peers)]
-    asked = params.pick(peers)
-    question = questions.ask_cell(params.rng, asked, peers, side, params.deal(range(4)))
-    return AskedScene(_shuffled(params, placed), (), question, len({*own} & {*question.choices}))
+    things = []
+    for (color, shape), number in zip(groups, sizes, strict=True):
+        for _ in range(number):
+            thing = random_thing(params.rng, min(40.0, max(22.0, params.size())))
+            things.append(replace(thing, color=color or thing.color, shape=shape or thing.shape))
+    placed: list[Thing] = []
+    for number, thing in enumerate(params.shuffled(things)):
+        over = placed[-1] if overlap and number % 2 else None
+        others = placed[:-1] if over else placed
+        placed.append(place(params.rng, thing, others, params.style, over=over, overlap=overlap))
+    placed.sort(key=lambda thing: -thing.size)
+    question = questions.ask_count(placed, *(groups[count - 1] if count else absent))
+    return AskedScene(tuple(placed), (), question, most + 1)
 
 
 def make_present(params: MarkedSceneParameters) -> AskedScene:
     """One of four names is in the image; each of their colours and shapes is there once, if there
     are three things."""
-    colors, shapes = (
-        [str(word) for word in params.rng.permutation(pool)] for pool in (list(COLORS), SHAPES)
-    )
+    colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
     size, total = float(params.levels["size"]), params.levels["things"]
-    pairs = [(0, 0), (1, 2), (2, 1)][
-        :total
-    ]  # which color with which shape; the choices are those of 0 and 1
+    # which color with which shape; the choices are those of 0 and 1
+    pairs = [(0, 0), (1, 2), (2, 1)][:total]
     peers = [
         replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]) for c, s in pairs
     ]
@@ -309,46 +309,22 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     placed = _place_all(params, [*peers, *rest])
     wrong = [f"{colors[c]} {shapes[s]}" for c, s in ((0, 1), (1, 0), (1, 1))]
     question = questions.ask_present(params.rng, placed[0], wrong, params.deal(range(4)))
-    there = [
-        {thing.color for thing in placed} & {*colors[:2]},
-        {thing.shape for thing in placed} & {*shapes[:2]},
-    ]
-    return AskedScene(_shuffled(params, placed), (), question, len(there[0]) * len(there[1]))
-
-
-def make_where(params: MarkedSceneParameters) -> AskedScene:
-    """One thing that is the only one of its name, of a given size among others, some of which are
-    equally large."""
-    peers = params.peers(_name)
-    names = {peer.name for peer in peers}
-    rest = params.rest(params.levels["things"] - len(peers), lambda thing: thing.name in names)
-    placed = _place_all(params, [*peers, *rest])
-    asked = params.pick(placed[: len(peers)])
-    return AskedScene(
-        _shuffled(params, placed), (), questions.ask_where(asked, params.style.side), len(peers)
-    )
-
-
-def _name(thing: Thing) -> str:
-    return thing.name
+    tints, forms = {*colors[:2]}, {*shapes[:2]}
+    possible = len({t.color for t in placed} & tints) * len({t.shape for t in placed} & forms)
+    return AskedScene(tuple(params.shuffled(placed)), (), question, possible)
 
 
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS = Control("things", (3, 6, 10), 1, 40, whole=True)
 KINDS: Mapping[str, Kind] = {
     "shape": Kind(
-        lambda params: make_attribute(params, questions.ask_shape, lambda t: t.shape),
-        (SIZE, THINGS),
+        partial(make_attribute, questions.ask_shape, lambda t: t.shape, False), (SIZE, THINGS)
     ),
     "color": Kind(
-        lambda params: make_attribute(params, questions.ask_color, lambda t: t.color),
-        (SIZE, THINGS),
+        partial(make_attribute, questions.ask_color, lambda t: t.color, False), (SIZE, THINGS)
     ),
     "symbol": Kind(
-        lambda params: make_attribute(
-            params, questions.ask_symbol, lambda t: t.symbol, lettered=True
-        ),
-        (SIZE, THINGS),
+        partial(make_attribute, questions.ask_symbol, lambda t: t.symbol, True), (SIZE, THINGS)
     ),
     "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
     "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),

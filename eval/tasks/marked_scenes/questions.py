@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from string import ascii_uppercase
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS, Thing
-
-Dealer = Callable[[Sequence[int]], int]
-"""Gives one of its numbers, so that over the questions of a task each comes equally often."""
+from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS, Thing
 
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
@@ -107,12 +103,6 @@ def ask_where(thing: Thing, side: int) -> Question:
     box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
     place = "Give the place of its middle as (x, y), in percent of the image's width and height."
     return Question(f"Where is the {thing.name}? {place}", box)
-
-
-def unique_things(things: Sequence[Thing]) -> list[Thing]:
-    """Those that no other thing shares colour and shape with."""
-    counts: Mapping[str, int] = Counter(thing.name for thing in things)
-    return [thing for thing in things if counts[thing.name] == 1]
 
 
 def _choose(

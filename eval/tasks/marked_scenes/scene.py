@@ -1,24 +1,157 @@
-"""A scene: a ground, plain or photographed, and things on it that overlap no more than they may."""
+"""A made scene: coloured shapes and lettered tiles on a ground, plain or photographed, that overlap
+no more than they may."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS, Thing
+from looktwice.eval.tasks.generated.canvas import (
+    XY,
+    circle,
+    regular_polygon,
+    rounded_square,
+    star,
+    translate,
+)
 from looktwice.eval.tasks.photographs import cut_window, photograph, random_corner
 from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.drawing.colors import RGB
+from looktwice.prompting.drawing.text import render_text
+
+COLORS: dict[str, RGB] = {
+    "red": (214, 35, 35),
+    "green": (40, 160, 60),
+    "blue": (35, 80, 215),
+    "yellow": (245, 215, 45),
+    "purple": (140, 45, 180),
+    "orange": (245, 130, 20),
+    "white": (245, 245, 245),
+    "black": (25, 25, 25),
+}
+SYMBOLS = tuple("ACEFHKLPTXYZ2457")
+"""What a tile may say; none of them is easily taken for another one at a legible size."""
+
+
+def _cross(arm: float = 0.36) -> XY:
+    right = np.array([(arm, 1), (arm, arm), (1, arm), (1, -arm), (arm, -arm), (arm, -1)])
+    return np.concatenate([right, -right])
+
+
+def _heart() -> XY:
+    turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    x = 16 * np.sin(turn) ** 3
+    y = 13 * np.cos(turn) - 5 * np.cos(2 * turn) - 2 * np.cos(3 * turn) - np.cos(4 * turn)
+    return np.stack([x / 16.5, -(y + 2.5) / 14.5], axis=1)
+
+
+def _crescent() -> XY:
+    outer = np.radians(np.linspace(50, 310, 30))
+    inner = np.radians(np.linspace(305, 55, 30))
+    near = np.stack([np.cos(outer), np.sin(outer)], axis=1)
+    far = np.stack([0.42 + 0.8 * np.cos(inner), 0.8 * np.sin(inner)], axis=1)
+    return translate(np.concatenate([near, far]), 0.15, 0.0)
+
+
+OUTLINES: dict[str, XY] = {
+    "circle": circle(1.0),
+    "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
+    "triangle": translate(regular_polygon(3, 1.1), 0.0, 0.22),
+    "star": star(5, 1.08, 0.46),
+    "cross": _cross(),
+    "diamond": np.array([[0.0, -1.1], [0.72, 0.0], [0.0, 1.1], [-0.72, 0.0]]),
+    "heart": _heart(),
+    "crescent": _crescent(),
+}
+"""Each shape around the origin, about one unit from there to its rim."""
+SHAPES = tuple(OUTLINES)
+TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
+SHIFT = 4  # bits of a pixel's fraction in OpenCV's corners
+RIM = 0.06  # of a thing's height is its outline
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A shape or, with a `symbol`, a lettered tile; `x` and `y` are its middle, in edges, `size`
+    its height in pixels.
+
+    `tilt` turns it clockwise, in degrees; the symbol of a tile stands upright.
+    """
+
+    shape: str
+    color: str
+    x: float
+    y: float
+    size: float
+    tilt: float = 0.0
+    symbol: str = ""
+
+    @property
+    def name(self) -> str:
+        """In words: "red star", "blue tile"."""
+        return f"{self.color} {self.shape}"
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """The upright square around it, in edges."""
+        half = self.size / 2
+        return self.x - half, self.y - half, self.x + half, self.y + half
+
+    def to_dict(self) -> dict[str, Any]:
+        """As truths hold it."""
+        box = [round(edge, 2) for edge in self.box]
+        return {"name": self.name, "symbol": self.symbol, "box": box}
+
+    def draw(self, pixels: Pixels) -> None:
+        """Draw on HxWx3 RGB pixels."""
+        turn = math.radians(self.tilt)
+        turned = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
+        outline = TILE if self.symbol else OUTLINES[self.shape]
+        corners = outline @ turned * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
+        whole = [np.rint(corners * 2**SHIFT).astype(np.int32)]
+        rim = max(1, round(RIM * self.size))
+        dark = sum(COLORS[self.color]) > 120
+        cv2.fillPoly(pixels, whole, COLORS[self.color], cv2.LINE_AA, SHIFT)
+        cv2.polylines(
+            pixels, whole, True, (30, 30, 30) if dark else (225, 225, 225), rim, cv2.LINE_AA, SHIFT
+        )
+        if self.symbol:
+            ink = _symbol(self.symbol, round(0.56 * self.size))
+            height, width = ink.shape[:2]
+            left, top = round(self.x - width / 2), round(self.y - height / 2)
+            there = pixels[top : top + height, left : left + width]
+            bright = sum(COLORS[self.color]) > 330
+            there[:] = np.rint(there * (1 - ink) + (0 if bright else 255) * ink)
+
+    def is_apart(self, others: Sequence[Thing]) -> bool:
+        """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
+        them."""
+        for other in others:
+            across, down, sizes = self.x - other.x, self.y - other.y, self.size + other.size
+            if math.hypot(across, down) < 0.62 * sizes or max(abs(across), abs(down)) < sizes / 2:
+                return False
+        return True
+
+
+@lru_cache(maxsize=2048)
+def _symbol(symbol: str, height: int) -> NDArray[np.float32]:
+    """How much of each pixel a capital of this height covers, HxWx1."""
+    ink = render_text(symbol, max(6.0, height / 0.7))
+    return np.asarray(ink[..., None] / np.float32(255), np.float32)
+
 
 Ground = Literal["plain", "photo", "both"]
 PLACES = 200  # that are tried for a thing
-RIM = 4.0  # pixels between a thing and the rim of the image
+MARGIN = 4.0  # pixels between a thing and the rim of the image
 
 
 @dataclass(frozen=True)
@@ -75,47 +208,29 @@ def place(
     others: Sequence[Thing],
     style: Style,
     fits: Callable[[Thing], bool] = lambda thing: True,
+    over: Thing | None = None,
+    overlap: float = 0,
 ) -> Thing:
     """The thing at a place apart from all others where it `fits`. Raises TaskError where there is
-    none."""
-    low = thing.size * 0.6 + RIM
+    none.
+
+    With a thing that it lies `over` they cover each other by `overlap`: at 0 they touch, as circles
+    would, and at 1 their middles are at one place.
+    """
+    low = thing.size * 0.6 + MARGIN
+    high = style.side - low
     for _ in range(PLACES):
-        x, y = (float(v) for v in rng.uniform(low, style.side - low, 2))
-        if _is_free(x, y, thing.size, others) and fits(placed := replace(thing, x=x, y=y)):
+        if over is None:
+            x, y = (float(v) for v in rng.uniform(low, high, 2))
+        else:
+            far = (1 - overlap) * (thing.size + over.size) / 2
+            turn = float(rng.uniform(0, 2 * math.pi))
+            x, y = over.x + far * math.cos(turn), over.y + far * math.sin(turn)
+        placed = replace(thing, x=x, y=y)
+        inside = low <= min(x, y) and max(x, y) <= high
+        if inside and placed.is_apart(others) and fits(placed):
             return placed
     raise no_room(style, len(others) + 1)
-
-
-def place_over(
-    rng: Generator, thing: Thing, over: Thing, overlap: float, others: Sequence[Thing], style: Style
-) -> Thing:
-    """The thing at a place where it and `over` cover each other by `overlap`, apart from all
-    others.
-
-    At 0 they touch, as circles would, and at 1 their middles are at one place. Raises TaskError
-    where there is none.
-    """
-    far, low = (1 - overlap) * (thing.size + over.size) / 2, thing.size * 0.6 + RIM
-    for _ in range(PLACES):
-        turn = float(rng.uniform(0, 2 * math.pi))
-        x, y = over.x + far * math.cos(turn), over.y + far * math.sin(turn)
-        if (
-            low <= min(x, y)
-            and max(x, y) <= style.side - low
-            and _is_free(x, y, thing.size, others)
-        ):
-            return replace(thing, x=x, y=y)
-    raise no_room(style, len(others) + 1)
-
-
-def _is_free(x: float, y: float, size: float, others: Sequence[Thing]) -> bool:
-    """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
-    them."""
-    return all(
-        math.hypot(x - other.x, y - other.y) >= 0.62 * (size + other.size)
-        and max(abs(x - other.x), abs(y - other.y)) >= 0.5 * (size + other.size)
-        for other in others
-    )
 
 
 def no_room(style: Style, count: int) -> TaskError:

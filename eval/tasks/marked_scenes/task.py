@@ -6,23 +6,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import product
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
-from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some
 from looktwice.eval.tasks.do_you_see_me.metrics import accuracy_along
-from looktwice.eval.tasks.generated.scene import Level, all_levels, check_levels
-from looktwice.eval.tasks.marked_scenes.kinds import KINDS, AskedScene, MarkedSceneParameters
+from looktwice.eval.tasks.generated.scene import Control, SweptTask
+from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Scene, Style, draw_ground
-from looktwice.eval.tasks.marked_scenes.things import Thing
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import suggest_among
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -35,7 +31,7 @@ PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
-class MarkedScenes(MadeTask):
+class MarkedScenes(SweptTask):
     """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a
     photographed ground.
 
@@ -73,35 +69,18 @@ class MarkedScenes(MadeTask):
             raise TaskError(
                 f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}"
             )
-        if self.n < 1:
-            raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
-        check_levels(self.kind, KINDS[self.kind].controls, self.controls)
+        require_some(self.n)
+        self.levels  # noqa: B018  controls that cannot be are said at once
 
     @property
     def facts(self) -> Facts:
         """That the truth is made, and how the answers are scored."""
-        scorer = spec(SceneScorer(self.kind, tuple(self._levels)))
+        scorer = SceneScorer(self.kind, tuple(self.levels))
         return Facts("made", "by construction", note="made images", scorer=scorer)
 
-    @cached_property
-    def _levels(self) -> dict[str, tuple[Level, ...]]:
-        return all_levels(KINDS[self.kind].controls, self.controls)
-
-    @cached_property
-    def _combinations(self) -> list[tuple[Level, ...]]:
-        return list(product(*self._levels.values()))
-
-    @cached_property
-    def _chosen(self) -> list[int]:
-        plan = self._plan if self.subset.per else lambda number: {}
-        return self.subset.choose([(self._id(number), plan(number)) for number in range(self.n)])
-
-    def _id(self, number: int) -> str:
-        return f"{self.kind}_{number:05}"
-
-    def _plan(self, number: int) -> dict[str, Level]:
-        levels = deal_evenly(number, self._combinations, "levels", self.kind, self.seed)
-        return dict(zip(self._levels, levels, strict=True))
+    @property
+    def _sort(self) -> tuple[str, tuple[Control, ...]]:
+        return self.kind, KINDS[self.kind].controls
 
     def _item(self, number: int) -> Item:
         plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)
@@ -112,32 +91,16 @@ class MarkedScenes(MadeTask):
             return deal_evenly(number, cards, "answer", self.kind, self.seed)
 
         asked = KINDS[self.kind].make(MarkedSceneParameters(rng, plan, deal, style=style))
-        picture = Picture(Scene(draw_ground(rng, style), asked.things).draw(), self._id(number))
-        marks, question = self._marks(asked), asked.question
-        sample = Sample(
-            self._id(number),
-            question.text,
-            (picture,),
-            question.choices,
-            marks,
-            {"kind": self.kind, **plan},
-        )
-        truth = {"things": [_describe(thing) for thing in asked.things], "possible": asked.possible}
+        marks: list[Mark] = []
+        for label, thing in zip("AB", asked.marked, strict=False):
+            point = Point(label, thing.x - 0.5, thing.y - 0.5)
+            marks.append(Box(label, *thing.box) if self.mark == "box" else point)
+        name, question = self._id(number), asked.question
+        picture = Picture(Scene(draw_ground(rng, style), asked.things).draw(), name)
+        meta = {"kind": self.kind, **plan}
+        sample = Sample(name, question.text, (picture,), question.choices, tuple(marks), meta)
+        truth = {"things": [thing.to_dict() for thing in asked.things], "possible": asked.possible}
         return Item(sample, question.key, truth)
-
-    def _marks(self, asked: AskedScene) -> tuple[Mark, ...]:
-        named = zip("AB", asked.marked, strict=False)
-        if self.mark == "box":
-            return tuple(Box(label, *thing.box) for label, thing in named)
-        return tuple(Point(label, thing.x - 0.5, thing.y - 0.5) for label, thing in named)
-
-
-def _describe(thing: Thing) -> dict[str, Any]:
-    return {
-        "name": thing.name,
-        "symbol": thing.symbol,
-        "box": [round(edge, 2) for edge in thing.box],
-    }
 
 
 @dataclass(frozen=True)
@@ -156,11 +119,11 @@ class SceneScorer(Scorer):
         as for any task."""
         if self.kind != "where":
             return None
-        found = PAIR.findall(answer)
-        if not found:
+        pairs = PAIR.findall(answer)
+        if not pairs:
             return Score(Verdict.UNREADABLE)
-        left, top, right, bottom = (float(edge) for edge in (row.answer or "").split())
-        x, y = (float(number) for number in found[-1])
+        left, top, right, bottom = map(float, (row.answer or "").split())
+        x, y = map(float, pairs[-1])
         inside = left <= x <= right and top <= y <= bottom
         return Score(Verdict.RIGHT if inside else Verdict.WRONG, float(inside))
 
@@ -171,6 +134,7 @@ class SceneScorer(Scorer):
     def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
         """One over the number of answers that fit what is drawn; None for scenes before version 3,
         which told more."""
-        possible = [row.truth.get("possible") for row in samples.values()]
-        counts = [number for number in possible if isinstance(number, int) and number > 0]
-        return fmean(1 / number for number in counts) if len(counts) == len(possible) else None
+        possible: list[Any] = [row.truth.get("possible") for row in samples.values()]
+        if not all(isinstance(number, int) and number > 0 for number in possible):
+            return None
+        return fmean(1 / number for number in possible)

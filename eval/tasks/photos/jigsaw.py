@@ -7,7 +7,13 @@ import numpy as np
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import Light, QuestionImages, photograph, random_corner
+from looktwice.eval.tasks.photographs import (
+    Light,
+    QuestionImages,
+    cut_window,
+    photograph,
+    random_corner,
+)
 from looktwice.pipelines.picture import Pixels
 
 SCENES = (
@@ -64,55 +70,36 @@ def cut_jigsaw(
     """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a
     random crop."""
     for _ in range(200):
-        grid, crop = _whole_grid(photo) if whole else _random_grid(rng, photo)
+        grid, crop = _cut_grid(rng, photo, whole)
         row, column = OTHERS[int(rng.integers(len(OTHERS)))]
-        missing, other = _piece(grid, 1, 1), _piece(grid, row, column)
-        if min(missing.std(), other.std()) >= PLAIN and _difference(missing, other) >= ALIKE:
+        missing, other = grid[1, :, 1], grid[row, :, column]
+        difference = np.abs(missing.astype(np.int16) - other).mean()
+        if min(missing.std(), other.std()) >= PLAIN and difference >= ALIKE:
             break
     else:
         raise TaskError(f"{name} has no two pieces that differ{'' if whole else ', in any crop'}")
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, other)]
-    images = (_board(grid), *(pieces if letter == "A" else pieces[::-1]))
-    return QuestionImages(
-        images, meta={"crop": crop, "distractor": [row, column], **light.settings}
-    )
+    board = grid[:2, :, :2].copy()
+    board[1, :, 1] = 0
+    board = board.reshape(2 * grid.shape[1], 2 * PIECE, 3)
+    images = (board, *(pieces if letter == "A" else pieces[::-1]))
+    meta = {"crop": crop, "distractor": [row, column], **light.settings}
+    return QuestionImages(images, meta=meta)
 
 
-def _random_grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:
-    """A crop of the photograph as 3x3 pieces, and where it was cut out: left, top, right and bottom
-    edge."""
+def _cut_grid(rng: Generator, photo: Pixels, whole: bool) -> tuple[Pixels, list[int]]:
+    """Pieces (3, height, 3, width, 3) of a crop, and where it was cut out: left, top, right and
+    bottom edge."""
     tall, wide = photo.shape[:2]
-    height = int(rng.integers(*HEIGHTS, endpoint=True))
-    widest = min(wide, tall * PIECE // height)
-    width = round(widest * rng.uniform(*WIDTHS))
-    window = (width, width * height // PIECE)
-    left, top = random_corner(rng, (wide, tall), window)
-    crop = photo[top : top + window[1], left : left + window[0]]
-    return _resize(crop, height), [left, top, left + window[0], top + window[1]]
-
-
-def _whole_grid(photo: Pixels) -> tuple[Pixels, list[int]]:
-    tall, wide = photo.shape[:2]
-    return _resize(photo, max(8, round(PIECE * tall / wide))), [0, 0, wide, tall]
-
-
-def _resize(crop: Pixels, height: int) -> Pixels:
-    kind = cv2.INTER_AREA if crop.shape[1] > 3 * PIECE else cv2.INTER_CUBIC
-    return np.asarray(cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind), np.uint8)
-
-
-def _piece(grid: Pixels, row: int, column: int) -> Pixels:
-    height = grid.shape[0] // 3
-    return grid[row * height : (row + 1) * height, column * PIECE : (column + 1) * PIECE]
-
-
-def _board(grid: Pixels) -> Pixels:
-    height = grid.shape[0] // 3
-    board = grid[: 2 * height, : 2 * PIECE].copy()
-    board[height:, PIECE:] = 0
-    return board
-
-
-def _difference(one: Pixels, other: Pixels) -> float:
-    return float(np.abs(one.astype(np.int16) - other).mean())
+    left, top, size = 0, 0, (wide, tall)
+    height = max(8, round(PIECE * tall / wide))
+    if not whole:
+        height = int(rng.integers(*HEIGHTS, endpoint=True))
+        width = round(min(wide, tall * PIECE // height) * rng.uniform(*WIDTHS))
+        size = (width, width * height // PIECE)
+        left, top = random_corner(rng, (wide, tall), size)
+    crop = cut_window(photo, (left, top), size)
+    kind = cv2.INTER_AREA if size[0] > 3 * PIECE else cv2.INTER_CUBIC
+    sized = np.asarray(cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind), np.uint8)
+    return sized.reshape(3, height, 3, PIECE, 3), [left, top, left + size[0], top + size[1]]

@@ -18,7 +18,7 @@ from looktwice.eval.tasks.photographs import (
     random_corner,
     stereo_pair,
 )
-from looktwice.eval.tasks.photos.points import (
+from looktwice.eval.tasks.photos.correspondence import (
     APART,
     MARGIN,
     XY,
@@ -27,7 +27,7 @@ from looktwice.eval.tasks.photos.points import (
     make_marks,
     two_windows,
 )
-from looktwice.pipelines.marks import Point
+from looktwice.pipelines.marks import Mark, Point
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
 DEPTH_WINDOW = (560, 400)  # width and height of what a depth question shows
@@ -46,10 +46,10 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
     left_view, right_view, disparity = stereo_pair()
     points = _stereo_points()
     columns, rows = points.astype(int).T
-    depth = disparity[rows, columns]
+    landed = points - np.stack([disparity[rows, columns], np.zeros(len(points))], 1)
     for _ in range(100):
         first, second, size = two_windows(rng, (left_view.shape[1], left_view.shape[0]))
-        there = points - np.stack([depth, np.zeros_like(depth)], 1) - second
+        there = landed - second
         chosen = choose_points(rng, [points - first, there], size, rank)
         if chosen is not None:
             break
@@ -59,9 +59,8 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
         )
     light = Light.draw(rng, strength)
     images = (cut_window(left_view, first, size), light(cut_window(right_view, second, size), rng))
-    return QuestionImages(
-        images, make_marks(points[chosen[0]] - first, there[chosen], letter), light.settings
-    )
+    marks = make_marks(points[chosen[0]] - first, there[chosen], letter)
+    return QuestionImages(images, marks, light.settings)
 
 
 def draw_depth(
@@ -77,40 +76,33 @@ def draw_depth(
     direction, with noise of their own. Raises TaskError.
     """
     left_view, right_view, disparity = stereo_pair()
+    wide, high = DEPTH_WINDOW
     for _ in range(100):
-        corner = random_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
-        left, top = corner
-        part = (slice(top, top + DEPTH_WINDOW[1]), slice(left, left + DEPTH_WINDOW[0]))
-        found = _near_and_far(rng, disparity[part], known_surface()[part], lower, outer)
-        if found is not None:
+        left, top = random_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
+        part = (slice(top, top + high), slice(left, left + wide))
+        rows, columns = np.nonzero(known_surface()[part])
+        value = disparity[part][rows, columns]
+        # both windows show the point
+        seen = (columns - value >= MARGIN) & (columns < wide - MARGIN)
+        seen &= (rows >= MARGIN) & (rows < high - MARGIN)
+        points = np.stack([columns, rows], 1)[seen].astype(np.float64)
+        chosen = near_and_far(rng, points, value[seen], DEPTH_WINDOW, lower, outer)
+        if chosen is not None:
             break
     else:
         raise TaskError("no window of the stereo pair has two such points")
-    points, ratio = found
-    labels = (letter, "B" if letter == "A" else "A")
-    named = sorted(zip(labels, points, strict=True))
+    places, ratio = chosen
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)
-    images = tuple(light(cut_window(view, corner, DEPTH_WINDOW), rng) for view in views)
-    return QuestionImages(
-        images,
-        tuple(Point(label, x, y) for label, (x, y) in named),
-        {"ratio": round(ratio, 3), "window": [left, top], **light.settings},
-    )
+    images = tuple(light(cut_window(view, (left, top), DEPTH_WINDOW), rng) for view in views)
+    meta = {"ratio": round(ratio, 3), "window": [left, top], **light.settings}
+    return QuestionImages(images, depth_marks(places, letter), meta)
 
 
-def _near_and_far(
-    rng: Generator, disparity: XY, known: NDArray[np.bool_], lower: bool, outer: bool
-) -> tuple[list[list[float]], float] | None:
-    """Two points [x, y] that both windows show, the nearer first, and the ratio of their
-    disparities."""
-    rows, columns = np.nonzero(known)
-    in_right = columns - disparity[rows, columns]
-    seen = (in_right >= MARGIN) & (columns < DEPTH_WINDOW[0] - MARGIN)
-    seen &= (rows >= MARGIN) & (rows < DEPTH_WINDOW[1] - MARGIN)
-    points = np.stack([columns, rows], 1)[seen].astype(np.float64)
-    value = disparity[rows, columns][seen]
-    return near_and_far(rng, points, value, DEPTH_WINDOW, lower, outer)
+def depth_marks(places: list[list[float]], letter: str) -> tuple[Mark, ...]:
+    """The nearer point, which gets `letter`, and the other, as A and B."""
+    labels = (letter, "B" if letter == "A" else "A")
+    return tuple(Point(label, x, y) for label, (x, y) in sorted(zip(labels, places, strict=True)))
 
 
 def near_and_far(

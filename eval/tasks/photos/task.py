@@ -3,48 +3,59 @@ any number."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import version as installed
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import cv2
 
-from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError, require_some
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, QuestionImages, deal_evenly, seeded_rng
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.eval.tasks.photos.correspondence import draw_correspondence
+from looktwice.eval.tasks.photos.jigsaw import SCENES, draw_jigsaw
+from looktwice.eval.tasks.photos.stereo import draw_depth, draw_stereo
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
-CHOICES = {
-    "jigsaw": ("the second image", "the third image"),
-    "correspondence": ("Point A", "Point B", "Point C", "Point D"),
-    "depth": ("Point A", "Point B"),
-}
-QUESTIONS = {
-    "jigsaw": (
-        "The lower right quarter of the first image is missing. Which image shows the missing"
-        " piece?"
+
+class PhotoKind(NamedTuple):
+    """A kind of question: its words, its choices, the strength that it has by itself, and what
+    tables say of it."""
+
+    question: str
+    choices: tuple[str, ...]
+    strength: float
+    note: str
+
+
+JIGSAW_QUESTION = (
+    "The lower right quarter of the first image is missing. Which image shows the missing piece?"
+)
+JIGSAW_CHOICES = ("the second image", "the third image")
+KINDS = {
+    "jigsaw": PhotoKind(
+        JIGSAW_QUESTION,
+        JIGSAW_CHOICES,
+        0.0,
+        "several crops of each of 12 photographs: questions on one photograph are not independent",
     ),
-    "correspondence": (
-        "Which point on the second image shows the same spot as the point REF on the first image?"
+    "correspondence": PhotoKind(
+        "Which point on the second image shows the same spot as the point REF on the first image?",
+        ("Point A", "Point B", "Point C", "Point D"),
+        0.5,
+        "several windows on each of 14 photographs and one stereo pair: questions on one photograph"
+        " are not independent",
     ),
-    "depth": "Which of the two points on the image is closer to the camera?",
+    "depth": PhotoKind(
+        "Which of the two points on the image is closer to the camera?",
+        ("Point A", "Point B"),
+        0.0,
+        "one scene: every question is about the Middlebury Motorcycle pair, so n counts points, not"
+        " scenes",
+    ),
 }
 SECOND_VIEW = " The second image shows the same scene from a little further to the right."
-STRENGTH = {"jigsaw": 0.0, "correspondence": 0.5, "depth": 0.0}
-NOTES = {
-    "jigsaw": (
-        "several crops of each of 12 photographs: questions on one photograph are not independent"
-    ),
-    "correspondence": (
-        "several windows on each of 14 photographs and one stereo pair: questions on one photograph"
-        " are not independent"
-    ),
-    "depth": (
-        "one scene: every question is about the Middlebury Motorcycle pair, so n counts points, not"
-        " scenes"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -79,18 +90,13 @@ class Photos(MadeTask):
     subset: Subset = field(default_factory=Subset)
 
     def __post_init__(self) -> None:
-        if self.kind not in CHOICES:
-            raise TaskError(f"kind is one of {', '.join(CHOICES)}, found {self.kind!r}")
-        if self.n < 1:
-            raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
-        if self.strength is not None and not 0 <= self.strength <= 1:
-            raise TaskError(f"strength lies in 0..1, found {self.strength}")
-        if self.quality is not None and not 1 <= self.quality <= 100:
-            raise TaskError(
-                f"quality is that of a JPEG, 1 to 100, or null for lossless; found {self.quality}"
-            )
-        if not 0 <= self.turn <= 90:
-            raise TaskError(f"turn is in degrees, 0 to 90; found {self.turn}")
+        if self.kind not in KINDS:
+            raise TaskError(f"kind is one of {', '.join(KINDS)}, found {self.kind!r}")
+        require_some(self.n)
+        for name, most in (("strength", 1), ("quality", 100), ("turn", 90)):
+            value, least = getattr(self, name), int(name == "quality")
+            if value is not None and not least <= value <= most:
+                raise TaskError(f"{name} lies in {least}..{most}, found {value}")
         if self.source not in ("photos", "stereo", "both"):
             raise TaskError(f"source is one of photos, stereo, both; found {self.source!r}")
         if self.source != "both" and self.kind != "correspondence":
@@ -102,70 +108,48 @@ class Photos(MadeTask):
     def facts(self) -> Facts:
         """What a table must say: the truth is made, and how many scenes stand behind the
         questions."""
-        return Facts(
-            "made",
-            f"by construction, scikit-image {installed('scikit-image')}",
-            note=NOTES[self.kind],
-        )
-
-    @cached_property
-    def _chosen(self) -> list[int]:
-        plan = self._plan if self.subset.per else lambda number: {}
-        return self.subset.choose([(self._id(number), plan(number)) for number in range(self.n)])
+        label_version = f"by construction, scikit-image {installed('scikit-image')}"
+        return Facts("made", label_version, note=KINDS[self.kind].note)
 
     def _id(self, number: int) -> str:
         return f"{self.kind}_{number:04}"
 
-    def _plan(self, number: int) -> dict[str, Any]:
+    def _known(self, number: int) -> Mapping[str, Any]:
         """What is known of a question before it is made."""
-        source, scenes = self._source(number)
+        kind, words = KINDS[self.kind], (self.kind, self.seed)
+        stereo = self.kind == "depth" or self.source == "stereo"
+        if self.kind == "correspondence" and self.source == "both":
+            stereo = number % 5 == 4
+        scenes = SCENES if self.kind == "jigsaw" else ("motorcycle",) if stereo else PHOTOGRAPHS
+        letters = "ABCD"[: len(kind.choices)]
         return {
             "kind": self.kind,
-            "photo": deal_evenly(number, scenes, "photo", self.kind, self.seed),
-            "source": source,
-            "strength": STRENGTH[self.kind] if self.strength is None else float(self.strength),
+            "photo": deal_evenly(number, scenes, "photo", *words),
+            "source": "stereo" if stereo else "photos",
+            "strength": kind.strength if self.strength is None else float(self.strength),
             "quality": self.quality,
-            "answer": deal_evenly(
-                number, "ABCD"[: len(CHOICES[self.kind])], "letter", self.kind, self.seed
-            ),
+            "answer": deal_evenly(number, letters, "letter", *words),
         }
 
-    def _source(self, number: int) -> tuple[str, tuple[str, ...]]:
-        from looktwice.eval.tasks.photos.jigsaw import SCENES
-
-        if self.kind == "jigsaw":
-            return "photos", SCENES
-        if (
-            self.kind == "depth"
-            or self.source == "stereo"
-            or (self.source == "both" and number % 5 == 4)
-        ):
-            return "stereo", ("motorcycle",)
-        return "photos", PHOTOGRAPHS
-
     def _item(self, number: int) -> Item:
-        plan = self._plan(number)
+        plan, kind, name = dict(self._known(number)), KINDS[self.kind], self._id(number)
         answer = plan.pop("answer")
         drawn = self._draw(number, plan, answer)
-        names = [f"{self._id(number)} image {place}" for place in range(len(drawn.images))]
-        images = tuple(
-            _encode(pixels, self.quality, name)
-            for pixels, name in zip(drawn.images, names, strict=True)
-        )
-        question = QUESTIONS[self.kind] + (
-            SECOND_VIEW if self.kind == "depth" and self.pair else ""
-        )
+        pictures = []
+        for place, pixels in enumerate(drawn.images):
+            title = f"{name} image {place}"
+            if self.quality is None:
+                pictures.append(Picture(pixels, title))
+            else:
+                settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality]
+                _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], settings)
+                pictures.append(Picture.encoded(bytes(data), title))
+        question = kind.question + (SECOND_VIEW if self.kind == "depth" and self.pair else "")
         meta = {**plan, **drawn.meta}
-        return Item(
-            Sample(self._id(number), question, images, CHOICES[self.kind], drawn.marks, meta),
-            answer,
-        )
+        sample = Sample(name, question, tuple(pictures), kind.choices, drawn.marks, meta)
+        return Item(sample, answer)
 
-    def _draw(self, number: int, plan: dict[str, Any], answer: str) -> QuestionImages:
-        from looktwice.eval.tasks.photos.jigsaw import draw_jigsaw
-        from looktwice.eval.tasks.photos.stereo import draw_depth, draw_stereo
-        from looktwice.eval.tasks.photos.viewpoints import draw_correspondence
-
+    def _draw(self, number: int, plan: Mapping[str, Any], answer: str) -> QuestionImages:
         rng = seeded_rng("draw", self.kind, plan["source"], self.seed, number)
         rank = deal_evenly(number, range(4), "rank", self.kind, self.seed)
         if self.kind == "jigsaw":
@@ -175,10 +159,3 @@ class Photos(MadeTask):
         if plan["source"] == "stereo":
             return draw_stereo(rng, answer, rank, plan["strength"])
         return draw_correspondence(rng, plan["photo"], answer, rank, plan["strength"], self.turn)
-
-
-def _encode(pixels: Pixels, quality: int | None, name: str) -> Picture:
-    if quality is None:
-        return Picture(pixels, name)
-    _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return Picture.encoded(bytes(data), name)

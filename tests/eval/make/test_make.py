@@ -23,7 +23,7 @@ from looktwice.eval.make.depth import read_map
 from looktwice.eval.make.save import save
 from looktwice.eval.tasks import Blink, Columns, Folder, Task, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
-from looktwice.eval.tasks.photos.points import APART
+from looktwice.eval.tasks.photos.correspondence import APART
 from looktwice.pipelines.config import ConfigError
 from looktwice.pipelines.marks import Box, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, Pixels

@@ -27,7 +27,7 @@ from looktwice.eval.tasks.generated.closure import outline
 from looktwice.eval.tasks.generated.letters import DOTS, GROUNDS, RATIOS, contrast, foreground
 from looktwice.eval.tasks.generated.scene import Scene
 from looktwice.eval.tasks.generated.task import KINDS
-from looktwice.pipelines.config import build, load_plugin
+from looktwice.pipelines.config import load_plugin
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.sample import Item
 from tests.dysm_keys import spatial_answer
@@ -216,7 +216,7 @@ def test_canvases_are_the_authors(name: str, size: tuple[int, int]) -> None:
 def test_the_scorer_slices_by_every_control() -> None:
     for name, kind in KINDS.items():
         facts = GeneratedDoYouSeeMe(name).facts
-        scorer: Any = build(facts.scorer)
+        scorer = facts.scorer
         assert scorer.controls == tuple(control.name for control in kind.controls)
         assert scorer.form == kind.form
         assert (facts.split, facts.errata) == (f"made ({kind.group})", ())

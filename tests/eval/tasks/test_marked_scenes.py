@@ -18,8 +18,8 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.tasks import MarkedScenes, SceneScorer, TaskError
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, AskedScene, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.questions import ask_where, cell_of
+from looktwice.eval.tasks.marked_scenes.scene import COLORS, Thing
 from looktwice.eval.tasks.marked_scenes.task import TEST_PHOTOS, TRAINING_PHOTOS
-from looktwice.eval.tasks.marked_scenes.things import COLORS, Thing
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.sample import Item

@@ -21,9 +21,8 @@ from looktwice.eval.tasks import (
     photographs,
 )
 from looktwice.eval.tasks.base import MadeTask, find_item
-from looktwice.eval.tasks.photos.points import APART
+from looktwice.eval.tasks.photos.correspondence import APART, Viewpoint
 from looktwice.eval.tasks.photos.stereo import RATIO
-from looktwice.eval.tasks.photos.viewpoints import Viewpoint
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -312,7 +311,7 @@ def test_a_second_view_is_turned_as_far_as_asked() -> None:
     ):
         task = Photos("correspondence", n=6, source="photos", strength=strength, turn=turn)
         assert {abs(item.sample.meta["turn"]) for item in task} == {most}
-    with pytest.raises(TaskError, match="turn is in degrees, 0 to 90; found 100"):
+    with pytest.raises(TaskError, match="turn lies in 0..90, found 100"):
         Photos("correspondence", turn=100)
 
 

@@ -1,5 +1,8 @@
 """Visual correspondence questions from one photograph: which point of the second view is the marked
-one?"""
+one?
+
+Points are well textured, and chosen so that their places alone do not tell which belong together.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.photographs import (
@@ -18,24 +22,90 @@ from looktwice.eval.tasks.photographs import (
     photograph,
     random_corner,
 )
-from looktwice.eval.tasks.photos.points import (
-    APART,
-    XY,
-    choose_points,
-    find_corners,
-    make_marks,
-    two_windows,
-)
+from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.picture import Pixels
 
+XY = NDArray[np.float64]
+"""Pixel-centre coordinates, (n, 2)."""
+
+LETTERS = "ABCD"
+SHARE = 0.75  # side of either view, as a share of the photograph's
+SHORTEST = 0.6  # of the shift between two windows, in units of the room that the frame leaves
+# pixels between any two candidates in the second image, and between their places in the first
+APART = 32.0
+MARGIN = 16.0  # pixels between a mark and the rim of its image
+
+
+def two_windows(rng: Generator, frame: tuple[int, int]) -> tuple[XY, XY, tuple[int, int]]:
+    """The upper left corners of two windows on a frame (width, height), and their common size.
+
+    Their shift is uniform over what the frame allows, short ones left out: otherwise most true
+    points would lie about where the reference was.
+    """
+    size = (round(SHARE * frame[0]), round(SHARE * frame[1]))
+    room = np.array([frame[0] - size[0], frame[1] - size[1]])
+    shift = np.zeros(2, int)
+    while np.hypot(*(shift / room)) < SHORTEST:
+        shift = rng.integers(-room, room, endpoint=True)
+    first = rng.integers(np.maximum(0, -shift), np.minimum(room, room - shift), endpoint=True)
+    return first.astype(np.float64), (first + shift).astype(np.float64), size
+
+
+def find_corners(pixels: Pixels, most: int = 400) -> XY:
+    """Well textured pixels (n, 2), 8 px apart or more (Shi and Tomasi, CVPR 1994)."""
+    gray = cv2.GaussianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (0, 0), 1)
+    found = cv2.goodFeaturesToTrack(gray, most, 0.01, 8, blockSize=7)
+    return np.zeros((0, 2)) if found is None else found.reshape(-1, 2).astype(np.float64)
+
+
+def are_inside(place: XY, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which points (n, 2) are in an image of this (width, height), and not at its rim."""
+    return np.asarray(((place >= MARGIN) & (place <= np.array(size) - 1 - MARGIN)).all(1))
+
+
+def choose_points(
+    rng: Generator, places: list[XY], size: tuple[int, int], rank: int
+) -> list[int] | None:
+    """Numbers of the true point and three others; `places` are theirs in the first view and in
+    second views.
+
+    They are inside all views and apart in all of them, and in every second view `rank` of the three
+    are nearer than the true point to the place that this has in the first view, the others farther.
+    """
+    inside = np.logical_and.reduce([are_inside(place, size) for place in places])
+    numbers = rng.permutation(np.flatnonzero(inside))
+    for true in numbers[:40]:
+        away = np.array([np.hypot(*(place - places[0][true]).T) for place in places[1:]])
+        lead = (away[:, [true]] - away)[:, numbers]
+        picked = [int(true)]
+        for others, count in ((lead > 0, rank), (lead < 0, 3 - rank)):
+            wanted = len(picked) + count
+            for other in numbers[others.all(0)].tolist():
+                if len(picked) == wanted:
+                    break
+                if all(_distance(place, picked, other) >= APART for place in places):
+                    picked.append(other)
+        if len(picked) == 4:
+            return picked
+    return None
+
+
+def _distance(place: XY, picked: list[int], other: int) -> float:
+    return float(np.hypot(*(place[picked] - place[other]).T).min())
+
+
+def make_marks(reference: XY, candidates: XY, letter: str) -> tuple[Mark, ...]:
+    """REF on image 0, and on image 1 the candidates, of which the first is the true one and gets
+    `letter`."""
+    labels = [letter, *LETTERS.replace(letter, "")]
+    named = sorted(zip(labels, candidates.round(2).tolist(), strict=True))
+    marks = (Point(label, x, y, 1) for label, (x, y) in named)
+    return Point("REF", *reference.round(2).tolist()), *marks
+
+
 LARGEST = (640, 480)  # width and height of what is seen of a photograph
-STEPS = (
-    0.0,
-    0.25,
-    0.5,
-    0.75,
-    1.0,
-)  # strengths at which the points of a question must be visible and apart
+STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Strengths at which the points of a question must be visible and apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +177,11 @@ def draw_correspondence(
     and `rank` of the three others lie nearer to where REF was than the true point. Raises
     TaskError.
     """
+    photo = photograph(scene)
+    tall, wide = photo.shape[:2]
+    frame = (min(LARGEST[0], wide), min(LARGEST[1], tall))
     for _ in range(100):
-        base = _random_window(rng, photograph(scene))
-        frame = (base.shape[1], base.shape[0])
+        base = cut_window(photo, random_corner(rng, (wide, tall), frame), frame)
         first, second, size = two_windows(rng, frame)
         view = Viewpoint.draw(rng, frame, second, size, turn)
         points = find_corners(base)
@@ -128,17 +200,10 @@ def draw_correspondence(
     )
     light = Light.draw(rng, strength)
     images = (cut_window(base, first, size), light(np.asarray(seen, np.uint8), rng))
+    candidates = _project(matrix, points[chosen])
+    marks = make_marks(points[chosen[0]] - first, candidates, letter)
     meta = {"turn": round(strength * view.turn, 2), **light.settings}
-    return QuestionImages(
-        images,
-        make_marks(points[chosen[0]] - first, _project(matrix, points[chosen]), letter),
-        meta,
-    )
-
-
-def _random_window(rng: Generator, photo: Pixels) -> Pixels:
-    size = (min(LARGEST[0], photo.shape[1]), min(LARGEST[1], photo.shape[0]))
-    return cut_window(photo, random_corner(rng, (photo.shape[1], photo.shape[0]), size), size)
+    return QuestionImages(images, marks, meta)
 
 
 def _project(matrix: XY, points: XY) -> XY:
