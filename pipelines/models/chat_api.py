@@ -314,11 +314,6 @@ class ChatAPI:
         sent = wire_messages(messages, self.system, self.detail)
         return {"model": self.model, "messages": sent, **asked, **self.extra}
 
-    def close(self) -> None:
-        """Let go of the connections; a later call opens others."""
-        for url in self.urls:
-            http_loop().release(url)
-
 
 def place_of(url: str) -> str:
     """Host, port and path of a URL."""

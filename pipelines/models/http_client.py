@@ -44,23 +44,14 @@ class HttpResponse(NamedTuple):
     body: bytes
 
 
-@dataclass
-class Session:
-    """The open session of one endpoint and how many requests are on it."""
-
-    client: aiohttp.ClientSession
-    busy: int = 0
-
-
 @dataclass(eq=False)
 class HttpLoop:
-    """A loop in a daemon thread with one session per endpoint; worker threads call its blocking
-    methods."""
+    """A loop in a daemon thread with one session; worker threads call its blocking methods."""
 
     loop: asyncio.AbstractEventLoop = field(
         default_factory=lambda: import_module("asyncio").new_event_loop()
     )
-    sessions: dict[str, Session] = field(default_factory=dict)
+    session: aiohttp.ClientSession | None = None
     waiting: set[Future[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -113,14 +104,8 @@ class HttpLoop:
         for future in tuple(self.waiting):
             future.cancel()
 
-    def release(self, url: str) -> None:
-        """Close the session of this URL's endpoint unless somebody is using it; a later request
-        opens another."""
-        if self.loop.is_running():
-            self.run(self._release(origin(url)))
-
     def close(self) -> None:
-        """Close every session and end the thread."""
+        """Close the connections and end the thread."""
         if self.pid != os.getpid() or not self.loop.is_running():
             return
         self.cancel()
@@ -143,14 +128,15 @@ class HttpLoop:
 
         if stopping is not None and stopping.is_set():
             raise Stopped("stopped before a request left")
-        session = self._session(origin(url))
+        if self.session is None:
+            connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+            self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
-        session.busy += 1
         data = (
             body if body is None or len(body) < LARGE else io.BytesIO(body)
         )  # at once it would block the loop
         try:
-            async with session.client.request(
+            async with self.session.request(
                 method,
                 url,
                 data=data,
@@ -163,27 +149,10 @@ class HttpLoop:
                 return HttpResponse(response.status, named, await _read_body(response, url, most))
         except (aiohttp.ClientError, OSError) as exc:
             raise connection_error(url, timeout, exc) from exc
-        finally:
-            session.busy -= 1
-
-    def _session(self, name: str) -> Session:
-        import aiohttp
-
-        if name not in self.sessions:
-            connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
-            self.sessions[name] = Session(
-                aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
-            )
-        return self.sessions[name]
-
-    async def _release(self, name: str) -> None:
-        session = self.sessions.get(name)
-        if session is not None and not session.busy:
-            await self.sessions.pop(name).client.close()
 
     async def _close(self) -> None:
-        for name in tuple(self.sessions):
-            await self.sessions.pop(name).client.close()
+        if self.session is not None:
+            await self.session.close()
 
 
 async def _read_body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:

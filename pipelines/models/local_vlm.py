@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import (
     CallOptions,
+    Finish,
     Messages,
     ModelError,
     Reply,
@@ -158,13 +159,17 @@ class LocalVLM:
         """Ask once. Raises ModelError, also where the network cannot be opened, and
         PictureError."""
         full = options.filled_from(self)
-        _refuse(full)
-        sampled = bool(full.temperature) and full.choices is None
-        seed = (
-            _seed(full.seed or self.seed, request_key(self.identity, messages, draw, options))
-            if sampled
-            else None
-        )
+        lacking = [name for name in ("schema", "effort") if getattr(full, name) is not None]
+        if lacking:
+            raise ModelError(
+                f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model"
+                " over HTTP"
+            )
+        seed = None
+        if full.temperature and full.choices is None:
+            key = request_key(self.identity, messages, draw, options)
+            drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
+            seed = int.from_bytes(drawn[:7], "big")
         asked = _Asked(self.chat(messages, full.tools), full, seed)
         try:
             return (
@@ -256,24 +261,10 @@ class LocalVLM:
         return {key: value for key, value in (said | {"processor": network.note}).items() if value}
 
 
-def _refuse(options: CallOptions) -> None:
-    lacking = [name for name in ("schema", "effort") if getattr(options, name) is not None]
-    if lacking:
-        raise ModelError(
-            f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model over"
-            " HTTP"
-        )
-
-
-def _seed(seed: int, key: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode()).digest()[:7], "big")
-
-
 def _like(asked: _Asked) -> Any:
     """Greedy requests with equal settings go together, those with pictures apart from those
     without."""
-    alone = asked.seed if asked.seed is not None else None
-    return (alone, bool(asked.chat.images), canonical(asked.options.given()))
+    return (asked.seed, bool(asked.chat.images), canonical(asked.options.given()))
 
 
 def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Reply]:
@@ -318,11 +309,18 @@ def _reply(
 ) -> Reply:
     said = network.tokenizer.decode(tokens, skip_special_tokens=True)
     ended = bool(tokens) and tokens[-1] in _ends(network)
-    text, stopped = _cut(said, options.stop or ())
-    text, reasoning, calls = reply_text(text, bool(options.tools))
-    finish = "tool" if calls else "stop" if ended or stopped else "length"
+    stops = [said.index(stop) for stop in options.stop or () if stop in said]
+    text, reasoning, calls = reply_text(said[: min(stops, default=None)], bool(options.tools))
+    finish: Finish = "stop" if ended or stops else "length"
     usage = Usage(tokens_in, len(tokens))
-    return Reply(text, finish, reasoning, calls, usage=usage, logprobs=top[: len(tokens)])  # type: ignore[arg-type]
+    return Reply(
+        text,
+        "tool" if calls else finish,
+        reasoning,
+        calls,
+        usage=usage,
+        logprobs=top[: len(tokens)],
+    )
 
 
 def _ends(network: _Network) -> set[int]:
@@ -334,11 +332,6 @@ def _until(tokens: list[int], ends: set[int]) -> list[int]:
     """The tokens up to the first end, which stays; what follows is padding."""
     stop = next((n for n, token in enumerate(tokens) if token in ends), len(tokens) - 1)
     return tokens[: stop + 1]
-
-
-def _cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:
-    at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)
-    return (text, False) if at is None else (text[:at], True)
 
 
 def _top(

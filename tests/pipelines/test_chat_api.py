@@ -525,13 +525,6 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
         assert time.monotonic() - start < 5
 
 
-def test_close_leaves_a_model_that_still_answers(server: ChatServer) -> None:
-    model = ChatAPI("m", server.url)
-    first = model(user("again"))
-    model.close()
-    assert model(user("again")).text == first.text
-
-
 def test_a_body_larger_than_any_answer_is_not_read_to_its_end(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

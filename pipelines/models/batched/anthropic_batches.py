@@ -116,7 +116,14 @@ def _blocks(message: Mapping[str, Any]) -> list[Json]:
     parts: Sequence[Json] = (
         [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
     )
-    found = [_block(part) for part in parts if part.get("text") != ""]
+    blocks: list[Json] = []
+    for part in parts:
+        if part["type"] != "text":
+            kind, data = split_data_url(part["image_url"]["url"])
+            source = {"type": "base64", "media_type": kind, "data": data}
+            blocks.append({"type": "image", "source": source})
+        elif part["text"]:
+            blocks.append({"type": "text", "text": part["text"]})
     for call in message.get("tool_calls", ()):
         function = call["function"]
         try:
@@ -127,17 +134,10 @@ def _blocks(message: Mapping[str, Any]) -> list[Json]:
             given, dict
         ):  # a model may have written anything; the protocol takes objects alone
             given = {"arguments": function["arguments"]}
-        found.append(
+        blocks.append(
             {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
         )
-    return found
-
-
-def _block(part: Mapping[str, Any]) -> Json:
-    if part["type"] == "text":
-        return {"type": "text", "text": part["text"]}
-    kind, data = split_data_url(part["image_url"]["url"])
-    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
+    return blocks
 
 
 def _answer(row: Mapping[str, Any]) -> tuple[str, HttpResponse | None]:

@@ -202,11 +202,10 @@ class BatchQueue:
             self._wait()
 
     def close(self) -> None:
-        """Let go of the connection, and of what was gathered and not handed in."""
+        """Let go of what was gathered and not handed in."""
         self._open_file.unlink(missing_ok=True)
         self._presence.release()
         Path(self._presence.lock_file).unlink(missing_ok=True)
-        self.model.chat.close()
 
     def _resume(self) -> None:
         """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
