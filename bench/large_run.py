@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from looktwice.eval.records import RunWriter
-from looktwice.eval.records.from_state import make_record
 from looktwice.eval.records.records import SampleRow
+from looktwice.eval.records.writer import make_record
 from looktwice.eval.runs.predict import Run
 from looktwice.pipelines.config import Arm, load_plan
 from looktwice.pipelines.model import CallOptions, Message, Reply, Usage

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import mend_text
@@ -20,6 +20,8 @@ from looktwice.pipelines.model import (
     Stopped,
     canonical,
 )
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.schema import read_as
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
@@ -275,3 +277,23 @@ class Pipeline:
             if stage is not None and not state.ended:
                 state = step(slot, stage, state, recorder)
         return state
+
+
+class Trial(NamedTuple):
+    """A sample behind its stages, or as it was when one failed, and why."""
+
+    state: State
+    error: BaseException | None = None
+
+
+def execute(
+    stages: Mapping[str, Stage | None], sample: Sample, seed: int, draw: int, model: Model
+) -> Trial:
+    """Run the stages on a sample; what fails, as an image that cannot be read, is the `error`."""
+    state = State(sample, prompt=sample.question, seed=seed, draw=draw)
+    try:
+        return Trial(Pipeline(stages)(State.start(sample, seed, draw), model))
+    except StageFailed as exc:
+        return Trial(exc.state, cause_of(exc))
+    except (PictureError, Stopped) as exc:
+        return Trial(state, exc)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class Staircases(Steering):
     once. Without a direction accuracy is taken to rise with the level.
     """
 
+    kind: ClassVar[str] = "staircase"
     along: Along
     questions: int = 60
     width: float = 0.0
@@ -123,6 +125,7 @@ class Races(Steering):
     held out from the others.
     """
 
+    kind: ClassVar[str] = "race"
     level: float = 0.05
     held_out: float = 0.3
     step: int = 10

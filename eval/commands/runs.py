@@ -228,7 +228,10 @@ def merge(
     with input_errors(out=out):
         from looktwice.eval.runs.merge import merge
 
-        say(merge(runs, out))
+        merged = merge(runs, out)
+        say(merged.said)
+        if merged.missing:
+            raise typer.Exit(1)
 
 
 def reply_cache(

@@ -26,7 +26,7 @@ class Shown:
     became of its answer.
 
     `stages` are those that the state went through, and tell in which coordinates an agent's looks
-    are.
+    are; `system` is the system text of its model.
     """
 
     label: str
@@ -34,6 +34,7 @@ class Shown:
     error: str = ""
     outcome: str = ""
     stages: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
 
 
 @dataclass(frozen=True)

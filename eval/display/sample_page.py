@@ -60,11 +60,19 @@ def words(shown: Shown) -> list[str]:
             lines += [f"    {look.words}" for look in looks.get(calls, ())]
             calls += 1
     lines += [f"  note: {note}" for note in _remarks(shown.state)]
+    lines += [f"  system: {text!r}" for text in _system_texts(shown)]
     lines.append(f"  prompt: {shown.state.prompt!r}")
     lines += [f"  answer: {answer}"] if (answer := _answer(shown)) else []
     told = shown.outcome.startswith("FAILED")
     lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error and not told else []
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
+
+
+def _system_texts(shown: Shown) -> list[str]:
+    """The model's own, and those of the conversations."""
+    calls = [call for step in shown.state.trace for call in step.calls]
+    sent = [m.text for call in calls for m in call.messages if m.role == "system"]
+    return [text for text in dict.fromkeys([shown.system, *sent]) if text]
 
 
 def _told(call: Call) -> list[str]:

@@ -14,14 +14,14 @@ from typing import Any
 
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
-from looktwice.eval.records.from_state import make_point_rows, make_record
 from looktwice.eval.records.records import PointRow, Record
 from looktwice.eval.records.unchanged import SentByArm, kept_notes, request_of, say_unchanged
-from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
+from looktwice.eval.records.writer import make_point_rows, make_record
+from looktwice.eval.runs.dry_run import CHARACTERS, DryRun, count_requests, rough_models, try_arm
 from looktwice.eval.runs.replay import HashOnlyBlobs
 from looktwice.eval.scoring.cost import price_lines, price_of
 from looktwice.eval.scoring.labels import baseline_of, labels
-from looktwice.eval.tasks.base import TaskError, checked_items, count_items
+from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.eval.tasks.folder import Folder
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.classes import ConfigError
@@ -98,7 +98,7 @@ def check(
 
 
 def _say_unchanged(
-    trials: Sequence[Trial], rows: Sequence[PointRow], names: Mapping[str, tuple[str, str]]
+    trials: Sequence[DryRun], rows: Sequence[PointRow], names: Mapping[str, tuple[str, str]]
 ) -> Iterator[str]:
     """A warning for each slot that changed no request of the samples that were tried, and on how
     many that is seen.
@@ -136,14 +136,14 @@ def _say_unchanged(
         yield from (f"  warning: {line}" for line in warnings)
 
 
-def _dry_record(trial: Trial) -> Record:
+def _dry_record(trial: DryRun) -> Record:
     arm, item = trial.arm, trial.item
     return make_record(
         arm, item.sample, item.sample.sha, trial.state, HashOnlyBlobs(Path()), trial.error
     )
 
 
-def _made_up(trial: Trial) -> Sequence[str]:
+def _made_up(trial: DryRun) -> Sequence[str]:
     """The slots whose work follows from replies that are made up: from the first that asks on; all
     where none does."""
     slots = list(trial.arm.stages)
@@ -165,7 +165,7 @@ def _model_faults(plan: Plan) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _ask_once(trials: Sequence[Trial], faults: list[str]) -> Iterator[str]:
+def _ask_once(trials: Sequence[DryRun], faults: list[str]) -> Iterator[str]:
     """Send each model the first request of a run and say what came; what is wrong goes into
     `faults`, too."""
     first: dict[str, tuple[Call, Any]] = {}
@@ -197,12 +197,12 @@ def _ask_once(trials: Sequence[Trial], faults: list[str]) -> Iterator[str]:
         )
 
 
-def _stage_faults(trials: Sequence[Trial]) -> list[str]:
+def _stage_faults(trials: Sequence[DryRun]) -> list[str]:
     """Pipelines of which no answer can come, and stages that fail before the made-up reply can be
     to blame."""
     found = []
     for trial in trials:
-        arm, calls = trial.arm, any(entry.calls for entry in trial.state.trace)
+        arm, calls = trial.arm, any(call.reply for call in trial.calls)
         place, sample = (
             f"contestants.{arm.contestant}.stages",
             f"sample {trial.item.sample.id} of {arm.task_name}",
@@ -216,7 +216,7 @@ def _stage_faults(trials: Sequence[Trial]) -> list[str]:
 
 
 def describe_requests(
-    plan: Plan, trials: Sequence[Trial], limit: int | None = None
+    plan: Plan, trials: Sequence[DryRun], limit: int | None = None
 ) -> Iterator[str]:
     """What a run asks, a line for each contestant and one for all of them, and how that was
     counted."""
@@ -243,7 +243,7 @@ def describe_requests(
     yield from (f"  {line}" for line in _assumptions(trials, samples))
 
 
-def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterator[str]:
+def _assumptions(trials: Sequence[DryRun], samples: Mapping[str, int]) -> Iterator[str]:
     """How the requests and tokens were counted, and where that is a guess."""
     yield "counted on the first sample of each task, with (A) as the reply to everything"
     yield (
@@ -333,8 +333,10 @@ def _open(item: Item) -> tuple[int, list[str]]:
     return len(images), faults
 
 
-def _shown(trial: Trial, names: Mapping[str, tuple[str, str]]) -> Shown:
-    return Shown(names[trial.arm.id][0], trial.state, trial.error, stages=trial.arm.stages)
+def _shown(trial: DryRun, names: Mapping[str, tuple[str, str]]) -> Shown:
+    system = getattr(trial.arm.model, "system", "")
+    label, _ = names[trial.arm.id]
+    return Shown(label, trial.state, trial.error, stages=trial.arm.stages, system=system)
 
 
 def _late_stages(state: State) -> list[str]:
@@ -358,11 +360,11 @@ def _draw_warnings(arm: Arm) -> list[str]:
     return []
 
 
-def _say_confused_labels(trials: Sequence[Trial]) -> Iterator[str]:
+def _say_confused_labels(trials: Sequence[DryRun]) -> Iterator[str]:
     """A warning of labels that a marker draws and that are letters of choices which speak of
-    something else."""
+    something else; in made questions the letters are the benchmark's own."""
     confused: dict[str, list[str]] = {}
-    for trial in trials:
+    for trial in (trial for trial in trials if not isinstance(trial.arm.task, MadeTask)):
         sample = trial.state.sample
         choices = dict(zip(sample.letters, sample.choices, strict=True))
         drawing = [stage for stage in trial.arm.stages.values() if hasattr(stage, "drawn_labels")]
@@ -385,12 +387,12 @@ def _say_confused_labels(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def _write_pages(
-    out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[str, str]]
+    out: Path, trials: Sequence[DryRun], names: Mapping[str, tuple[str, str]]
 ) -> Iterator[str]:
     """A page for each task, named after its sample, and after the task where another has a sample
     of this name."""
     out.mkdir(parents=True, exist_ok=True)
-    pages: dict[str, list[Trial]] = {}
+    pages: dict[str, list[DryRun]] = {}
     for trial in trials:
         pages.setdefault(trial.arm.task_id, []).append(trial)
     ids = Counter(some[0].item.sample.id for some in pages.values())

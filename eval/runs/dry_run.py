@@ -7,20 +7,20 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from looktwice.eval.records.from_state import describe_failure
+from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, Stopped, request_key
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step, with_models
+from looktwice.pipelines.pipeline import RecordingModel, execute, with_models
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State
 
@@ -34,7 +34,8 @@ NOTHING: Done = {}
 
 @dataclass(frozen=True)
 class StandIn:
-    """Says "(A)" to everything in place of a model, under its identity."""
+    """Says "(A)" to everything in place of a model, under its identity; it refuses what the model
+    would, where that has a method `refuse`."""
 
     model: Any
 
@@ -46,7 +47,8 @@ class StandIn:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """The one reply."""
+        """The one reply. Raises ModelError for options that the model knows not."""
+        getattr(self.model, "refuse", lambda options: None)(options)
         return Reply("(A)")
 
 
@@ -100,7 +102,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class DryRun:
     """A sample behind the stages of an arm, what they asked, and `error`, which is why one
     failed."""
 
@@ -110,37 +112,31 @@ class Trial:
     error: str
     requests: Sequence[Request]
 
+    @property
+    def calls(self) -> list[Call]:
+        """The calls of all stages."""
+        return [call for entry in self.state.trace for call in entry.calls]
 
-def try_arm(arm: Arm, item: Item) -> Trial:
+
+def try_arm(arm: Arm, item: Item) -> DryRun:
     """Run the sample through the stages of the arm; no model is called."""
-    models, error = {"": arm.model}, ""
+    models = {"": arm.model}
 
     def stand_in(second: Model) -> Model:
         models[second.identity] = second
         return StandIn(second)
 
-    model = RecordingModel(StandIn(arm.model), item.sample.id, wrap_second=stand_in)
-    state, requests = (
-        State(item.sample, prompt=item.sample.question, seed=arm.seed),
-        list[Request](),
-    )
+    recorder = RecordingModel(StandIn(arm.model), item.sample.id, wrap_second=stand_in)
+    trial = execute(arm.stages, item.sample, arm.seed, 0, recorder)
+    error = describe_failure(trial.error) if trial.error else ""
+    tried = DryRun(arm, item, trial.state, error, ())
     try:
-        state = State.start(item.sample, arm.seed)
-        for slot, stage in arm.stages.items():
-            state = state if state.ended else step(slot, stage, state, model)
-    except StageFailed as exc:
-        state, error = exc.state, describe_failure(cause_of(exc))
-    except (PictureError, Stopped) as exc:
-        error = describe_failure(exc)
-    try:
-        requests = [
-            Request.of(call, models[call.model]) for entry in state.trace for call in entry.calls
-        ]
+        requests = [Request.of(call, models[call.model]) for call in tried.calls]
     except (
         PictureError
     ) as exc:  # a model would be sent its bytes, which a stand-in does not look at
-        error = error or describe_failure(exc)
-    return Trial(arm, item, state, error, requests)
+        return replace(tried, error=error or describe_failure(exc))
+    return replace(tried, requests=requests)
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,7 @@ class Amount:
 
 
 def count_requests(
-    trials: Iterable[Trial], samples: Mapping[str, int], done: Done = NOTHING
+    trials: Iterable[DryRun], samples: Mapping[str, int], done: Done = NOTHING
 ) -> Amount:
     """What the arms of these trials ask over all samples (task id -> how many) and draws, without
     what is `done`.
@@ -244,7 +240,7 @@ def announce_requests(
     asking = [arm for arm in plan.points if _asks_server(arm)]
     if not any(samples[arm.task_id] * arm.draws > len(done.get(arm.id, ())) for arm in asking):
         return ""
-    trials, items, begun = list[Trial](), dict[str, Item](), time.monotonic()
+    trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
     for arm in asking:
         if (
             not _holds(arm, "looktwice.specialists.networks.network", "Network")
@@ -278,7 +274,7 @@ def _asks_server(arm: Arm) -> bool:
     return any(getattr(model, "remote", False) for model in found)
 
 
-def rough_models(trials: Iterable[Trial]) -> list[str]:
+def rough_models(trials: Iterable[DryRun]) -> list[str]:
     """The models for whose pictures no rule is published, so that their tokens are a guess."""
     asked = {
         _model_name(each.model) for trial in trials for each in trial.requests if each.pictures

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder
@@ -25,9 +25,16 @@ ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
-def merge(shards: Sequence[Path], out: Path) -> str:
-    """Copy points, samples, records, judgements and blobs of every shard into `out`; return a
-    sentence with the count.
+class Merged(NamedTuple):
+    """What a merge says of itself, and the shards that it lacks, such as "2/3"."""
+
+    said: str
+    missing: Sequence[str]
+
+
+def merge(shards: Sequence[Path], out: Path) -> Merged:
+    """Copy points, samples, records, judgements and blobs of every shard into `out`; say the count
+    and what is missing.
 
     The results of an earlier merge in `out` are kept, and what is there already is not written
     again. Of two answers to one question the later shard's counts, which the sentence says. Raises
@@ -76,7 +83,7 @@ def merge(shards: Sequence[Path], out: Path) -> str:
             f"; {twice} of them were answered twice and otherwise: the later shard's answer counts"
         )
     missing = _missing(facts["shards"])
-    return f"{said}; missing: {', '.join(missing)}" if missing else said
+    return Merged(f"{said}; missing: {', '.join(missing)}" if missing else said, missing)
 
 
 def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.display.progress import Spent
-from looktwice.eval.records.records import RunError
+from looktwice.eval.records.records import Record, RunError
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.cost import price_of
+from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError, Usage
 from looktwice.pipelines.models.batched.model import Batched, BatchQueue
@@ -42,7 +43,7 @@ class RunModels:
 
     def __post_init__(self) -> None:
         self.watches: defaultdict[str, EndpointWatch] = defaultdict(
-            lambda: EndpointWatch(self.run.give_up)
+            lambda: EndpointWatch(self.run.progress.give_up)
         )
 
     def wrap(self, model: Any) -> Any:
@@ -55,25 +56,26 @@ class RunModels:
             model.check()
         except ModelError as exc:
             raise RunError(str(exc)) from exc
-        store = Store(self.cache, "--cache")
+        store, drain = Store(self.cache, "--cache"), self.run.progress.drain
         self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
         if isinstance(model, Batched):
-            queue = BatchQueue(model, store, self.run.drain, self.say, self.run.give_up)
+            queue = BatchQueue(model, store, drain, self.say, self.run.progress.give_up)
             self.queues.append(queue)
-            self.run.remembers = True  # what is recorded, to know what waits
-            return self._metered(
-                model, Metered(Cached(queue, store, self.only_cached, self.run.drain), model.place)
-            )
+            self.run.collect = self.collect
+            cached = Cached(queue, store, self.only_cached, drain)
+            return self._metered(model, Metered(cached, model.place))
         watch = self.watches[getattr(model, "endpoint", model.identity)]
         wrapped = wrap(
-            model,
-            store,
-            self.run.drain,
-            only_cached=self.only_cached,
-            watch=watch,
-            ration=self.ration,
+            model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
         )
         return self._metered(model, wrapped)
+
+    def note_cached(self, arm: Arm, record: Record) -> None:
+        """Tell who watches the arm's endpoint that its cache answered, which needs no server."""
+        model, calls = arm.model, record.timings.get("calls", ())
+        endpoint = getattr(model, "endpoint", getattr(model, "identity", ""))
+        if endpoint in self.watches and any(call.get("cached") for call in calls):
+            self.watches[endpoint].note_cached(model.identity)
 
     def _metered(self, model: Any, wrapped: Metered) -> Metered:
         self.models.append(wrapped)
@@ -110,7 +112,7 @@ class RunModels:
                 yield f"{url} could not always be asked, so {others}"
         yield from self.uncounted()
         for endpoint, watch in self.watches.items():
-            if said := watch.say_refusals(place_of(endpoint), self.run.drain.is_set()):
+            if said := watch.say_refusals(place_of(endpoint), self.run.progress.drain.is_set()):
                 yield said
         for place, reason in sorted(
             {pair for _, meter in self.meters for pair in meter.snapshot().unknown}

@@ -16,17 +16,16 @@ import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.models import RunModels
-from looktwice.eval.runs.predict import Run, RunOptions
+from looktwice.eval.runs.predict import Run, RunOptions, Work
 from looktwice.pipelines.cluster.desk import Ask, Desk, obey
 from looktwice.pipelines.cluster.hosts import CALLS, Hosts, NetworkHost
 from looktwice.pipelines.config.classes import load_plugin
@@ -107,14 +106,8 @@ class RayRun(Run):
         with _ray(self.address):
             return super().__call__()
 
-    def _predict(
-        self,
-        writer: RunWriter,
-        known: Mapping[tuple[str, str], SampleRow],
-        done: set[Key],
-        unchanged: Mapping[str, Sequence[str]],
-    ) -> None:
-        there = self._done_by_arm(done)
+    def _predict(self, work: Work) -> None:
+        there = self._done_by_arm(work.done)
         self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
         there_is = _ray_module().cluster_resources()
         if (held := there_is.get("GPU", 0)) < self.gpus:
@@ -136,28 +129,19 @@ class RayRun(Run):
             tasks,
             roots,
         )
-        Dispatch(
-            self, writer, job, {key: (row.answer, row.sha) for key, row in known.items()}, done
-        )()
+        Dispatch(self, work, job)()
 
 
 class Dispatch:
     """The tasks of a run: each works through a block, and a block whose task is lost gets
     another."""
 
-    def __init__(
-        self,
-        run: RayRun,
-        writer: RunWriter,
-        job: Job,
-        known: dict[tuple[str, str], tuple[str | None, str]],
-        done: Collection[Key],
-    ) -> None:
+    def __init__(self, run: RayRun, work: Work, job: Job) -> None:
         ray = _ray_module()
-        self.run, self.writer, self.known, self.job = run, writer, known, ray.put(job)
+        self.run, self.writer, self.known, self.job = run, work.writer, work.known, ray.put(job)
         self.arms = {arm.id: arm for arm in run.plan.points}
         self.done: dict[int, set[Key]] = {block: set() for block in range(job.blocks)}
-        for key in done:
+        for key in work.done:
             self.done[shard_of(key[1], job.blocks)].add(key)
         self.desk = ray.remote(Desk).options(num_cpus=0).remote(job.tasks)
         self.hosts = [
@@ -175,11 +159,11 @@ class Dispatch:
         for block in self.done:
             self._start(block)
         while self.running:
-            if self.run.stop.is_set():
+            if self.run.progress.stop.is_set():
                 for stream in self.running:
                     ray.cancel(stream, force=True)
                 return
-            if self.run.drain.is_set():
+            if self.run.progress.drain.is_set():
                 ray.get(self.desk.ring.remote())
             for stream in ray.wait(list(self.running), timeout=LOOK)[0]:
                 self._take(stream)
@@ -207,7 +191,7 @@ class Dispatch:
         except ray.exceptions.RayTaskError as exc:
             if not isinstance(exc.cause, GaveUp):
                 raise exc.cause from exc
-            self.run.give_up(str(exc.cause))
+            self.run.progress.give_up(str(exc.cause))
             del self.running[stream]
         except ray.exceptions.RayError as exc:
             block = self.running.pop(stream)
@@ -255,13 +239,18 @@ def work_through(
         sink = Sink(Blobs(Path(folder) / "blobs"), found)
         options = replace(job.options, shard=(block + 1, job.blocks))
         run = Run(
-            plan, Path(folder), options, on_record=lambda arm, row, record: sink.send(row, record)
+            plan,
+            Path(folder),
+            options,
+            on_record=lambda arm, row, record: sink.send(row, record),
+            in_parts=True,
         )
+        drain = run.progress.drain
         models = RunModels(run, Path(job.cache), job.only_cached)
 
         def wrap(model: Any) -> Any:
             wrapped = models.wrap(model)
-            obey(ask, run.drain)  # before it is asked
+            obey(ask, drain)  # before it is asked
             return wrapped
 
         run.wrap = wrap
@@ -270,20 +259,20 @@ def work_through(
             try:
                 with use_result_store(Path(job.cache) / "findings"):
                     run.predict_into(sink, done)
-                found.put(GaveUp(run.why) if run.why else None)
+                found.put(GaveUp(run.progress.why) if run.progress.why else None)
             except BaseException as exc:
                 found.put(exc)
 
         run_elsewhere(Hosts(ray, hosts) if hosts else None)
         threading.Thread(target=work, daemon=True).start()
-        threading.Thread(target=_listen, args=(ask, run.drain), daemon=True).start()
+        threading.Thread(target=_listen, args=(ask, drain), daemon=True).start()
         try:
             while (sent := found.get()) is not None:
                 if isinstance(sent, BaseException):
                     raise sent
                 yield sent
         finally:
-            run.drain.set()
+            drain.set()
             models.close()
             close_networks()
             run_elsewhere(None)

@@ -25,8 +25,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.from_state import describe_failure, describe_reply, make_record
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_message
+from looktwice.eval.records.writer import describe_failure, describe_reply, make_record
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -35,15 +35,13 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
-    Model,
     ModelError,
     Reply,
     canonical,
     message_json,
 )
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.pipeline import RecordingModel, execute
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
@@ -298,23 +296,12 @@ def rerun(
     """The state after all stages, run with the record's own replies, and the error if a stage
     failed."""
     models = recorded_models(folder, record)
-
-    def recorded(model: Model) -> Model:
-        return (
-            models.get(model.identity) or models[""]
-        )  # a second model that is the arm's own is recorded as that
-
-    state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
-    model = RecordingModel(models[""], sample.id, wrap_second=recorded)
-    try:
-        state = State.start(sample, point.seed, record.draw)
-        for slot, stage in stages.items():
-            state = state if state.ended else step(slot, stage, state, model)
-    except StageFailed as exc:
-        return exc.state, describe_failure(cause_of(exc))
-    except PictureError as exc:  # one of its images cannot be read
-        return state, describe_failure(exc)
-    return state, ""
+    # a second model that is the arm's own is recorded as that
+    recorder = RecordingModel(
+        models[""], sample.id, wrap_second=lambda model: models.get(model.identity) or models[""]
+    )
+    trial = execute(stages, sample, point.seed, record.draw, recorder)
+    return trial.state, describe_failure(trial.error) if trial.error else ""
 
 
 def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedReplies]:

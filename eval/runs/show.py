@@ -133,7 +133,9 @@ def _arms(
             found = score(record, row)
             why = record.error or error or (found.detail if found.verdict is Verdict.FAILED else "")
             draw = f", draw {record.draw}" if point.draws > 1 else ""
-            yield Shown(f"{label}{draw}", state, why, _outcome(found, row, score.reader), stages)
+            system = (point.spec.get("model") or {}).get("system", "")
+            outcome = _outcome(found, row, score.reader)
+            yield Shown(f"{label}{draw}", state, why, outcome, stages, system)
 
 
 def _as_recorded(folder: RunFolder, sample: Sample, record: Record) -> State:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
-from looktwice.eval.records.records import RunError, SampleRow
+from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs.predict import Run
+from looktwice.eval.runs.walk import Progress
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
@@ -58,14 +59,16 @@ class Steering(ABC):
     """What a run asks, chosen in `rounds`; `answers` are the values so far by (arm id, sample),
     None where it failed.
 
-    `most` is the most answers that it may take, for the display.
+    `most` is the most answers that it may take, for the display; `kind` is what a run folder says
+    of who chose, since questions that two kinds chose are no sample of either.
     """
+
+    kind: ClassVar[str]
 
     answers: dict[tuple[str, str], float | None] = field(default_factory=dict, init=False)
     most: int = field(default=0, init=False)
     scorers: Mapping[str, RecordScorer] = field(default_factory=dict, init=False)
-    _stopped: Callable[[], bool] = field(default=lambda: False, init=False)
-    _held: Callable[[], int] = field(default=lambda: 0, init=False)
+    _progress: Progress = field(default_factory=Progress, init=False)
     _open: set[tuple[str, str]] = field(default_factory=set, init=False)
     _told: threading.Condition = field(default_factory=threading.Condition, init=False)
 
@@ -87,7 +90,13 @@ class Steering(ABC):
             )
         if any(arm.draws > 1 for arm in run.plan.points):
             raise RunError("the next question is chosen from one answer to each; set `draws: 1`")
-        self.scorers, self._stopped, self._held = scorers, run.drain.is_set, lambda: len(run.held)
+        asked = RunFolder(run.folder).facts.get("chosen_by") or self.kind
+        if asked != self.kind:
+            raise RunError(
+                f"{run.folder} holds what a {asked} asked, and a {self.kind} chooses otherwise;"
+                " name another --out"
+            )
+        self.scorers, self._progress, run.chosen_by = scorers, run.progress, self.kind
         run.choose = partial(self._choose, run)
         by_task = run.groups()
         self.most = sum(self.count(arms, run.planned[task]) for (task, *_), arms in by_task.items())
@@ -121,13 +130,13 @@ class Steering(ABC):
         """Until all that was asked is answered, but for failures that are held back; False where
         the run is stopped."""
         with self._told:
-            while len(self._open) > self._held():
-                if self._stopped():
+            while len(self._open) > len(self._progress.held):
+                if self._progress.drain.is_set():
                     return False
                 self._told.wait(0.2)  # without a timeout, Ctrl-C is not noticed on every platform
             self.answers |= dict.fromkeys(self._open)
             self._open.clear()
-        return not self._stopped()
+        return not self._progress.drain.is_set()
 
 
 def _known_answers(

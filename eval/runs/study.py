@@ -134,7 +134,6 @@ class Study:
         ledger = Ledger(self.folder / ".spent", models)
         models.ration = self._ration(run, models, ledger)
         run.wrap, models.say = models.wrap, self.say
-        run.collect = models.collect
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
         if self.steering is not None:
@@ -216,7 +215,7 @@ class Study:
             budget,
             price,
             uncounted=lambda: next(models.uncounted(), ""),
-            give_up=run.give_up,
+            give_up=run.progress.give_up,
             spent=ledger.before,
             dearest=ledger.dearest,
         )
@@ -293,14 +292,14 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
         if time.monotonic() - last < TOGETHER:
             return
         last = time.monotonic()
-        if run.stop.is_set():
+        if run.progress.stop.is_set():
             os._exit(130)
-        if run.drain.is_set():
-            run.stop.set()
+        if run.progress.drain.is_set():
+            run.progress.stop.set()
             http_loop().cancel()
             said = "stopping now; the same command resumes the run later"
         else:
-            run.drain.set()
+            run.progress.drain.set()
             said = "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
         with suppress(OSError):  # the terminal may be gone
             say(said)

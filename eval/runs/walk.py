@@ -4,19 +4,19 @@ once."""
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from looktwice.eval.records.from_state import describe_failure, make_record
-from looktwice.eval.records.records import Record, RunError, SampleRow
-from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.records.records import Key, Record, RunError, SampleRow
+from looktwice.eval.records.writer import RunWriter, describe_failure, make_record
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.spec import asks_model, identity
-from looktwice.pipelines.model import Stopped, canonical
+from looktwice.pipelines.model import Deferred, Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.models.endpoint import EndpointError, FailureRow
 from looktwice.pipelines.models.limits import TURN
@@ -69,26 +69,81 @@ NO_MODEL_ALLOWED = NoModel(
 )
 
 
+@dataclass(eq=False)
+class Progress:
+    """How far a run is, and what ends it.
+
+    Setting `drain` lets no request and no stage start any more, but what is on its way ends;
+    setting `stop` ends the run at the next model call. `counts` are of records and of samples
+    that were put off, `held` are failures for which their endpoint may be to blame, `why` is what
+    stopped the run, and `again` says that what waited for a batch is asked again.
+    """
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    drain: threading.Event = field(default_factory=threading.Event)
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: list[BaseException] = field(default_factory=list)
+    held: list[tuple[FailureRow, Callable[[], None]]] = field(default_factory=list)
+    recorded: set[Key] = field(default_factory=set)
+    why: str = ""
+    again: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def give_up(self, why: str) -> None:
+        """Stop because an endpoint cannot be asked: no request starts any more; the first reason
+        counts."""
+        with self.lock:
+            self.why = self.why or why
+        self.drain.set()
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a count."""
+        with self.lock:
+            self.counts[name] += by
+
+    def end_with(self, exc: BaseException) -> None:
+        """What ended a sample without a record: a stop, or an error that ends the run."""
+        if isinstance(exc, Stopped):
+            self.count("deferred" if isinstance(exc, Deferred) else "stopped")
+            return
+        self.errors.append(exc)
+        self.drain.set()
+
+    def hold(self, row: FailureRow, fail: Callable[[], None]) -> None:
+        """Keep a failure back while it may be the endpoint's own; what has become a sample's
+        failure is recorded."""
+        with self.lock:
+            self.held.append((row, fail))
+        self.release(lambda row: row.over)
+
+    def release(self, wanted: Callable[[FailureRow], bool]) -> None:
+        """Record the failures that were held back and for which this holds."""
+        with self.lock:
+            ready = [fail for row, fail in self.held if wanted(row)]
+            self.held = [(row, fail) for row, fail in self.held if not wanted(row)]
+        for fail in ready:
+            fail()
+
+    def raise_if_stopped(self) -> None:
+        """Called at each model call and between stages. Raises Stopped after `stop` was set."""
+        if self.stop.is_set():
+            raise Stopped
+
+
 @dataclass(frozen=True, eq=False)
 class RunContext:
     """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and
-    the callbacks.
+    `note`, which is told of every record.
 
-    A task takes one of the `turns`, which it gives back while it waits to ask again. Setting
-    `drain` lets only those samples go on that have called a model already. `hold` keeps a failure
-    back until it is known whether its endpoint can be blamed, `on_error` is told of what must end
-    the run.
+    A task takes one of the `turns`, which it gives back while it waits to ask again.
     """
 
     models: Mapping[int, Any]
     writer: RunWriter
     pool: ThreadPoolExecutor
     turns: threading.Semaphore
-    raise_if_stopped: Callable[[], None]
-    on_record: Callable[[Arm, SampleRow, Record], None]
-    drain: threading.Event
-    hold: Callable[[FailureRow, Callable[[], None]], None]
-    on_error: Callable[[BaseException], None]
+    progress: Progress
+    note: Callable[[Arm, SampleRow, Record], None]
 
 
 @dataclass(eq=False)
@@ -123,7 +178,7 @@ class Walk:
                 TURN.set(self.context.turns)
                 task()
         except BaseException as exc:
-            self.context.on_error(exc)
+            self.context.progress.end_with(exc)
         finally:
             with self.lock:
                 self.pending -= 1
@@ -132,26 +187,23 @@ class Walk:
                 self.finished()
 
     def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
-        if self.context.drain.is_set():
+        """An image that cannot be read, a mark outside or a wrong key fail the sample in every
+        arm."""
+        if self.context.progress.drain.is_set():
             raise Stopped
-        error, state = (
-            "",
-            State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw),
-        )
-        if wrong := say_key_fault(self.row.answer, len(self.sample.choices)):
-            error = f"{wrong}, so nothing was asked; mend the task"
+        state = State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
+        error = say_key_fault(self.row.answer, len(self.sample.choices))
+        error = error and f"{error}, so nothing was asked; mend the task"
         try:
             check_marks(self.sample)
             state = state if error else State.start(self.sample, seed, self.draw)
-        except (
-            ValueError
-        ) as exc:  # an image that cannot be read, or a mark outside, fails this sample in every arm
+        except ValueError as exc:
             error = describe_failure(exc)
         if not error:
             self._run_children(roots, state)
             return
-        for arm in (arm for root in roots for arm in root.arms()):
-            self._write(arm, state, error)
+        for root in roots:
+            self._write(root.arms(), state, error)
 
     def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
         """The first in this thread, so that a sample stays in one where it has one way to go."""
@@ -164,49 +216,40 @@ class Walk:
     def _run_stage(self, node: TreeNode, state: State) -> None:
         """Run one stage; while the run is being stopped, only where a reply would be lost
         otherwise."""
-        if self.context.drain.is_set() and not any(entry.calls for entry in state.trace):
+        models, progress = self.context.models, self.context.progress
+        if progress.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
-        model = self.context.models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
+        model = models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
+        recorder = RecordingModel(
+            model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]
+        )
         try:
-            recording = RecordingModel(
-                model,
-                self.sample.id,
-                self.context.raise_if_stopped,
-                lambda second: self.context.models[id(second)],
-            )
             with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
-                state = step(node.slot, node.stage, state, recording)
+                state = step(node.slot, node.stage, state, recorder)
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):
                 raise cause from exc
-            fail = partial(self._fail, list(node.arms()), exc.state, cause)
+            fail = partial(self._write, list(node.arms()), exc.state, describe_failure(cause))
             if isinstance(cause, EndpointError):
-                self.context.hold(cause.row, fail)
+                progress.hold(cause.row, fail)
             else:
                 fail()
             return
-        for arm in node.arms() if state.ended else node.ends:
-            self._write(arm, state)
-        if state.ended:
-            return
-        self._run_children(node.children.values(), state)
+        self._write(node.arms() if state.ended else node.ends, state)
+        if not state.ended:
+            self._run_children(node.children.values(), state)
 
-    def _fail(self, arms: Sequence[Arm], state: State, exc: BaseException) -> None:
-        for arm in arms:
-            self._write(arm, state, describe_failure(exc))
-
-    def _write(self, arm: Arm, state: State, error: str = "") -> None:
-        if arm.id in self.wanted:
+    def _write(self, arms: Iterable[Arm], state: State, error: str = "") -> None:
+        writer = self.context.writer
+        for arm in (arm for arm in arms if arm.id in self.wanted):
             if state.silent and not error:
-                where = f"contestants.{arm.contestant}.stages: sample {self.sample.id}"
-                wrong = (
-                    f"{say_no_answer(arm.stages)}; one that finds nothing says `state.abstain(why)`"
+                raise RunError(
+                    f"contestants.{arm.contestant}.stages: sample {self.sample.id}:"
+                    f" {say_no_answer(arm.stages)}; one that finds nothing says"
+                    " `state.abstain(why)`"
                 )
-                raise RunError(f"{where}: {wrong}")
             with spend("records"):
-                record = make_record(
-                    arm, self.sample, self.row.sha, state, self.context.writer.blobs, error
-                )
-                record = self.context.writer.record(record)
-            self.context.on_record(arm, self.row, record)
+                record = make_record(arm, self.sample, self.row.sha, state, writer.blobs, error)
+                record = writer.record(record)
+            self.context.note(arm, self.row, record)

@@ -15,7 +15,6 @@ from typing import Any
 
 from looktwice.eval.readers.reader import Reader, Reading, reader_name
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records.from_state import describe_failure
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     REASONING_PASS,
@@ -26,6 +25,7 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.unchanged import kept_notes, request_of
+from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
 from looktwice.eval.scoring.labels import labels

@@ -121,6 +121,11 @@ class EndpointWatch:
             self.answered.add(identity)
             self._end_row(identity)
 
+    def note_cached(self, identity: str) -> None:
+        """A reply of this model lay in the cache: it can be asked, whatever one request lacks."""
+        with self.lock:
+            self.answered.add(identity)
+
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
         """What a call that was given up raises. Raises Stopped where it makes the row full."""
         reason = re.sub(r"\S*\d\S*", "#", str(exc))  # numbers of requests and seconds differ

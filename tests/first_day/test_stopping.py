@@ -181,7 +181,7 @@ def test_a_model_in_this_process_starts_nothing_either(
     record."""
 
     def answer(messages: object) -> str:
-        run.drain.set()
+        run.progress.drain.set()
         return "(A)"
 
     model, task = Scripted(answer), Photos("jigsaw", 3)

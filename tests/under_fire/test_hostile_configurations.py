@@ -153,7 +153,7 @@ def test_an_image_that_is_a_pipe_or_a_folder_fails_its_own_sample_alone(
     make("own/q.png")
     Path("study.yaml").write_text(STUDY)
     run = Run(load_plan(Path("study.yaml")), folder / "runs" / "study")
-    assert (run().written, run.counts["failed"]) == (2, 1)
+    assert (run().written, run.progress.counts["failed"]) == (2, 1)
     said = CliRunner().invoke(app, ["show", "runs/study", "q"]).output
     assert (
         "the image file cannot be read (it is a pipe or a device, not a file)" in said

@@ -16,7 +16,7 @@ from PIL import Image
 from bench.soak.hostile_server import Answer, Json, Script, completion, hostile_server, http
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import RunFolder
-from looktwice.eval.records.from_state import describe_failure
+from looktwice.eval.records.writer import describe_failure
 from looktwice.pipelines import Message, Sample, State
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models import ChatAPI

@@ -75,9 +75,9 @@ def test_merging_twice_changes_nothing(tmp_path: Path) -> None:
         shard(tmp_path / "two", {"s1": "(B)"}, 2),
     ]
     append(shards[0], JUDGED, replace(JUDGED, sample="s1"))
-    said = merge(shards, tmp_path / "whole")
+    said = merge(shards, tmp_path / "whole").said
     whole = content(tmp_path / "whole")
-    assert merge([*shards, tmp_path / "whole" / ".." / "one"], tmp_path / "whole") == said
+    assert merge([*shards, tmp_path / "whole" / ".." / "one"], tmp_path / "whole").said == said
     assert content(tmp_path / "whole") == whole
     assert whole["records.jsonl"].count(b"\n") == whole["judged.jsonl"].count(b"\n") == 2
 
@@ -89,7 +89,7 @@ def test_two_answers_to_one_question_are_counted_and_said(tmp_path: Path) -> Non
         shard(tmp_path / "two", {"s0": "(B)"}, 2),
     ]
     for _ in range(2):
-        said = merge(shards, tmp_path / "whole")
+        said = merge(shards, tmp_path / "whole").said
         assert said.endswith(
             "; 1 of them were answered twice and otherwise: the later shard's answer counts"
         )
@@ -220,13 +220,13 @@ def test_old_shards_without_a_digest_are_merged_and_it_is_said(
             ).exit_code
             == 0
         )
-    assert merge(folders, tmp_path / "whole").endswith(f"2 shards in {tmp_path / 'whole'}")
+    assert merge(folders, tmp_path / "whole").said.endswith(f"2 shards in {tmp_path / 'whole'}")
     assert RunFolder(tmp_path / "whole").facts["data"] == RunFolder(folders[0]).facts["data"]
     facts = RunFolder(folders[1]).facts
     (folders[1] / "run.yaml").write_text(
         yaml.safe_dump({name: facts[name] for name in facts if name != "data"})
     )
-    assert merge(folders, tmp_path / "again").endswith(
+    assert merge(folders, tmp_path / "again").said.endswith(
         "1 of them, of an earlier version, do not tell which data they were made from"
     )
 

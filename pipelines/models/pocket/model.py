@@ -84,12 +84,20 @@ class Pocket:
         """The weights and every setting."""
         return canonical({**settings(self), "weights": shipped_weights().sha})
 
+    def refuse(self, options: CallOptions) -> None:
+        """Raises ModelError for options that Pocket does not know; `check` asks for it, too."""
+        lacking = [name for name in ("schema", "effort", "tools") if getattr(options, name)]
+        if lacking:
+            raise ModelError(
+                f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model"
+            )
+
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask once. Raises ModelError, and PictureError for a view that cannot be decoded."""
         full = options.filled_from(self)
-        _refuse(full)
+        self.refuse(full)
         start, weights = time.perf_counter(), shipped_weights()
         tokens, inputs = network_inputs(messages)
         counted = len(tokens) + CELLS * CELLS * len(inputs)
@@ -134,14 +142,6 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
         raise ModelError("Pocket was asked nothing; give it a question")
     views = _distinct([view for message in messages for view in message.views])
     return tokens, {view.picture.payload.sha: fit_pixels(view.pixels)[0] for view in views}
-
-
-def _refuse(options: CallOptions) -> None:
-    lacking = [name for name in ("schema", "effort", "tools") if getattr(options, name)]
-    if lacking:
-        raise ModelError(
-            f"Pocket knows no {' and no '.join(lacking)}; leave it out, or ask another model"
-        )
 
 
 def _distinct(views: Sequence[View]) -> list[View]:

@@ -166,3 +166,9 @@ def test_the_commands(study: Path) -> None:
     ):
         failed = CliRunner().invoke(app, words)
         assert failed.exit_code == 2 and said in failed.output
+
+
+def test_a_folder_of_a_staircase_takes_no_race(study: Path) -> None:
+    Study(load_plan(study), study.parent, steering=Staircases(Along("size"), questions=2))()
+    with pytest.raises(RunError, match="what a staircase asked, and a race chooses otherwise"):
+        Study(load_plan(study), study.parent, steering=Races())()

@@ -227,3 +227,28 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tree
     )
     assert out.stdout.strip() == "[]"
+
+
+def test_a_merge_without_all_shards_fails(study: Path) -> None:
+    done("run", study, "--shard", "1/2", "--out", "one")
+    merged = looktwice("merge", "one/study", "--out", "whole")
+    assert merged.exit_code == 1 and "missing: 2/2" in merged.output
+    done("run", study, "--shard", "2/2", "--out", "two")
+    assert "missing" not in done("merge", "one/study", "two/study", "--out", "whole")
+
+
+def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
+    """A model that knows no tools failed in the run alone, and no check showed a system text."""
+    path = tmp_path / "agent.yaml"
+    tools = "{zoom: {use: prompting.agent.Zoom}}"
+    agent = f"{{use: prompting.agent.Agent, system: Be brief, tools: {tools}}}"
+    path.write_text(
+        "task: {use: eval.tasks.MarkedScenes, kind: shape, n: 2}\n"
+        "model: {use: pipelines.models.Pocket}\n"
+        "stages: {choose: {use: prompting.wording.MultipleChoice}, look: AGENT}\n".replace(
+            "AGENT", agent
+        )
+    )
+    checked = looktwice("check", path)
+    assert checked.exit_code == 2 and "stages.look" in checked.output
+    assert "Pocket knows no tools" in checked.output and "system: 'Be brief'" in checked.output

@@ -56,7 +56,7 @@ def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
     two = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
     assert (
-        merge([one, two], tmp_path / "whole")
+        merge([one, two], tmp_path / "whole").said
         == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
     )
     whole = RunFolder(tmp_path / "whole")
@@ -103,11 +103,11 @@ def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
     two = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
     assert (
-        merge([one], tmp_path / "whole")
+        merge([one], tmp_path / "whole").said
         == f"1 record of 1 shard in {tmp_path / 'whole'}; 1{OLD}; missing: 2/2"
     )
     limits = "their limits differ, so that their data were not compared"
-    said = merge([two], tmp_path / "whole")
+    said = merge([two], tmp_path / "whole").said
     assert said == f"2 records of 1 shard in {tmp_path / 'whole'}; 1{OLD}; {limits}"
     whole = RunFolder(tmp_path / "whole")
     assert [each["folder"] for each in whole.facts["shards"]] == [str(one), str(two)]

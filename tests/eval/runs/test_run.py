@@ -319,7 +319,7 @@ def test_a_stage_that_hides_its_asking_fails_with_a_sentence(tmp_path: Path) -> 
 def test_stopping_keeps_what_was_obtained(tmp_path: Path) -> None:
     def answer(messages: Any) -> str:
         if len(model.asked) >= 3:
-            study.stop.set()
+            study.progress.stop.set()
         return "(A)"
 
     model = Scripted(answer)
@@ -329,7 +329,7 @@ def test_stopping_keeps_what_was_obtained(tmp_path: Path) -> None:
     assert 1 <= len(records(tmp_path)) < 40
     again = run([point("a", Greys(40), {"ask": Ask()}, Scripted("(A)"))], tmp_path)
     again.plan = study.plan
-    study.stop.clear()
+    study.progress.stop.clear()
     assert again().written + outcome.written == 40
 
 
@@ -338,7 +338,7 @@ def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> N
     def answer(messages: Any) -> str:
         if how == "error":
             raise CacheError("the store is damaged")
-        getattr(study, how).set()
+        getattr(study.progress, how).set()
         return "(A)"
 
     study = run([point("a", Greys(40), {"ask": Ask()}, Scripted(answer))], tmp_path, workers=1)

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
-from looktwice.eval.records.from_state import make_record
+from looktwice.eval.records.writer import make_record
 from looktwice.pipelines.config import build, identity, spec
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box

@@ -13,7 +13,7 @@ from PIL.JpegImagePlugin import get_sampling
 from skimage.data import astronaut
 
 from looktwice.eval.records import Record
-from looktwice.eval.records.from_state import make_record
+from looktwice.eval.records.writer import make_record
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.records import Record
-from looktwice.eval.records.from_state import make_record
+from looktwice.eval.records.writer import make_record
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
 from looktwice.pipelines.config.plan import make_plan
