@@ -57,7 +57,8 @@ class RunFolder:
                 f"{self.path} is no run folder: it has no points.yaml; give the folder that `run`"
                 " named"
             )
-        return {row.id: row for row in self._yaml("points.yaml", list[PointRow]) or ()}
+        nodes = self._yaml("points.yaml", list[PointRow]) or ()
+        return {node["id"]: PointRow(**node) for node in nodes}
 
     @property
     def samples(self) -> dict[tuple[str, str], SampleRow]:

@@ -415,10 +415,11 @@ class FactsNode(TypedDict, total=False):
 
 
 def read_yaml(path: Path, kind: Any) -> Any:
-    """What a YAML file holds, as this type; None where it is empty. Raises ValueError and YAMLError
-    with what is wrong."""
+    """What a YAML file holds, if it is of this type, in the order of the file; None where it is
+    empty. Raises ValueError and YAMLError with what is wrong."""
     text = read_file(path).decode()
     check_yaml(text)
     value = yaml.load(text, Loader=LOADER)
-    line = json.dumps(value, ensure_ascii=False, default=str).encode()
-    return None if value is None else read_as(kind, line)
+    if value is not None:
+        read_as(kind, json.dumps(value, ensure_ascii=False, default=str).encode())
+    return value
