@@ -311,7 +311,7 @@ def test_a_second_view_is_turned_as_far_as_asked() -> None:
     ):
         task = Photos("correspondence", n=6, source="photos", strength=strength, turn=turn)
         assert {abs(item.sample.meta["turn"]) for item in task} == {most}
-    with pytest.raises(TaskError, match="turn lies in 0..90, found 100"):
+    with pytest.raises(TaskError, match=r"turn lies in 0\.\.90, found 100"):
         Photos("correspondence", turn=100)
 
 
