@@ -6,7 +6,6 @@ fixed seeds.
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from math import sqrt
 from pathlib import Path
@@ -17,12 +16,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from looktwice.eval.analysis.contestants import contestants
+from looktwice.eval.logs.replies import load_replies, score_replies
 from looktwice.eval.records import RunFolder
-from looktwice.eval.replies import load_key, load_replies
-from looktwice.eval.replies.scored import score_replies
+from looktwice.eval.records.records import PointRow
+from looktwice.eval.replies import load_key
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill, macro_row
-from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics import bootstrap_mean, cohens_kappa, compare_paired, mean_difference
 from looktwice.eval.statistics.intervals import share_interval, wilson
 from looktwice.eval.statistics.paired import benjamini_hochberg, holm
@@ -271,10 +271,11 @@ def shared_errors() -> Iterator[str]:
         return
     keys, points = load_key(folder / "val_answers.json"), []
     for file in ("llava_v1.5_7b", "llava_v1.5_13b", "QwenVLMax", "GPT4V"):
-        one = score_replies(file, list(load_replies(folder / f"{file}.jsonl.gz")), keys).scores
-        points.append(
-            replace(one, contestant=file, task="BLINK", point=replace(one.point, task_id="BLINK"))
-        )
+        scored = score_replies(load_replies(folder / f"{file}.jsonl.gz"), keys).replies
+        samples = {reply.sample.id: reply.sample for reply in scored}
+        answers = {reply.sample.id: {0: reply.scored} for reply in scored if reply.scored}
+        point = PointRow(file, file, file, "BLINK")
+        points.append(PointScores(point, samples, answers, contestant=file, task="BLINK"))
     first, *others = contestants(RunScores(RunFolder(Path()), tuple(points)))
     for other in others:
         shared, mine, theirs = first.common_errors(other)

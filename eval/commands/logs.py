@@ -53,18 +53,18 @@ def compare(
 
         from looktwice.eval.logs import standings, tell
         from looktwice.eval.logs.compare import compare_logs
-        from looktwice.eval.logs.read import read_logs
+        from looktwice.eval.logs.format import read_logs
 
         named, console = dict(_parse_named(text) for text in column or ()), Console()
         if standings.is_published(logs, named):
             table = standings.read_standings(logs[0], named, baseline)
             for title, told in (
-                ("spread", tell.spread_table(table)),
-                ("ranks", tell.rank_table(table)),
+                ("spread", standings.spread_table(table)),
+                ("ranks", standings.rank_table(table)),
             ):
                 if told.rows:
                     console.print(told.console(title, blocks=1))
-            written = tell.write_standings(table, out)
+            written = standings.write_standings(table, out)
         else:
             plugins = load_plugins(plugin)
             read = build_reader(reader, plugins)
@@ -102,8 +102,7 @@ def export(
     and lmms-eval.
     """
     with input_errors(allow, out=out):
-        from looktwice.eval.logs.export import export_logs
-        from looktwice.eval.logs.read import read_logs
+        from looktwice.eval.logs.format import export_logs, read_logs
 
         named, plugins = dict(_parse_named(text) for text in column or ()), load_plugins(plugin)
         read = build_reader(reader, plugins)

@@ -53,7 +53,7 @@ def annotate(
         from rich.console import Console
 
         from looktwice.eval.annotation import ratings, sheet
-        from looktwice.eval.logs.read import read_logs
+        from looktwice.eval.logs.format import read_logs
 
         if all(ratings.is_sheet(path) for path in sources):
             found = ratings.read_ratings(sources)

@@ -213,7 +213,7 @@ def replies(
 ) -> None:
     """Score recorded replies by their labels or a reader."""
     with input_errors(allow):
-        from looktwice.eval.replies.command import replies_lines
+        from looktwice.eval.logs.replies import replies_lines
 
         for line in replies_lines(
             files, reader, key, disagreements, export or (), load_plugins(plugin)

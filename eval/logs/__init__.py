@@ -1,6 +1,9 @@
-"""Logs of anybody's evaluation as columns: read (`read`), matched (`match`), compared (`compare`).
+"""Logs of anybody's evaluation as columns: read and written (`format`, and a file for each
+program), matched and compared (`compare`), published tables (`standings`), recorded
+replies (`replies`).
 
-Not here: how recorded replies are scored (`replies`), and the tables of one run (`report`)."""
+Not here: the questions and labels of recorded replies (`eval.replies`), the tables of one run
+(`report`)."""
 
 import lazy_loader
 

@@ -1,9 +1,10 @@
-"""Compares logs on the samples that they share: paired differences, what flipped, and what matches
-nothing."""
+"""Compares logs on the samples that they share: which samples are the same, paired differences,
+what flipped, and what matches nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -12,19 +13,124 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.logs.log import Log, name_apart
-from looktwice.eval.logs.match import Matching, match
+from looktwice.eval.logs.log import Log, letter_or_text, name_apart
+from looktwice.eval.scoring.values import Values
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import compare_paired, correct
+from looktwice.eval.statistics.paired import correct
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.row_errors import suggest_name
+from looktwice.pipelines.config.classes import did_you_mean
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["ALL", "Contrast", "LogComparison", "compare_logs"]
+__all__ = ["ALL", "Contrast", "LogComparison", "Matching", "compare_logs", "match", "place_of"]
 
 ALL = "all tasks"
+BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Which units of two logs are one sample: the place in the other log by that in the first.
+
+    `counts` says how many were found in which way. `left` and `right` are the places without a
+    partner in the first and in the second log, `refused` those in the first whose partner by id has
+    another key.
+    """
+
+    places: Mapping[int, int]
+    counts: Mapping[str, int]
+    left: Sequence[int]
+    right: Sequence[int]
+    refused: Collection[int]
+
+
+def match(base: Log, log: Log) -> Matching:
+    """Which units of two logs are the same sample.
+
+    First by id, within a task where ids come twice; where ids are bare numbers and both logs hold
+    the questions, the words must agree too. The rest by the hashes of the pictures and the words of
+    the question and its choices, and where one log holds no pictures by the words alone; what comes
+    twice is left out. A pair whose keys differ is none: the labels, or the order of the choices,
+    are others. Raises TaskError where nothing matches.
+    """
+    by = dict.fromkeys(_match_ids(base, log).items(), BY_ID)
+    if len(by) < min(len(base.units), len(log.units)):
+        base, log = base.whole, log.whole
+        for way in (BY_PICTURES, BY_WORDS):
+            mine, theirs = ({pair[side] for pair in by} for side in (0, 1))
+            sides = [base.units.drop(index=list(mine)), log.units.drop(index=list(theirs))]
+            if way == BY_WORDS and all((units["pictures"] != "").any() for units in sides):
+                break  # both hold pictures, and these differ
+            contents = [_content(units, way == BY_PICTURES) for units in sides]
+            by |= dict.fromkeys(_partners(*contents).items(), way)
+    keys = [units["key"].map(letter_or_text).tolist() for units in (base.units, log.units)]
+    same = {pair: way for pair, way in by.items() if _may_agree(keys[0][pair[0]], keys[1][pair[1]])}
+    refused = sorted(mine for mine, _ in by.keys() - same.keys())
+    if not same:
+        raise TaskError(
+            f"{base.name} and {log.name} share no sample ({len(refused)} have one id and another"
+            f" key); ids are like {base.units['sample'].iloc[0]!r} and"
+            f" {log.units['sample'].iloc[0]!r}. Name the column of ids with --column"
+            " sample=COLUMN"
+        )
+    places = dict(sorted(same))
+    left = [place for place in range(len(base.units)) if place not in places]
+    right = sorted(set(range(len(log.units))).difference(places.values()))
+    return Matching(places, Counter(same.values()), left, right, refused)
+
+
+def _match_ids(base: Log, log: Log) -> dict[int, int]:
+    """The partners by id; a bare number says nothing where the words of the questions differ."""
+    ids = [units["sample"] for units in (base.units, log.units)]
+    if not all(column.is_unique for column in ids):
+        ids = [units["task"] + "\0" + units["sample"] for units in (base.units, log.units)]
+    places = _partners(*(dict(enumerate(column)) for column in ids))
+    numbers = base.units["sample"].str.fullmatch(r"\d+")
+    if not numbers.any():
+        return places
+    mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
+    return {
+        place: other
+        for place, other in places.items()
+        if not numbers[place] or mine[place] in theirs[other] or theirs[other] in mine[place]
+    }  # an empty text is in every other
+
+
+def _partners(mine: Mapping[int, Hashable], theirs: Mapping[int, Hashable]) -> dict[int, int]:
+    """The places in both of every key that comes once in each; an empty one is none."""
+    first, second = (
+        {key: place for place, key in keys.items() if key and count[key] == 1}
+        for keys, count in ((keys, Counter(keys.values())) for keys in (mine, theirs))
+    )
+    return {place: second[key] for key, place in first.items() if key in second}
+
+
+def _words(texts: pandas.Series) -> pandas.Series:
+    return texts.str.casefold().str.split().str.join(" ")
+
+
+def _content(units: pandas.DataFrame, with_pictures: bool) -> dict[int, Hashable]:
+    """The words of the question and its choices, after the pictures; empty where the question or a
+    picture lacks."""
+    columns = zip(
+        units.index, _words(units["question"]), units["choices"], units["pictures"], strict=True
+    )
+    return {
+        place: (
+            (words, *(" ".join(choice.casefold().split()) for choice in choices))
+            + ((pictures,) if with_pictures else ())
+            if words and (pictures or not with_pictures)
+            else ()
+        )
+        for place, words, choices, pictures in columns
+    }
+
+
+def _may_agree(key: str, other: str) -> bool:
+    """Whether two keys agree; one that is not told, or told as a letter here and in words there,
+    may."""
+    return not key or not other or key == other or (len(key) == 1) != (len(other) == 1)
 
 
 @dataclass(frozen=True)
@@ -58,32 +164,37 @@ class LogComparison:
     matchings: tuple[Matching, ...]
 
     def __repr__(self) -> str:
-        return (
-            f"LogComparison({', '.join(log.name for log in self.logs)}; {len(self.values)} samples)"
-        )
+        names = ", ".join(log.name for log in self.logs)
+        return f"LogComparison({names}; {len(self.values)} samples)"
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Where in each log's units the partner of each sample of the baseline stands, (n, logs);
+        -1 for none."""
+        n = len(self.logs[0].units)
+        places = np.full((n, len(self.logs)), -1)
+        places[:, 0] = np.arange(n)
+        for number, matching in enumerate(self.matchings, 1):
+            places[list(matching.places), number] = list(matching.places.values())
+        return places
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
         """What each of n samples of the baseline is worth, (n, logs); NaN for no partner, a
         failure, or no key."""
-        return np.column_stack(
-            [self._aligned(number, "value").astype(float) for number in range(len(self.logs))]
-        )
+        columns = [self._aligned(number, "value", np.nan) for number in range(len(self.logs))]
+        return np.column_stack(columns).astype(float)
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
         """Each log against the baseline, over all and by task, then the others with one another
         over all."""
-        found = [
-            contrast for number in range(1, len(self.logs)) for contrast in self._against(number, 0)
-        ]
-        for one, other in combinations(range(1, len(self.logs)), 2):
-            found += list(self._against(other, one))[:1]
-        return tuple(
-            correct(
-                found, lambda contrast: contrast.paired.p, lambda contrast: contrast.task == ALL
-            )
-        )
+        contrasts = list[Contrast]()
+        for number in range(1, len(self.logs)):
+            contrasts += self._against(number, 0)
+        for first, second in combinations(range(1, len(self.logs)), 2):
+            contrasts += list(self._against(second, first))[:1]
+        return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL))
 
     @cached_property
     def items(self) -> pandas.DataFrame:
@@ -93,15 +204,13 @@ class LogComparison:
         `flipped` names the logs whose value differs from the baseline's.
         """
         frame = self.logs[0].units[["task", "sample", "question", "key"]].copy()
+        flips = np.full(len(frame), "", object)
         for number, log in enumerate(self.logs):
             frame[f"{log.name}: value"] = self.values[:, number]
-            frame[f"{log.name}: answer"] = self._aligned(number, "answer")
-        names, base = [log.name for log in self.logs], self.values[:, :1]
-        moved = (self.values != base) & ~np.isnan(self.values) & ~np.isnan(base)
-        frame["flipped"] = [
-            "; ".join(name for name, on in zip(names, row, strict=True) if on) for row in moved
-        ]
-        return frame
+            frame[f"{log.name}: answer"] = self._aligned(number, "answer", "")
+            for place in self._flipped(number):
+                flips[place] += f"; {log.name}" if flips[place] else log.name
+        return frame.assign(flipped=flips)
 
     @cached_property
     def unmatched(self) -> pandas.DataFrame:
@@ -111,73 +220,63 @@ class LogComparison:
         base, parts = self.logs[0], []
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
             for one, other, places in ((base, log, matching.left), (log, base, matching.right)):
-                part = one.units.loc[places, ["task", "sample"]].assign(
-                    log=one.name, against=other.name
-                )
-                part["why"] = [
-                    matching.why.get(place, "") if one is base else "" for place in places
-                ]
+                part = one.units.loc[places, ["task", "sample"]]
+                part = part.assign(log=one.name, against=other.name, why="")
+                if one is base:
+                    part.loc[list(matching.refused), "why"] = "the keys differ"
                 parts.append(part)
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 
     def flipped(self, contestant: str) -> pandas.DataFrame:
         """The items on which this log and the baseline are worth unlike. Raises TaskError for an
         unknown name."""
-        number = _place_of(contestant, self.logs)
-        gap = self.values[:, number] - self.values[:, 0]
-        return self.items[np.nan_to_num(gap) != 0]
+        names = [log.name for log in self.logs]
+        return self.items.iloc[self._flipped(place_of(contestant, names, "log"))]
 
-    def _aligned(self, number: int, column: str) -> NDArray[Any]:
-        """A column of a log's units in the order of the baseline's units; None or NaN where there
-        is no partner."""
-        units = self.logs[number].units[column]
-        if number == 0:
-            return np.asarray(units)
-        pairs = self.matchings[number - 1].pairs
-        found = np.full(
-            len(self.logs[0].units), np.nan if units.dtype.kind == "f" else "", dtype=object
-        )
-        found[pairs["one"].to_numpy()] = units.to_numpy()[pairs["other"].to_numpy()]
-        return found
+    def _flipped(self, number: int) -> NDArray[np.int64]:
+        gap = self.values[:, number] - self.values[:, 0]
+        return np.flatnonzero(np.nan_to_num(gap))
+
+    def _aligned(self, number: int, column: str, missing: Any) -> NDArray[Any]:
+        """A column of a log's units in the order of the baseline's units."""
+        places = self.places[:, number]
+        cells = self.logs[number].units[column].to_numpy(object)[places]
+        return np.asarray(np.where(places >= 0, cells, missing))
 
     def _against(self, number: int, base: int) -> Iterator[Contrast]:
-        tasks = self.logs[0].units["task"].to_numpy()
-        names = list(dict.fromkeys(tasks.tolist()))
-        matched = self._matched(number) & self._matched(base)
-        for task in [ALL, *names] if len(names) > 1 else [ALL]:
-            part = matched if task == ALL else matched & (tasks == task)
-            both = part & ~np.isnan(self.values[:, [number, base]]).any(axis=1)
-            if both.any():
-                mine, theirs = self.values[both, number], self.values[both, base]
-                clusters = None if self._clusters is None else self._clusters[both].tolist()
-                paired = compare_paired(mine, theirs, clusters)
-                lost = int(part.sum() - both.sum())
-                who = self.logs[number].name, self.logs[base].name
-                level = float(self._people[both].mean())
-                known = None if np.isnan(level) else level
+        names, tasks = [log.name for log in self.logs], self.logs[0].units["task"].to_numpy()
+        who, against = names[number], names[base]
+        matched = (self.places[:, [number, base]] >= 0).all(axis=1)
+        single = list(dict.fromkeys(tasks.tolist()))
+        for task in [ALL, *single] if len(single) > 1 else [ALL]:
+            part = np.full(len(tasks), True) if task == ALL else tasks == task
+            values = self._matrix.where(part)
+            if (paired := values.pair(who, against)) is not None:
+                both = values.has(who, against)
+                level = float(self._people[part][both].mean())
                 yield Contrast(
-                    task, *who, float(mine.mean()), float(theirs.mean()), paired, lost, people=known
+                    task,
+                    who,
+                    against,
+                    float(values[who][both].mean()),
+                    float(values[against][both].mean()),
+                    paired,
+                    int((matched & part).sum() - both.sum()),
+                    people=None if np.isnan(level) else level,
                 )
+
+    @cached_property
+    def _matrix(self) -> Values[str, int]:
+        """Samples of a group are of one cluster, else those of the same pictures."""
+        names = tuple(log.name for log in self.logs)
+        codes = self.logs[0].clusters.factorize()[0]
+        return Values(self.values.T, names, tuple(range(len(codes))), codes)
 
     @cached_property
     def _people(self) -> NDArray[np.float64]:
         """What people reach on the task of each sample, (n,); NaN where nothing is published."""
         levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
-
-    def _matched(self, number: int) -> NDArray[np.bool_]:
-        found = np.ones(len(self.logs[0].units), bool)
-        if number:
-            found[:] = False
-            found[self.matchings[number - 1].pairs["one"].to_numpy()] = True
-        return found
-
-    @cached_property
-    def _clusters(self) -> NDArray[np.int64] | None:
-        """A number for the group of each sample, else for its pictures, else for itself; None where
-        all stand alone."""
-        codes = self.logs[0].clusters.factorize()[0]
-        return None if len(np.unique(codes)) == len(codes) else codes
 
 
 def compare_logs(logs: Sequence[Log], baseline: str = "") -> LogComparison:
@@ -187,44 +286,19 @@ def compare_logs(logs: Sequence[Log], baseline: str = "") -> LogComparison:
     sample with it.
     """
     named = name_apart(logs)
+    names = [log.name for log in named]
     if len(named) < 2:
-        raise TaskError(
-            f"a comparison needs two logs, found {', '.join(log.name for log in named) or 'none'}"
-        )
-    place = _place_of(baseline, named) if baseline else 0
+        raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
+    place = place_of(baseline, names, "log") if baseline else 0
     ordered = [named[place], *named[:place], *named[place + 1 :]]
     return LogComparison(tuple(ordered), tuple(match(ordered[0], log) for log in ordered[1:]))
 
 
-def _place_of(name: str, logs: Sequence[Log]) -> int:
-    names = [log.name for log in logs]
+def place_of(name: str, names: Sequence[str], kind: str) -> int:
+    """The place of a name among those of logs or variants. Raises TaskError for an unknown one,
+    with the name that may be meant."""
     if name not in names:
-        raise TaskError(
-            f"no log is named {name!r}{suggest_name(name, names)}; there are {', '.join(names)}"
-        )
+        longer = [other for other in names if other.startswith(f"{name} (")]
+        near = f"; did you mean {longer[0]!r}?" if longer else did_you_mean(name, names)
+        raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
     return names.index(name)
-
-
-def contrast_row(contrast: Contrast) -> Mapping[str, object]:
-    """A contrast as a row of compare.csv; shares and differences lie in -1..1."""
-    paired = contrast.paired
-    return {
-        "contestant": contrast.contestant,
-        "baseline": contrast.baseline,
-        "task": contrast.task,
-        "value": contrast.value,
-        "baseline_value": contrast.other,
-        "difference": paired.value,
-        "low": paired.low,
-        "high": paired.high,
-        "p": paired.p,
-        "p_holm": contrast.p_holm,
-        "n": paired.n,
-        "clusters": paired.clusters,
-        "better": paired.better,
-        "worse": paired.worse,
-        "fell_out": contrast.fell_out,
-        "detectable": paired.detectable,
-        "test": paired.test,
-        "people": contrast.people,
-    }

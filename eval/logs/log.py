@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,8 @@ COLUMNS: Mapping[str, Any] = {
     "reply": "",
     "tokens": NOTHING,
     "cost": NOTHING,
+    "label": "",  # what the benchmark's own code read in a recorded reply
+    "split": "",
 }
 """The columns of a log and what stands where a program says nothing.
 
@@ -96,22 +100,26 @@ class Log:
     @cached_property
     def whole(self) -> Log:
         """The log with the questions, pictures and replies of its rows."""
-        return (
-            self
-            if self.read_whole is None
-            else replace(self, rows=self.read_whole(), read_whole=None)
-        )
+        if self.read_whole is None:
+            return self
+        return replace(self, rows=self.read_whole(), read_whole=None)
+
+    def messages(self, row: Mapping[str, Any]) -> Messages:
+        """The conversation behind a row; none where the log keeps none."""
+        if self.transcript is None:
+            return ()
+        return self.transcript(row["task"], row["sample"], row["draw"])
 
 
-def make_rows(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
-    """A frame with COLUMNS from those that are there. Raises TaskError for a value beyond 0..1."""
+def make_rows(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """A frame with COLUMNS from mappings with some of them. Raises TaskError for a value beyond
+    0..1."""
     import pandas
 
-    frame = pandas.DataFrame({name: columns[name] for name in COLUMNS if name in columns})
+    frame = pandas.DataFrame(rows, columns=list(COLUMNS))
     for name, missing in COLUMNS.items():
-        if name not in columns:
-            frame[name] = [missing] * len(frame) if name == "choices" else missing
-    frame = frame[list(COLUMNS)]
+        if name not in (rows[0] if rows else ()):
+            frame[name] = [missing] * len(frame)
     beyond = frame[(frame["value"] < 0) | (frame["value"] > 1)]
     if len(beyond):
         row = beyond.iloc[0]
@@ -119,21 +127,10 @@ def make_rows(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
             f"{row['sample']}: its value is {row['value']:g}; a value lies in 0..1, so divide by"
             " the most, or name another column with --column value=NAME"
         )
-    unsaid = frame["verdict"] == ""
-    frame.loc[unsaid & (frame["value"] == 1), "verdict"] = "right"
-    frame.loc[unsaid & (frame["value"] == 0), "verdict"] = "wrong"
-    frame.loc[unsaid & frame["value"].isna(), "verdict"] = "failed"
+    unsaid, value = frame["verdict"] == "", frame["value"]
+    for verdict, holds in (("right", value == 1), ("wrong", value == 0), ("failed", value.isna())):
+        frame.loc[unsaid & holds, "verdict"] = verdict
     return frame
-
-
-def rows_of(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
-    """A frame with COLUMNS from a mapping per row, all with the same names."""
-    return make_rows(
-        {
-            name: [record[name] for record in records]
-            for name in (records[0] if records else COLUMNS)
-        }
-    )
 
 
 def parse_value(cell: object) -> float:
@@ -147,6 +144,20 @@ def parse_value(cell: object) -> float:
         return NOTHING
 
 
+def join_pictures(hashes: Iterable[str]) -> str:
+    """The hashes of a sample's pictures as one text; empty where one is unknown."""
+    shas = list(hashes)
+    return "+".join(shas) if all(shas) else ""
+
+
+def sha_of_base64(text: str) -> str:
+    """The sha256 of a picture in base64; empty for a text that is none."""
+    try:
+        return hashlib.sha256(b64decode(text, validate=True)).hexdigest()
+    except ValueError:
+        return ""
+
+
 def letter_or_text(key: object) -> str:
     """A key or an answer as it is compared: "(A)", "A." and "A" are one letter, other words in
     lower case."""
@@ -155,14 +166,21 @@ def letter_or_text(key: object) -> str:
     return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()
 
 
+def in_brackets(answer: str) -> str:
+    """An answer as BLINK writes it: a letter in brackets, another text as it stands."""
+    return f"({answer})" if len(answer) == 1 else answer
+
+
 def name_apart(logs: Sequence[Log]) -> list[Log]:
     """The logs with names of their own: those that share one get the detail, source, path or number
     that tells them."""
+    named = list(logs)
     for kind in ("detail", "source", "path", "number"):
-        told = [(log.name, str(getattr(log, kind, number))) for number, log in enumerate(logs, 1)]
-        apart = Counter(name for name, _ in set(told))
-        logs = [
-            replace(log, name=f"{name} ({what})") if what and apart[name] > 1 else log
-            for log, (name, what) in zip(logs, told, strict=True)
-        ]
-    return list(logs)
+        details = [str(getattr(log, kind, number)) for number, log in enumerate(named, 1)]
+        unlike: dict[str, set[str]] = defaultdict(set)
+        for log, detail in zip(named, details, strict=True):
+            unlike[log.name].add(detail)
+        for place, (log, detail) in enumerate(zip(named, details, strict=True)):
+            if detail and len(unlike[log.name]) > 1:
+                named[place] = replace(log, name=f"{log.name} ({detail})")
+    return named

@@ -1,16 +1,20 @@
-"""Published tables of accuracies without items: how far variants spread a contestant, and how ranks
-change."""
+"""Published tables of accuracies without items: how far variants spread a contestant, how ranks
+change, and how both are told."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
+from looktwice.eval.display.text_tables import Column, TextTable, table, text
+from looktwice.eval.logs.compare import place_of
 from looktwice.eval.logs.tables import find_columns, open_columns, read_numbers
+from looktwice.eval.logs.tell import write_csv
 from looktwice.eval.statistics.settings import reordering
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.row_errors import suggest_name
+from looktwice.pipelines.disk import write_file
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,12 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
     column = found["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
     tasks = frame[found["task"]] if "task" in found else ["" for _ in range(len(frame))]
-    table = frame.assign(_task=tasks, _value=-measured if by_rank else measured)
+    whole = frame.assign(_task=tasks, _value=-measured if by_rank else measured)
     variants = list(dict.fromkeys(frame[found["variant"]]))
-    base = baseline or variants[0]
-    if base not in variants:
-        raise TaskError(
-            f"no variant is named {base!r}{suggest_name(base, variants)}; there are"
-            f" {', '.join(variants)}"
-        )
+    base = variants[place_of(baseline or variants[0], variants, "variant")]
     spreads: list[Spread] = []
     changes: list[RankChange] = []
-    for task, part in table.groupby("_task", sort=False):
+    for task, part in whole.groupby("_task", sort=False):
         if part.duplicated([found["contestant"], found["variant"]]).any():
             raise TaskError(
                 f"{path}: {task} has a contestant twice with one variant; name the column --column"
@@ -100,19 +99,62 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
         if base not in wide.columns:
             raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
         if not by_rank:
-            spreads += [
-                Spread(
-                    str(task),
-                    str(name),
-                    float(row.max() - row.min()),
-                    str(row.idxmax()),
-                    str(row.idxmin()),
-                )
-                for name, row in wide.iterrows()
-            ]
+            for name, row in wide.iterrows():
+                gap, best, worst = float(row.max() - row.min()), row.idxmax(), row.idxmin()
+                spreads.append(Spread(str(task), str(name), gap, str(best), str(worst)))
         for variant in (name for name in variants if name != base and name in wide.columns):
             change = reordering(wide[base].to_dict(), wide[variant].to_dict())
             change = change if len(wide) > 1 else change._replace(tau=1.0)
             mean = None if by_rank else float((wide[variant] - wide[base]).abs().to_numpy().mean())
             changes.append(RankChange(str(task), variant, len(wide), *change, mean))
     return Standings(base, tuple(spreads), tuple(changes))
+
+
+def spread_table(standings: Standings) -> TextTable:
+    """Best minus worst variant, by task and contestant, with the mean of each task."""
+    lines = []
+    for task in dict.fromkeys(spread.task for spread in standings.spreads):
+        part = [spread for spread in standings.spreads if spread.task == task]
+        mean = fmean(spread.value for spread in part)
+        lines += [*part, Spread(task, f"mean of {len(part)}", mean, "", "")]
+    columns: tuple[Column[Spread], ...] = (
+        Column("task", "task", text),
+        Column("contestant", "contestant", text),
+        Column("best - worst", "value", "{:.2f}".format),
+        Column("best", "best"),
+        Column("worst", "worst"),
+    )
+    return table(columns, lines)
+
+
+def rank_table(standings: Standings) -> TextTable:
+    """How the order of the contestants changes from the baseline variant to each other one."""
+    columns: tuple[Column[RankChange], ...] = (
+        Column("task", "task", text),
+        Column("variant", "variant", text),
+        Column("n", "models"),
+        Column("pairs\nflipped", "flipped"),
+        Column("pairs\ntied", "tied"),
+        Column("moved", "moved"),
+        Column("furthest", "furthest"),
+        Column("tau-b", "tau", "{:.3f}".format),
+        Column("mean\nchange", "mean_change", "{:.2f}".format),
+    )
+    return table(columns, standings.changes)
+
+
+def write_standings(standings: Standings, folder: Path) -> list[Path]:
+    """Write compare.md, spreads.csv and ranks.csv; gives their paths. Raises OSError."""
+    parts = ["# A published table", f"Every variant is set beside {standings.baseline}."]
+    tables = (spread_table(standings), rank_table(standings))
+    parts += [shown.markdown for shown in tables if shown.rows]
+    write_file(folder / "compare.md", "\n\n".join(parts) + "\n")
+    files = {"spreads.csv": standings.spreads, "ranks.csv": standings.changes}
+    return [
+        folder / "compare.md",
+        *(
+            write_csv(folder / name, [vars(line) for line in lines])
+            for name, lines in files.items()
+            if lines
+        ),
+    ]

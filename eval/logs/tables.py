@@ -1,21 +1,29 @@
-"""Logs that are tables: VLMEvalKit's predictions and results, and a CSV, TSV, Excel or Parquet file
-of anybody's."""
+"""Logs that are tables: a CSV, TSV, Excel or Parquet file of anybody's, and VLMEvalKit's, which are
+also written."""
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64decode
-from collections.abc import Mapping
+import csv
+from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from looktwice.eval.logs.log import COLUMNS, UNSCORED, WORDS, Log, make_rows
-from looktwice.eval.replies.files import without_empty_end
+from looktwice.eval.logs.log import (
+    COLUMNS,
+    UNSCORED,
+    WORDS,
+    Log,
+    make_rows,
+    parse_value,
+    sha_of_base64,
+)
+from looktwice.eval.replies import subtask_of_idx
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_files import read_texts
-from looktwice.pipelines.disk import open_file
+from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.disk import open_file, whole_file, write_file
 
 if TYPE_CHECKING:
     import pandas
@@ -31,12 +39,15 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "key": ("key", "target"),
     "draw": ("draw", "epoch"),
     "accuracy": ("accuracy",),
+    "label": ("official_label",),
     **{
         name: (name,)
         for name in ("question", "pictures", "answer", "verdict", "group", "tokens", "cost", "rank")
     },
 }
 """The names under which a column is looked for; `--column NAME=COLUMN` names another."""
+_VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
+_LONGEST = 32_767  # characters that a cell of Excel holds
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
@@ -58,99 +69,83 @@ def open_columns(path: Path) -> pandas.DataFrame:
     return frame
 
 
-def find_columns(frame: pandas.DataFrame, named: Mapping[str, str], path: Path) -> dict[str, str]:
-    """Which column of the table holds what; `named` come before ALIASES. Raises TaskError for an
-    unknown name."""
+def find_columns(
+    frame: pandas.DataFrame,
+    named: Mapping[str, str],
+    path: Path,
+    aliases: Mapping[str, Sequence[str]] = ALIASES,
+) -> dict[str, str]:
+    """Which column of the table holds what; `named` come before the aliases. Raises TaskError for
+    an unknown name."""
     available = [str(name) for name in frame.columns]
     by_case = {name.casefold(): name for name in available}
     for name, column in named.items():
-        if name not in ALIASES:
-            raise TaskError(f"--column {name}={column}: {name!r} is none of {', '.join(ALIASES)}")
+        if name not in aliases:
+            raise TaskError(f"--column {name}={column}: {name!r} is none of {', '.join(aliases)}")
         if column not in available:
-            near = suggest_name(column, available)
+            near = did_you_mean(column, available)
             raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
-    found: dict[str, str] = {}
-    for name, guesses in ALIASES.items():
-        column = named.get(name) or next((by_case[one] for one in guesses if one in by_case), "")
-        if column and column not in found.values():
-            found[name] = column
-    return found
-
-
-def is_vlmevalkit(frame: pandas.DataFrame) -> bool:
-    """Whether the table is one of VLMEvalKit's predictions."""
-    return {"index", "prediction"} <= set(frame.columns)
+    columns: dict[str, str] = {}
+    for name, guesses in aliases.items():
+        present = [by_case[guess] for guess in guesses if guess in by_case]
+        column = named.get(name) or next(iter(present), "")
+        if column and column not in columns.values():
+            columns[name] = column
+    return columns
 
 
 def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     """The logs of a table: one, or one for each contestant and variant that it has columns for.
-    Raises TaskError."""
+
+    In VLMEvalKit's, `answer` is the key, and A, B ... are the choices. Raises TaskError.
+    """
     frame = open_columns(path)
-    found = find_columns(frame, named, path)
-    columns = _vlmevalkit_columns(frame) if is_vlmevalkit(frame) else {}
-    columns |= {
-        name: frame[column]
-        for name, column in found.items()
-        if name in COLUMNS and name not in columns
-    }
-    if "sample" not in found or not {"value", "reply"} & found.keys():
+    vlmevalkit = {"index", "prediction"} <= set(frame.columns)
+    aliases = {**ALIASES, **_VLMEVALKIT} if vlmevalkit else ALIASES
+    columns = find_columns(frame, named, path, aliases)
+    if "sample" not in columns or not {"value", "reply"} & columns.keys():
         raise TaskError(
             f"{path}: which column is the sample's id and which its value (or its reply, for"
             " --reader)? Say --column sample=COLUMN --column value=COLUMN; the columns are"
             f" {', '.join(map(str, frame.columns))}"
         )
+    data = frame[[column for name, column in columns.items() if name in COLUMNS]]
+    data = data.set_axis([name for name in columns if name in COLUMNS], axis=1)
     if "value" in columns:
-        columns["value"] = _values(columns["value"], found["value"], path)
-    for name in ("draw", "tokens", "cost"):
-        if name in columns:
-            columns[name] = read_numbers(columns[name], found[name], path)
-    names = [name for name in ("contestant", "variant") if name in found]
-    if "value" not in columns:
-        columns["verdict"] = [UNSCORED] * len(frame)
-    rows = make_rows(columns)
+        data = data.assign(value=_values(data["value"], columns["value"], path))
+    else:
+        data = data.assign(verdict=UNSCORED)
+    for name in {"draw", "tokens", "cost"} & columns.keys():
+        data[name] = read_numbers(data[name], columns[name], path)
+    if vlmevalkit:
+        letters = [letter for letter in ascii_uppercase if letter in frame.columns]
+        data["choices"] = [_without_empty_end(row) for row in frame[letters].to_numpy().tolist()]
+        data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
+        if "image" in frame.columns:  # a number there is that of the row that holds the picture
+            images = frame["image"]
+            data["pictures"] = [sha_of_base64(cell) if len(cell) > 64 else "" for cell in images]
+    rows = make_rows(data.to_dict("records"))
+    names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:
         return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
-    who = frame[[found[name] for name in names]].agg(", ".join, axis=1).to_numpy()
+    who = frame[names].agg(", ".join, axis=1).to_numpy()
     return [
         Log(str(name), part.reset_index(drop=True), path.name)
         for name, part in rows.groupby(who, sort=False)
     ]
 
 
-def _vlmevalkit_columns(frame: pandas.DataFrame) -> dict[str, Any]:
-    """The columns whose names mean something else in VLMEvalKit: `answer` is the key, and A, B ...
-    are the choices."""
-    letters = [letter for letter in ascii_uppercase if letter in frame.columns]
-    texts = frame[letters].to_numpy().tolist() if letters else [[]] * len(frame)
-    columns: dict[str, Any] = {
-        "choices": [without_empty_end(row) for row in texts],
-        "answer": frame["read"].replace("Z", "") if "read" in frame.columns else [""] * len(frame),
-    }
-    if "answer" in frame.columns:
-        columns["key"] = frame["answer"]
-    if "image" in frame.columns:
-        columns["pictures"] = [_sha_of_base64(cell) for cell in frame["image"]]
-    return columns
-
-
-def _sha_of_base64(cell: str) -> str:
-    """The hash of a picture in base64; a list of several, or a number of the row that holds it, has
-    none."""
-    try:
-        return hashlib.sha256(b64decode(cell, validate=True)).hexdigest() if len(cell) > 64 else ""
-    except ValueError:
-        return ""
+def _without_empty_end(texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts of choices up to the last one that is there."""
+    return tuple(texts[: max((number for number, text in enumerate(texts, 1) if text), default=0)])
 
 
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
     """Values as `parse_value` reads them; an empty cell is a failure. Raises TaskError for other
     words."""
-    import pandas
-
-    texts = cells.str.strip().str.casefold()
-    values = texts.map(WORDS).astype(float)
-    values = values.where(values.notna(), pandas.to_numeric(texts, errors="coerce").astype(float))
-    if len(strange := cells[values.isna() & ~texts.isin(("", "nan", "none", "failed"))]):
+    values = cells.map({cell: parse_value(cell) for cell in cells.unique()}).astype(float)
+    empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
+    if len(strange := cells[values.isna() & ~empty]):
         raise TaskError(
             f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0] + 2}; expected 0 to"
             f" 1, or {', '.join(sorted(WORDS))}"
@@ -166,3 +161,51 @@ def read_numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series
         return pandas.to_numeric(cells.replace("", "nan"))
     except ValueError as exc:
         raise TaskError(f"{path}: {column} must hold numbers ({exc})") from exc
+
+
+def write_vlmevalkit(log: Log, file: Path) -> int:
+    """Write the rows as VLMEvalKit's table of predictions, `.tsv` or `.xlsx`; gives how many.
+    Raises TaskError and OSError."""
+    rows = log.rows.to_dict("records")
+    most = max((len(row["choices"]) for row in rows), default=0)
+    letters = list(ascii_uppercase[:most])
+    table = [["index", "split", "category", "question", *letters, "answer", "prediction", "read"]]
+    for row in rows:
+        idx, read = row["sample"], row["answer"].strip("()") or "Z"
+        split = idx.partition("_")[0] if subtask_of_idx(idx) else "none"
+        texts = [*row["choices"], *[""] * (most - len(row["choices"]))]
+        key = row["key"].strip("()")
+        table.append([idx, split, row["task"], row["question"], *texts, key, row["reply"], read])
+    if file.suffix == ".xlsx":
+        _write_xlsx(table, file)
+    else:
+        text = StringIO(newline="")
+        csv.writer(text, delimiter="\t").writerows(table)
+        write_file(file, text.getvalue())
+    return len(rows)
+
+
+def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, WriteOnlyCell
+    except ImportError as exc:
+        raise TaskError(
+            f"{file}: writing .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv"
+        ) from exc
+    if long := [row[0] for row in table if any(len(cell) > _LONGEST for cell in row)]:
+        raise TaskError(
+            f"{file}: {len(long)} rows, first {long[0]}, are longer than a cell of Excel holds; use"
+            " .tsv"
+        )
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("Sheet1")
+    for row in table:
+        cells = [WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)) for text in row]
+        for cell in cells:
+            cell.data_type = "s"  # a reply that begins like a formula is still a text
+        if row[0].isdecimal() and str(int(row[0])) == row[0]:
+            cells[0].value = int(row[0])  # VLMEvalKit's own scorer looks for the number
+        sheet.append(cells)
+    with whole_file(file) as out:
+        book.save(out)

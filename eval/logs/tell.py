@@ -1,27 +1,53 @@
-"""How a comparison of logs is told: tables for the terminal and for compare.md, and the files
-beside it."""
+"""How a comparison of logs is told: tables for the terminal and for compare.md, the page, and the
+files beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.score_tables import LESS_PEOPLE
-from looktwice.eval.display.text_tables import TextTable
-from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, contrast_row
-from looktwice.eval.logs.compare_page import MOST_SAMPLES, compare_page
-from looktwice.eval.logs.standings import Standings
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    format_p,
+    percent,
+    points,
+    some,
+    table,
+    text,
+)
+from looktwice.eval.logs.compare import ALL, Contrast, LogComparison
+from looktwice.eval.logs.log import Log
+from looktwice.eval.page.conversations import THUMBNAIL
+from looktwice.eval.page.data import (
+    PageAnswer,
+    PageContestant,
+    PageData,
+    PagePicture,
+    PageSample,
+    PageTask,
+    PageTurn,
+)
 from looktwice.eval.page.render import render_page
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.notebook import thumbnail
+from looktwice.pipelines.picture import PictureError
 
 if TYPE_CHECKING:
     import pandas
 
+MOST_SAMPLES = 20_000
+"""Samples of a page; of more, the files beside it tell."""
+MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
+"""Samples whose replies a page holds, and pictures of runs: those that flipped come first."""
 METHOD = (
     "Differences are paired over the samples that both logs hold; their 95 % intervals are"
     " bootstrapped over clusters (the group of a sample, else its pictures, else itself). p is the"
@@ -30,247 +56,248 @@ METHOD = (
     " counts as 0; a sample that failed on either side fell out. `could show` is the smallest"
     " difference that so many samples show with 80 % power."
 )
+CSV = (
+    "contestant",
+    "baseline",
+    "task",
+    "value",
+    "baseline_value",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "p_holm",
+    "n",
+    "clusters",
+    "better",
+    "worse",
+    "fell_out",
+    "detectable",
+    "test",
+    "people",
+)
+"""The columns of compare.csv; shares and differences lie in -1..1."""
+
+
+def _interval(difference: Estimate) -> str:
+    return f"[{points(difference.low)}, {points(difference.high)}]"
+
+
+def _less_people(contrast: Contrast) -> float | None:
+    return None if contrast.people is None else contrast.value - contrast.people
+
+
+TASK: Column[Contrast] = Column("task", "task", text)
+RIGHT: Column[Contrast] = Column("right %", "value", percent)
+DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
+INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _interval)
+SAMPLES: Column[Contrast] = Column("n", "paired.n")
+PEOPLE: Column[Contrast] = Column(LESS_PEOPLE, _less_people, points)
 
 
 def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
     """A line per contrast; values in percent, differences in points."""
-    header = (
-        "contestant",
-        "against",
-        "task",
-        "right %",
-        "against %",
-        "difference",
-        "95 % interval",
-        "p",
-        "p\n(Holm)",
-        "n",
-        "clusters",
-        "better",
-        "worse",
-        "fell out",
-        "could show",
-        "test",
-        LESS_PEOPLE,
+    columns: tuple[Column[Contrast], ...] = (
+        Column("contestant", "contestant", text),
+        Column("against", "baseline", text),
+        TASK,
+        RIGHT,
+        Column("against %", "other", percent),
+        DIFFERENCE,
+        INTERVAL,
+        Column("p", "paired.p", format_p),
+        Column("p\n(Holm)", "p_holm", format_p),
+        SAMPLES,
+        Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
+        Column("better", "paired.better"),
+        Column("worse", "paired.worse"),
+        Column("fell out", "fell_out", some),
+        Column("could show", "paired.detectable", percent),
+        Column("test", "paired.test"),
+        PEOPLE,
     )
-    return TextTable(header, tuple(_line(contrast) for contrast in contrasts), 3).without_empty()
+    return table(columns, contrasts).without_empty()
 
 
 def console_table(contrasts: Sequence[Contrast]) -> TextTable:
     """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says
     most."""
-    header = (
-        "pair",
-        "task",
-        "right %",
-        "difference",
-        "95 % interval",
-        "p (Holm)",
-        "n",
-        "flips\n+/-",
-        LESS_PEOPLE,
+    columns: tuple[Column[Contrast], ...] = (
+        Column("pair", lambda c: f"{c.contestant} against {c.baseline}", text),
+        TASK,
+        RIGHT,
+        DIFFERENCE,
+        INTERVAL,
+        Column("p (Holm)", "p_holm", format_p),
+        SAMPLES,
+        Column("flips\n+/-", lambda c: f"{c.paired.better}/{c.paired.worse}"),
+        PEOPLE,
     )
-    lines = []
-    for one in contrasts:
-        task, right, _, gap, interval, _, p, n, _, better, worse = _line(one)[2:13]
-        who, flips = f"{one.contestant} against {one.baseline}", f"{better}/{worse}"
-        lines.append((who, task, right, gap, interval, p, n, flips, _less_people(one)))
-    return TextTable(header, lines, 2).without_empty()
+    return table(columns, contrasts).without_empty()
 
 
-def _less_people(contrast: Contrast) -> str:
-    return "" if contrast.people is None else f"{100 * (contrast.value - contrast.people):+.1f}"
-
-
-def _line(contrast: Contrast) -> tuple[str, ...]:
-    paired = contrast.paired
-    return (
-        contrast.contestant,
-        contrast.baseline,
-        contrast.task,
-        f"{100 * contrast.value:.1f}",
-        f"{100 * contrast.other:.1f}",
-        f"{100 * paired.value:+.1f}",
-        f"[{100 * paired.low:+.1f}, {100 * paired.high:+.1f}]",
-        _p(paired.p),
-        _p(contrast.p_holm),
-        str(paired.n),
-        str(paired.clusters) if paired.clusters < paired.n else "",
-        str(paired.better),
-        str(paired.worse),
-        str(contrast.fell_out or ""),
-        f"{100 * paired.detectable:.1f}",
-        paired.test,
-        _less_people(contrast),
-    )
-
-
-def _p(p: float, equals: str = "") -> str:
-    return f"{equals}{p:.4f}" if p >= 0.0001 else "< 0.0001"
-
-
-def summary_lines(found: LogComparison) -> Iterator[str]:
+def summary_lines(comparison: LogComparison) -> Iterator[str]:
     """The result of each log against the baseline in a sentence, how its samples matched, and what
     did not."""
-    base = found.logs[0]
-    for log, matching in zip(found.logs[1:], found.matchings, strict=True):
-        contrast = next(
-            (
-                c
-                for c in found.contrasts
-                if (c.contestant, c.baseline, c.task) == (log.name, base.name, ALL)
-            ),
-            None,
-        )
-        if contrast is None:
+    base = comparison.logs[0]
+    overall = {
+        c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
+    }
+    for log, matching in zip(comparison.logs[1:], comparison.matchings, strict=True):
+        if log.name not in overall:
             yield f"{log.name}: no sample has a value in both logs"
             continue
-        yield _sentence(contrast)
-        ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
-        yield f"  matched: {ways}"
-        refused = matching.why.keys()
-        if refused:
-            ids = base.units["sample"].loc[list(refused)]
-            yield (
-                f"  not compared: {counted(len(refused), 'sample')} whose keys differ"
-                f" ({_some(ids)})"
-            )
-        for one, other, places in ((base, log, matching.left), (log, base, matching.right)):
-            if len(rest := places.difference(list(refused)) if one is base else places):
-                names = one.units["sample"].loc[rest]
-                yield f"  in {one.name} alone, not in {other.name}: {len(rest)} ({_some(names)})"
+        yield _sentence(overall[log.name])
+        yield f"  matched: {', '.join(f'{count} by {by}' for by, count in matching.counts.items())}"
+        if refused := matching.refused:
+            names = _some(base.units["sample"].loc[list(refused)])
+            yield f"  not compared: {counted(len(refused), 'sample')} whose keys differ ({names})"
+        alone = [place for place in matching.left if place not in set(matching.refused)]
+        for one, other, places in ((base, log, alone), (log, base, matching.right)):
+            if places:
+                names = _some(one.units["sample"].loc[list(places)])
+                yield f"  in {one.name} alone, not in {other.name}: {len(places)} ({names})"
 
 
 def _sentence(contrast: Contrast) -> str:
     paired = contrast.paired
-    word = "better" if paired.value > 0 else "worse"
+    result = "as good as"
+    if abs(paired.value) > 1e-9:
+        word = "better" if paired.value > 0 else "worse"
+        result = f"{100 * abs(paired.value):.1f} points {word} than"
     sure = "a clear difference" if contrast.p_holm < 0.05 else "no clear difference"
-    points = (
-        f"{100 * abs(paired.value):.1f} points {word}" if abs(paired.value) > 1e-9 else "as good"
-    )
     return (
-        f"{contrast.contestant} is {points} than {contrast.baseline} [{100 * paired.low:+.1f},"
-        f" {100 * paired.high:+.1f}], {sure} (p {_p(contrast.p_holm, '= ')} after Holm) on"
-        f" {counted(paired.n, 'sample')}; {paired.better} better, {paired.worse} worse"
-    ).replace("as good than", "as good as")
+        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure}"
+        f" (p {format_p(contrast.p_holm)} after Holm) on {counted(paired.n, 'sample')};"
+        f" {paired.better} better, {paired.worse} worse"
+    )
 
 
 def _some(names: Iterable[str]) -> str:
-    held = list(names)
-    return ", ".join(held[:3]) + (", ..." if len(held) > 3 else "")
+    first = list(islice(names, 4))
+    return ", ".join([*first[:3], "..."] if len(first) > 3 else first)
 
 
-def write_comparison(found: LogComparison, folder: Path) -> list[Path]:
+def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; gives their paths.
     Raises OSError.
 
     There is no page of more samples than a browser likes.
     """
-    lines = [line.strip() for line in summary_lines(found)]
-    page = "\n".join(
-        [
-            "# Logs compared",
-            "",
-            *(f"- {line}" for line in lines),
-            "",
-            contrast_table(found.contrasts).markdown,
-            "",
-            METHOD,
-        ]
-    )
-    tables = {
-        "compare.csv": [contrast_row(contrast) for contrast in found.contrasts],
-        "items.csv": found.items,
-        "unmatched.csv": found.unmatched,
-    }
-    write_file(folder / "compare.md", page + "\n")
+    lines = [line.strip() for line in summary_lines(comparison)]
+    shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
+    markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD}\n"
+    fields = [
+        {
+            **vars(contrast.paired),
+            **vars(contrast),
+            "baseline_value": contrast.other,
+            "difference": contrast.paired.value,
+        }
+        for contrast in comparison.contrasts
+    ]
+    write_file(folder / "compare.md", markdown)
     paths = [
         folder / "compare.md",
-        *(_write_csv(folder / name, rows) for name, rows in tables.items()),
+        write_csv(folder / "compare.csv", fields, CSV),
+        write_csv(folder / "items.csv", comparison.items),
+        write_csv(folder / "unmatched.csv", comparison.unmatched),
     ]
-    if len(found.values) <= MOST_SAMPLES:
-        shown = [
-            {
-                "title": "Logs compared",
-                "table": contrast_table(found.contrasts),
-                "note": "",
-                "facts": (),
-                "wrap": False,
-            }
-        ]
-        html = render_page(
-            compare_page(found), summary=lines, tables=shown, method=[METHOD], left_out={}
-        )
+    if len(comparison.values) <= MOST_SAMPLES:
+        section = {"title": "Logs compared", "table": shown, "note": "", "facts": (), "wrap": False}
+        page = compare_page(comparison)
+        html = render_page(page, summary=lines, tables=[section], method=[METHOD], left_out={})
         paths.insert(0, folder / "compare.html")
         write_file(paths[0], html)
     return paths
 
 
-def _write_csv(path: Path, rows: Sequence[Mapping[str, object]] | pandas.DataFrame) -> Path:
+def write_csv(
+    path: Path,
+    rows: Sequence[Mapping[str, object]] | pandas.DataFrame,
+    columns: Sequence[str] | None = None,
+) -> Path:
+    """Write rows as CSV that no spreadsheet computes; gives the path. Raises OSError."""
     import pandas
 
-    frame = pandas.DataFrame(rows)
+    frame = pandas.DataFrame(rows, columns=columns)
     for name in frame.columns:
         if frame[name].dtype.kind not in "fib":
-            known = {text: csv_cell(text) for text in frame[name].unique()}
-            frame[name] = frame[name].map(known)
+            frame[name] = frame[name].map({cell: csv_cell(cell) for cell in frame[name].unique()})
     with whole_file(path) as file:
         frame.rename(columns=csv_cell).to_csv(file, index=False, errors="backslashreplace")
     return path
 
 
-def spread_table(standings: Standings) -> TextTable:
-    """Best minus worst variant, by task and contestant, with the mean of each task."""
-    lines = []
-    for task in dict.fromkeys(spread.task for spread in standings.spreads):
-        part = [spread for spread in standings.spreads if spread.task == task]
-        lines += [(task, one.contestant, f"{one.value:.2f}", one.best, one.worst) for one in part]
-        lines.append(
-            (task, f"mean of {len(part)}", f"{fmean(one.value for one in part):.2f}", "", "")
+def compare_page(comparison: LogComparison) -> PageData:
+    """The data of the page: the baseline's samples, and the answers of every log to those that
+    match.
+
+    Replies are there for the samples that flipped first, and for these also the messages and
+    pictures that a run kept.
+    """
+    base, values = comparison.logs[0], comparison.values
+    tasks = list(dict.fromkeys(base.units["task"]))
+    samples = [
+        PageSample(
+            tasks.index(row["task"]),
+            row["sample"],
+            row["question"],
+            row["choices"],
+            None if row["verdict"] == "hidden" else row["key"],
+            (),
+            cluster,
         )
-    return TextTable(("task", "contestant", "best - worst", "best", "worst"), lines, 2)
-
-
-def rank_table(standings: Standings) -> TextTable:
-    """How the order of the contestants changes from the baseline variant to each other one."""
-    header = (
-        "task",
-        "variant",
-        "n",
-        "pairs\nflipped",
-        "pairs\ntied",
-        "moved",
-        "furthest",
-        "tau-b",
-        "mean\nchange",
-    )
-    lines = tuple(
-        (
-            one.task,
-            one.variant,
-            str(one.models),
-            str(one.flipped),
-            str(one.tied),
-            str(one.moved),
-            str(one.furthest),
-            f"{one.tau:.3f}",
-            "" if one.mean_change is None else f"{one.mean_change:.2f}",
-        )
-        for one in standings.changes
-    )
-    return TextTable(header, lines, 2)
-
-
-def write_standings(standings: Standings, folder: Path) -> list[Path]:
-    """Write compare.md, spreads.csv and ranks.csv; gives their paths. Raises OSError."""
-    parts = ["# A published table", f"Every variant is set beside {standings.baseline}."]
-    parts += [
-        table.markdown for table in (spread_table(standings), rank_table(standings)) if table.rows
+        for row, cluster in zip(base.units.to_dict("records"), base.clusters, strict=True)
     ]
-    write_file(folder / "compare.md", "\n\n".join(parts) + "\n")
-    tables = {"spreads.csv": standings.spreads, "ranks.csv": standings.changes}
-    held = {name: [asdict(one) for one in rows] for name, rows in tables.items() if rows}  # type: ignore[call-overload]
-    return [
-        folder / "compare.md",
-        *(_write_csv(folder / name, rows) for name, rows in held.items()),
-    ]
+    flipped = np.any(np.abs(values - values[:, :1]) > 0, axis=1).tolist()
+    worded = frozenset(np.argsort(np.logical_not(flipped), kind="stable")[:MOST_WORDED].tolist())
+    answers: dict[tuple[int, int], list[PageAnswer]] = {}
+    thumbnails: dict[str, str] = {}
+    for who, log in enumerate(comparison.logs):
+        records = log.whole.rows.to_dict("records")
+        draws = log.whole.rows.groupby(["task", "sample"], sort=False).indices
+        ids = log.units[["task", "sample"]].to_numpy().tolist()
+        for sample, place in enumerate(comparison.places[:, who].tolist()):
+            numbers = draws[tuple(ids[place])] if place >= 0 else ()
+            for row in (records[number] for number in numbers):
+                shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
+                answer = _answer(row, sample in worded, shown)
+                answers.setdefault((who, sample), []).append(answer)
+    return PageData(
+        f"compare: {', '.join(log.name for log in comparison.logs)}",
+        [
+            PageContestant(log.name, log.source, not who, {"log": log.source})
+            for who, log in enumerate(comparison.logs)
+        ],
+        [PageTask(task or "task") for task in tasks],
+        samples,
+        answers,
+        thumbnails,
+        detailed=None if len(worded) == len(samples) else worded,
+    )
+
+
+def _answer(row: Mapping[str, Any], worded: bool, turns: Iterable[PageTurn]) -> PageAnswer:
+    value, cost = (row[name] if row[name] == row[name] else None for name in ("value", "cost"))
+    verdict = row["verdict"] or ("right" if value == 1 else "wrong")
+    reply = row["reply"] if worded else ""
+    # logs tell tokens in and out as one number, so there are none
+    return PageAnswer(verdict, value or 0.0, row["answer"], "", reply, tuple(turns), cost=cost)
+
+
+def _turns(row: Mapping[str, Any], log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
+    for message in log.messages(row)[:MOST_TURNS]:
+        parts: list[str | PagePicture] = []
+        for part in message.parts:
+            if isinstance(part, str):
+                parts.append(part)
+                continue
+            sha = part.picture.sha
+            parts.append(PagePicture(sha))
+            if sha not in thumbnails and len(thumbnails) < MOST_THUMBNAILS:
+                try:
+                    thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
+                except PictureError:
+                    continue
+        yield PageTurn(message.role, tuple(parts))

@@ -30,11 +30,9 @@ from looktwice.prompting import Ask, Circles, MultipleChoice
 
 
 def make_log(wrong: int, task: str) -> Log:
-    n = wrong + 5
-    names = [f"{task}{i}" for i in range(n)]
-    return Log(
-        "m", make_rows({"sample": names, "task": [task] * n, "value": [0.0] * wrong + [1.0] * 5})
-    )
+    values = enumerate([0.0] * wrong + [1.0] * 5)
+    rows = [{"sample": f"{task}{i}", "task": task, "value": value} for i, value in values]
+    return Log("m", make_rows(rows))
 
 
 def item(number: int, stratum: str, weight: float, key: str = "A", task: str = "x") -> SheetItem:

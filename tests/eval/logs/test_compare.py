@@ -23,7 +23,13 @@ NAN = float("nan")
 
 def make_log(name: str, values: Sequence[float], **columns: Sequence[Any]) -> Log:
     ids = [f"q{number}" for number in range(len(values))]
-    return Log(name, make_rows({"sample": ids, "value": list(values), **columns}))
+    return Log(name, make_rows(rows_of({"sample": ids, "value": list(values), **columns})))
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [
+        dict(zip(columns, cells, strict=False)) for cells in zip(*columns.values(), strict=False)
+    ]
 
 
 def test_the_numbers_are_those_computed_by_hand() -> None:
@@ -137,12 +143,11 @@ def keyed(
 def test_matching(
     mine: Mapping[str, Any], theirs: Mapping[str, Any], expected: list[tuple[str, str]], by: str
 ) -> None:
-    logs = [Log(name, make_rows(held)) for name, held in (("a", mine), ("b", theirs))]
+    logs = [Log(name, make_rows(rows_of(held))) for name, held in (("a", mine), ("b", theirs))]
     (found,) = compare_logs(logs).matchings
     ids = [log.units["sample"].tolist() for log in logs]
-    pairs = zip(found.pairs["one"], found.pairs["other"], strict=True)
-    assert [(ids[0][one], ids[1][other]) for one, other in pairs] == expected
-    assert set(found.pairs["by"]) == {by}
+    assert [(ids[0][one], ids[1][other]) for one, other in found.places.items()] == expected
+    assert found.counts == {by: len(expected)}
     assert len(found.left) == len(ids[0]) - len(expected)
 
 
@@ -158,8 +163,11 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare_logs([one])
     with pytest.raises(TaskError, match="share no sample"):
         compare_logs([one, two])
-    with pytest.raises(TaskError, match="no log is named 'on'"):
+    with pytest.raises(TaskError, match="no log is named 'on'; did you mean 'one'"):
         compare_logs([one, two], "on")
+    namesakes = [one, make_log("x", [1.0]), make_log("x", [1.0])]
+    with pytest.raises(TaskError, match=r"is named 'x'; did you mean 'x \(2\)'\?; there are"):
+        compare_logs(namesakes, "x")
 
 
 def test_the_command_writes_its_files(tmp_path: Path) -> None:

@@ -18,12 +18,11 @@ from typer.testing import CliRunner
 from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.logs import Log, compare_logs, read_logs
-from looktwice.eval.logs.compare_page import compare_page
-from looktwice.eval.logs.export import export_logs
+from looktwice.eval.logs.format import export_logs
+from looktwice.eval.logs.replies import replies_lines
+from looktwice.eval.logs.tell import compare_page
 from looktwice.eval.page.data import PagePicture
 from looktwice.eval.page.render import render_page
-from looktwice.eval.replies.exports import export
-from looktwice.eval.replies.scored import score_run_replies
 from looktwice.eval.tasks import TaskError
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.models import Scripted
@@ -180,8 +179,7 @@ def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path
     ]
     made.answers(made.point("one", "depth"), ["A", "A"])
     made.write()
-    (scored,) = score_run_replies(tmp_path / "run")
-    export(scored.replies, tmp_path / "one.xlsx")
+    list(replies_lines([tmp_path / "run"], exports=[tmp_path / "one.xlsx"]))
     table = pandas.read_excel(tmp_path / "one.xlsx")
     assert table["index"].tolist() == [10, 11]
     assert table["index"].dtype.kind == "i"

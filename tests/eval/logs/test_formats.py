@@ -311,7 +311,7 @@ def test_two_runs_of_one_study_are_told_apart_by_their_paths(
     [
         ("a.eval", b"nothing", "not a zip"),
         ("a.eval", b"", "not a zip"),
-        ("a.json", b"{}", "neither a log of inspect_ai"),
+        ("a.json", b"{}", "expected a run folder, a log of inspect_ai"),
         ("a.json", b"{", "not JSON"),
         ("a.jsonl", b"", "holds no sample"),
         ("a.jsonl", b"[1]\n", "expected an object"),
@@ -326,7 +326,7 @@ def test_two_runs_of_one_study_are_told_apart_by_their_paths(
         ("a.csv", b"id,correct\nq1,perhaps\n", "'perhaps' in row 2"),
         ("a.csv", b"id,correct\nq1,7\n", r"lies in 0\.\.1"),
         ("a.xlsx", b"nothing", "cannot be read as an Excel table"),
-        ("a.txt", b"nothing", "expected a run folder or a log"),
+        ("a.txt", b"nothing", "expected a run folder"),
     ],
 )
 def test_a_file_of_the_wrong_kind_is_refused(

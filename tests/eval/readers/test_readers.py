@@ -262,7 +262,7 @@ def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(
 ) -> None:
     """Where the official code asked no language model, its label is ours: on all 14 subtasks, val
     and test."""
-    from looktwice.eval.replies.files import CHOICES
+    from looktwice.eval.replies import CHOICES
 
     decided = 0
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from looktwice.eval.logs.replies import disprove_label, replies_lines
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.open_answers import kind_of
 from looktwice.eval.readers.robust import read_choice
-from looktwice.eval.replies.command import replies_lines
-from looktwice.eval.replies.files import CHOICES, RecordedReply
-from looktwice.eval.replies.label_proofs import disprove_label
+from looktwice.eval.replies import CHOICES
 from looktwice.pipelines.model import THOUGHT_TAG, Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -651,7 +650,8 @@ def test_labels_that_the_reply_proves_wrong() -> None:
     def proof(
         reply: str, label: str | None, answer: str | None, subtask: str = "Visual_Similarity"
     ) -> str:
-        return disprove_label(RecordedReply(f"val_{subtask}_1", reply), label, answer)
+        row = {"reply": reply, "task": subtask, "choices": CHOICES[subtask]}
+        return disprove_label(row, label or "", answer or "")
 
     assert (
         proof("The second image is most similar to the first.", "B", "A")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.readers import Robust
-from looktwice.eval.replies.files import CHOICES
+from looktwice.eval.replies import CHOICES
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from looktwice.eval.analysis.contestants import contestants, pair_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
+from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.readers import Vlm2Official
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
-from looktwice.eval.replies import OfficialLabel, RecordedQuestions, load_key, load_replies
-from looktwice.eval.replies.command import replies_lines
+from looktwice.eval.replies import OfficialLabel, RecordedQuestions, load_key
 from looktwice.eval.scoring import Row
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer
@@ -137,8 +137,9 @@ def test_every_subtask_of_the_val_column(val_table: Table, shared_data: Path) ->
         ("MiniGPT-4", "MiniGPT-4-v2"),
     ):
         right: dict[str, int] = defaultdict(int)
-        for held in load_replies(shared_data / f"blink_replies/{file}.jsonl.gz"):
-            right[held.subtask] += held.label == keys.get(held.idx, "none")
+        rows = load_replies(shared_data / f"blink_replies/{file}.jsonl.gz").rows
+        for row in rows.to_dict("records"):
+            right[row["task"]] += row["label"] == keys.get(row["sample"], "none")
         found = {
             r.task: r.right
             for r in val_table.where(metric="accuracy", contestant=model).rows

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.replies import load_replies
-from looktwice.eval.replies.command import replies_lines
+from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.tasks import TaskError
 
 GOLDEN = {  # macro, micro of the official labels on val with the key of 2024
@@ -165,11 +164,11 @@ def test_what_is_exported_can_be_read_again(tmp_path: Path, ending: str) -> None
     file, out = write(tmp_path / "m.jsonl", EXPORTED), tmp_path / "out" / f"m.{ending}"
     lines = list(replies_lines([file], "robust", exports=[out]))
     assert lines[1] == f"exported: 3 in {out}"
-    again = load_replies(out)
-    assert [held.idx for held in again] == [held["idx"] for held in EXPORTED]
-    assert [held.reply for held in again] == [held["reply"] for held in EXPORTED]
-    assert [held.answer for held in again][:2] == ["(B)", "(A)"]
-    assert again[0].choices == ("the second image", "the third image")
+    again = load_replies(out).rows
+    assert again["sample"].tolist() == [held["idx"] for held in EXPORTED]
+    assert again["reply"].tolist() == [held["reply"] for held in EXPORTED]
+    assert [key.strip("()") for key in again["key"]] == ["B", "A", ""]
+    assert again["choices"][0] == ("the second image", "the third image")
     read_again = next(replies_lines([out], "robust"))
     assert read_again.startswith("m: n=3, accuracy=50.00%, coverage=66.67%, ")
 
@@ -192,30 +191,26 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
         "index\tcategory\tquestion\tA\tB\tanswer\tprediction\n12\tArt Style\tWhich?\tx\ty\tB\tIt"
         " is y\n"
     )
-    (held,) = load_replies(table)
-    assert (held.idx, held.choices, held.answer, held.reply) == (
-        "val_Art_Style_12",
-        ("x", "y"),
-        "(B)",
-        "It is y",
-    )
+    columns = ["sample", "choices", "key", "reply"]
+    row = load_replies(table).rows[columns].iloc[0]
+    assert row.tolist() == ["val_Art_Style_12", ("x", "y"), "B", "It is y"]
     sample = {
         "doc_id": 0,
         "doc": {"idx": "val_Jigsaw_3", "answer": "(A)"},
         "resps": [["(A)"]],
         "filtered_resps": ["A"],
     }
-    (held,) = load_replies(write(tmp_path / "samples_blink.jsonl", [sample]))
-    assert (held.idx, held.answer, held.reply) == ("val_Jigsaw_3", "(A)", "(A)")
+    row = load_replies(write(tmp_path / "samples_blink.jsonl", [sample])).rows[columns].iloc[0]
+    assert row[["sample", "key", "reply"]].tolist() == ["val_Jigsaw_3", "A", "(A)"]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("m.tsv", b"a\tb\n1\t2\n", "line 2: expected the columns index and prediction, found a, b"),
+        ("m.tsv", b"a\tb\n1\t2\n", "which column is the sample's id .* the columns are a, b"),
         ("m.tsv", b"index\tprediction\n\xff\t2\n", "line 2: not UTF-8"),
         ("m.xlsx", b"PK\x03\x04 cut", "cannot be read as an Excel table"),
-        ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "line 1: lmms-eval's sample has no doc.idx"),
+        ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "the idx 'None' is not SPLIT_"),
     ],
 )
 def test_a_toolkit_file_that_cannot_be_used(
@@ -230,9 +225,7 @@ def test_a_toolkit_file_that_cannot_be_used(
 
 def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", EXPORTED)
-    with pytest.raises(
-        TaskError, match=r"the format follows from the ending: \.json the EvalAI submission"
-    ):
+    with pytest.raises(TaskError, match=r"the format follows from the ending: \.json for evalai; "):
         list(replies_lines([file], "robust", exports=[tmp_path / "out.csv"]))
     with pytest.raises(TaskError, match=r"2 files need \{name\} in it"):
         list(replies_lines([file, file], "robust", exports=[tmp_path / "out.json"]))
@@ -247,14 +240,11 @@ def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no reply"),
+        ("", "holds no sample"),
         ("{bad\n", "line 1: not JSON"),
         ('{"idx": "val_Jigsaw_1"}\n', "line 1: expected an object with idx and reply"),
         ('{"idx": "Jigsaw", "reply": "A"}\n', "is not SPLIT_SUBTASK_NUMBER"),
-        (
-            '{"idx": "val_Jigsaw_1", "reply": "A"}\n' * 2,
-            "line 2: the idx 'val_Jigsaw_1' comes twice",
-        ),
+        ('{"idx": "val_Jigsaw_1", "reply": "A"}\n' * 2, "the idx 'val_Jigsaw_1' comes twice"),
         ('{"idx": "val_Jigsaw_1", "reply": "A"}\n', "no official_label; name a reader"),
     ],
 )
@@ -298,7 +288,7 @@ def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
     key = tmp_path / "key.json"
     key.write_text('{"val_Jigsaw_9": "(B)"}')
     for files, options, said in (
-        ([tmp_path / "none.jsonl"], {}, "cannot be read"),
+        ([tmp_path / "none.jsonl"], {}, "there is no file"),
         ([broken], {}, "cannot be read"),
         ([file], {"key": key}, "none of its 1 items is in the key"),
         ([file], {"key": file}, "is no key"),

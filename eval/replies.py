@@ -1,22 +1,80 @@
-"""BLINK's questions for recorded replies: idx, choices and key, without the words and the
-images."""
+"""BLINK's questions for recorded replies (idx, choices and key, without the words and the images),
+and their official labels.
+
+With these a file of recorded replies is replayed as a run, with `pipelines.models.Replay` as the
+model. Not here: such files as they are read, scored and written (`logs`).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from looktwice.eval.readers.reader import Reader, Reading
-from looktwice.eval.replies.files import CHOICES, load_key
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.blink import BlinkScorer
 from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
+
+__all__ = ["OfficialLabel", "RecordedQuestions"]
+
+_POINTS = tuple(f"Point {letter}" for letter in "ABCD")
+_LATER = ("the second image", "the third image")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "Art_Style": _LATER,
+    "Counting": ("", "", "", ""),
+    "Forensic_Detection": (
+        "the first image",
+        "the second image",
+        "the third image",
+        "the fourth image",
+    ),
+    "Functional_Correspondence": _POINTS,
+    "IQ_Test": tuple(f"picture {letter}" for letter in "ABCD"),
+    "Jigsaw": _LATER,
+    "Multi-view_Reasoning": ("left", "right"),
+    "Object_Localization": ("Box A", "Box B"),
+    "Relative_Depth": ("A is closer", "B is closer"),
+    "Relative_Reflectance": ("A is darker", "B is darker", "About the same"),
+    "Semantic_Correspondence": _POINTS,
+    "Spatial_Relation": ("yes", "no"),
+    "Visual_Correspondence": _POINTS,
+    "Visual_Similarity": _LATER,
+}
+"""BLINK's choices by subtask; the texts of Counting differ from item to item and are empty here."""
+HIDDEN = "hidden"
+"""The key of an item of the split test, which is not public."""
+
+
+def subtask_of_idx(idx: str) -> str:
+    """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
+    return idx.partition("_")[2].rpartition("_")[0]
+
+
+def load_key(file: Path) -> dict[str, str]:
+    """A JSON object from idx to "(X)". Raises TaskError."""
+    try:
+        data = read_json(read_file(file))
+    except (OSError, ValueError) as exc:
+        raise TaskError(
+            f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'"
+        ) from exc
+    if (
+        not isinstance(data, dict)
+        or not data
+        or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values())
+    ):
+        raise TaskError(f"{file} is no key; expected a JSON object from idx to '(A)', '(B)' ...")
+    return {str(idx): str(letter) for idx, letter in data.items()}
+
 
 OLD_KEY = (
     "the offline key val_answers.json of 2024 has the labels of Relative_Reflectance at the wrong"

@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.replies import load_replies
-from looktwice.eval.replies.command import replies_lines
-from looktwice.eval.replies.exports import FORMATS, export
-from looktwice.eval.replies.files import RecordedReply
-from looktwice.eval.replies.scored import ScoredReply
+from looktwice.eval.logs.format import export_file
+from looktwice.eval.logs.log import Log, make_rows
+from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.tasks import TaskError
 from tests.made_run import MadeRun
 
-TABLES = [ending for ending in FORMATS if ending != ".json"]
+TABLES = (".tsv", ".xlsx", ".jsonl")
 
 
 def figures(line: str) -> dict[str, str]:
@@ -51,10 +49,9 @@ def test_an_export_scores_as_its_source(
     assert {**before, "agreement": ""} == {**after, "agreement": ""}, (
         "the tables hold no official labels"
     )
-    source = {held.idx: held for held in load_replies(some_replies)}
-    for held in load_replies(out):
-        assert (held.answer or "hidden") == source[held.idx].answer
-        assert held.choices == source[held.idx].choices
+    columns = ["sample", "key", "choices"]
+    loaded = [load_replies(path).rows[columns] for path in (some_replies, out)]
+    assert loaded[0].equals(loaded[1])
 
 
 @pytest.mark.parametrize("ending", TABLES)
@@ -67,10 +64,9 @@ def test_exports_are_passed_on_without_a_change(
     paths = [tmp_path / f"{number}{ending}" for number in range(2)]
     list(replies_lines([some_replies], "robust", exports=[paths[0]]))
     list(replies_lines([paths[0]], "robust", exports=[paths[1]]))
-    first, second = (
-        [(r.idx, r.reply, r.answer, r.question) for r in load_replies(path)] for path in paths
-    )
-    assert first == second
+    columns = ["sample", "reply", "key", "question"]
+    first, second = (load_replies(path).rows[columns] for path in paths)
+    assert first.equals(second)
 
 
 def test_the_submission_holds_every_hidden_item_and_nothing_else(
@@ -79,8 +75,8 @@ def test_the_submission_holds_every_hidden_item_and_nothing_else(
     out = tmp_path / "submission.json"
     list(replies_lines([some_replies], "robust", exports=[out]))
     chosen = json.loads(out.read_text())
-    hidden = {held.idx for held in load_replies(some_replies) if held.answer == "hidden"}
-    assert chosen.keys() == hidden
+    rows = load_replies(some_replies).rows
+    assert chosen.keys() == set(rows["sample"][rows["key"] == ""])
     assert set(chosen.values()) <= {"(A)", "(B)", "(C)", "(D)", "(Z)"}
 
 
@@ -100,23 +96,17 @@ def test_what_lmms_eval_logs_beside_is_no_hindrance(tmp_path: Path) -> None:
     }
     path = tmp_path / "20260801_samples_blink_counting.jsonl"
     path.write_text(json.dumps(sample) + "\n")
-    (held,) = load_replies(path)
-    assert (held.idx, held.answer, held.reply, held.choices) == (
-        "val_Counting_1",
-        "(D)",
-        " (D) 1",
-        ("0", "3", "2", "1"),
-    )
+    row = load_replies(path).rows.iloc[0]
+    assert row[["sample", "key", "reply"]].tolist() == ["val_Counting_1", "D", " (D) 1"]
+    assert row["choices"] == ("0", "3", "2", "1")
     assert "accuracy=100.00%" in next(replies_lines([path], "robust"))
 
 
 def test_an_empty_export_and_an_unknown_ending(tmp_path: Path) -> None:
-    assert export([], tmp_path / "none.tsv") == 0
+    assert export_file(Log("m", make_rows([])), tmp_path / "none.tsv") == 0
     assert (tmp_path / "none.tsv").read_text().split("\t")[0] == "index"
     with pytest.raises(TaskError, match="the format follows from the ending"):
-        export(
-            [ScoredReply(RecordedReply("val_Jigsaw_1", "A"), "(A)", "(A)")], tmp_path / "x.parquet"
-        )
+        export_file(Log("m", make_rows([])), tmp_path / "x.parquet")
 
 
 # ---- runs
@@ -186,10 +176,7 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
 def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
     """ "00" became the number 0, which `compare` found in no other log."""
     pytest.importorskip("openpyxl")
-    rows = [
-        ScoredReply(RecordedReply(idx, "A", own_choices=("x", "y")), "(A)", "(A)")
-        for idx in ("00", "7", "10")
-    ]
-    out = tmp_path / "model.xlsx"
-    export(rows, out)
-    assert [held.idx.rpartition("_")[2] for held in load_replies(out)] == ["00", "7", "10"]
+    ids, out = ["00", "7", "10"], tmp_path / "model.xlsx"
+    rows = [{"sample": idx, "choices": ("x", "y"), "key": "A", "reply": "A"} for idx in ids]
+    export_file(Log("m", make_rows(rows)), out)
+    assert load_replies(out).rows["sample"].str.rpartition("_")[2].tolist() == ids

@@ -1,0 +1,340 @@
+"""The logs of inspect_ai, read (`.eval` and `.json`) and written (`.eval`) without that package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import sqrt
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+
+from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.logs.log import (
+    NOTHING,
+    Log,
+    join_pictures,
+    make_rows,
+    parse_value,
+    sha_of_base64,
+)
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import MOST_BYTES, open_file, read_file, whole_file
+from looktwice.pipelines.json_input import read_json, write_json
+from looktwice.pipelines.model import Message
+
+ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
+SCORER = "looktwice"
+IN_SUMMARY = (
+    "id",
+    "epoch",
+    "input",
+    "choices",
+    "target",
+    "metadata",
+    "scores",
+    "model_usage",
+    "error",
+)
+LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
+
+
+def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
+    """The log of one evaluation: one model on one task.
+
+    The summaries of the samples are read where there are any; the samples themselves, which hold
+    pictures and replies, where they are asked for. `value` names one of several scorers; the first
+    is the default. Raises TaskError.
+    """
+    scorer = named.get("value", "")
+    with _says_what_is_wrong(path):
+        if path.suffix != ".eval":
+            data = read_json(read_file(path), most=None)
+            return [_log(path, data, _rows(data, data["samples"], scorer))]
+        with open_file(path) as file, ZipFile(file) as archive:
+            names = archive.NameToInfo
+            head = "header.json" if "header.json" in names else "_journal/start.json"
+            data = _member(archive, head)
+            summaries = _member(archive, "summaries.json") if "summaries.json" in names else []
+        if not summaries:
+            return [_log(path, data, _whole_rows(path, data, scorer))]
+        rows = _rows(data, summaries, scorer)
+        return [_log(path, data, rows, lambda: _whole_rows(path, data, scorer))]
+
+
+@contextmanager
+def _says_what_is_wrong(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except TaskError as exc:
+        raise TaskError(f"{path}: {exc}") from exc
+    except BadZipFile as exc:
+        raise TaskError(f"{path} is not a zip, or a damaged one ({exc}); copy it again") from exc
+    except (
+        AttributeError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        struct.error,
+        zlib.error,
+    ) as exc:
+        raise TaskError(
+            f"{path} cannot be read as a log of inspect_ai ({type(exc).__name__}: {exc}); copy it"
+            " again"
+        ) from exc
+
+
+def _log(path: Path, data: Mapping[str, Any], rows: Any, read_whole: Any = None) -> Log:
+    if rows.empty:
+        raise TaskError(
+            "it holds no sample; was it stopped before the first one, or written without samples?"
+        )
+    about = data["eval"]
+    return Log(str(about["model"]), rows, path.name, str(about["task"]), read_whole)
+
+
+def _rows(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]], scorer: str) -> Any:
+    return make_rows([_row(sample, str(data["eval"]["task"]), scorer) for sample in samples])
+
+
+def _whole_rows(path: Path, data: Mapping[str, Any], scorer: str) -> Any:
+    with _says_what_is_wrong(path), open_file(path) as file, ZipFile(file) as archive:
+        names = [name for name in archive.NameToInfo if name.startswith("samples/")]
+        return _rows(data, [_member(archive, name) for name in names], scorer)
+
+
+def _member(archive: ZipFile, name: str) -> Any:
+    """The JSON value of a member; one member tells of every sample, and may hold many values."""
+    entry = archive.getinfo(name)
+    if entry.file_size > MOST_BYTES:
+        raise ValueError(
+            f"{name} would unpack to {entry.file_size:,} bytes; {MOST_BYTES:,} are the most"
+        )
+    if entry.compress_type != ZSTD:
+        return json.loads(archive.read(entry))
+    import pyarrow
+
+    file: Any = archive.fp
+    file.seek(entry.header_offset + 26)
+    file.seek(sum(struct.unpack("<HH", file.read(4))), 1)
+    packed = pyarrow.BufferReader(file.read(entry.compress_size))
+    data = bytes(pyarrow.CompressedInputStream(packed, "zstd").read(entry.file_size + 1))
+    if zlib.crc32(data) != entry.CRC:
+        raise ValueError(f"the checksum of {name} differs")
+    return json.loads(data)
+
+
+def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
+    scores = sample.get("scores") or {}
+    if scorer and scores and scorer not in scores:
+        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(scores)}")
+    score: Mapping[str, Any] = scores.get(scorer) or next(iter(scores.values()), {})
+    grade, failed = score.get("value"), bool(sample.get("error"))
+    if isinstance(grade, Mapping) and grade:  # a scorer that grades by several names
+        grade = next(iter(grade.values()))
+    words, pictures = _read_input(sample.get("input") or "", sample.get("attachments") or {})
+    kept, target = (sample.get("metadata") or {}).get("pictures"), sample.get("target") or ""
+    usage = list((sample.get("model_usage") or {}).values())
+    return {
+        "task": task,
+        "sample": str(sample["id"]),
+        "draw": int(sample.get("epoch") or 1) - 1,
+        "question": words,
+        "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
+        "choices": tuple(map(str, sample.get("choices") or ())),
+        "key": target if isinstance(target, str) else " | ".join(map(str, target)),
+        "answer": str(score.get("answer") or ""),
+        "value": NOTHING if failed else parse_value(grade),
+        "verdict": "unreadable" if grade == "N" else "",
+        "group": str((sample.get("metadata") or {}).get("group") or ""),
+        "reply": str((sample.get("output") or {}).get("completion") or ""),
+        "tokens": _total(usage, "total_tokens") if usage else NOTHING,
+        "cost": _total(usage, "total_cost") or NOTHING,
+    }
+
+
+def _total(usage: Sequence[Mapping[str, Any]], name: str) -> float:
+    return sum(float(use.get(name) or 0) for use in usage)
+
+
+def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
+    """The words and the pictures' hashes of a sample's input, a text or messages."""
+    messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    texts, shas = list[str](), list[str]()
+    for part in (part for message in messages for part in _parts(message)):
+        kind = str(part.get("type"))
+        text = str(part.get(kind) or "")
+        text = attachments.get(text.removeprefix("attachment://"), text)
+        if kind == "image":
+            head, _, body = text.partition(";base64,")
+            shas.append(sha_of_base64(body) if head.startswith("data:") else "")
+        elif kind == "text" and text != "(Image)":
+            texts.append(text)
+    return "\n".join(texts), join_pictures(shas)
+
+
+def _parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What a user's message holds."""
+    content = message.get("content") or ()
+    if message.get("role") != "user":
+        return ()
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def write_inspect(log: Log, out: Path) -> Iterator[str]:
+    """Write the samples of each task as one evaluation, a `.eval` in the folder `out`, and say
+    which.
+
+    The contestant is the model. The last conversation of each sample is kept with its pictures,
+    where the log holds them; an unreadable reply is inspect_ai's "no answer", a failed sample has
+    an error and no score. Raises OSError.
+    """
+    tasks = list(dict.fromkeys(log.rows["task"]))
+    names = file_names([f"{log.name}_{task}".strip("_") for task in tasks])
+    for task, name in zip(tasks, names.values(), strict=True):
+        rows = log.rows[log.rows["task"] == task].to_dict("records")
+        file = out / f"{name}.eval"
+        with whole_file(file) as target, ZipFile(target, "w", ZIP_DEFLATED) as archive:
+            header, summaries = _header(log, task, rows), []
+            start = {"version": 2, "eval": header["eval"], "plan": header["plan"]}
+            archive.writestr("_journal/start.json", write_json(start))
+            for row in rows:
+                sample = _sample(log, row)
+                place = f"{str(sample['id']).replace('/', '_')}_epoch_{sample['epoch']}"
+                archive.writestr(f"samples/{place}.json", write_json(sample))
+                summaries.append(_summary(sample))
+            archive.writestr("summaries.json", write_json(summaries))
+            archive.writestr("header.json", write_json(header))
+        yield f"{file} ({counted(len(rows), 'sample')})"
+
+
+def _header(log: Log, task: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    values = [row["value"] for row in rows if row["value"] == row["value"]]
+    n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
+    mean = sum(values) / n
+    error = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / n)
+    metrics = {
+        name: {"name": name, "value": value}
+        for name, value in (("accuracy", mean), ("stderr", error))
+    }
+    ids = list(dict.fromkeys(row["sample"] for row in rows))
+    tokens = int(log.rows.loc[log.rows["task"] == task, "tokens"].sum())
+    digest = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {
+            **dict.fromkeys(("eval_id", "run_id", "task_id"), digest),
+            "created": now,
+            "task": task or "task",
+            "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
+            "model": log.name,
+            "config": {"epochs": 1 + max(row["draw"] for row in rows)},
+            "metadata": {"log": log.source, "written_by": "looktwice"},
+        },
+        "plan": {"name": "plan", "steps": []},
+        "results": {
+            "total_samples": len(rows),
+            "completed_samples": len(values),
+            "scores": [{"name": SCORER, "scorer": SCORER, "metrics": metrics}],
+        },
+        "stats": {
+            "started_at": now,
+            "completed_at": now,
+            "model_usage": {log.name: {"total_tokens": tokens}},
+        },
+    }
+
+
+def _sample(log: Log, row: Mapping[str, Any]) -> dict[str, Any]:
+    attachments: dict[str, str] = {}
+    messages = [_message(message, attachments) for message in log.messages(row)]
+    asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
+    reply = {"role": "assistant", "content": row["reply"], "source": "generate"}
+    score = {
+        "value": LETTERS.get(row["verdict"], row["value"]),
+        "answer": row["answer"],
+        "explanation": row["verdict"],
+    }
+    sample = {
+        "id": row["sample"],
+        "epoch": row["draw"] + 1,
+        "input": asked or row["question"],
+        "choices": list(row["choices"]) or None,
+        "target": row["key"],
+        "messages": messages or [{"role": "user", "content": row["question"]}, reply],
+        "output": {
+            "model": log.name,
+            "choices": [{"message": reply, "stop_reason": "stop"}],
+            "completion": row["reply"],
+        },
+        "scores": {} if row["verdict"] in ("failed", "hidden") else {SCORER: score},
+        "metadata": {name: row[name] for name in ("task", "group", "pictures", "verdict")},
+        "attachments": attachments,
+    }
+    if row["verdict"] == "failed":
+        text = row["reply"] or "the sample failed"
+        sample["error"] = {"message": text, "traceback": "", "traceback_ansi": ""}
+    if row["tokens"] == row["tokens"]:
+        usage = sample["model_usage"] = {log.name: {"total_tokens": int(row["tokens"])}}
+        if row["cost"] == row["cost"]:
+            usage[log.name]["total_cost"] = row["cost"]
+    return sample
+
+
+def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands of a sample in the list of all: no pictures, and the error's message alone."""
+    summary = {name: sample[name] for name in IN_SUMMARY if name in sample}
+    if "error" in summary:
+        summary["error"] = summary["error"]["message"]
+    if isinstance(summary["input"], list):
+        no_picture = {"type": "text", "text": "(Image)"}
+        summary["input"] = [
+            {
+                **message,
+                "content": [
+                    no_picture if part["type"] == "image" else part for part in message["content"]
+                ],
+            }
+            if isinstance(message["content"], list)
+            else message
+            for message in summary["input"]
+        ]
+    return {**summary, "completed": True, "message_count": len(sample["messages"])}
+
+
+def _message(message: Message, attachments: dict[str, str]) -> dict[str, Any]:
+    """A message as inspect_ai writes it; its pictures go into the attachments."""
+    parts: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, str):
+            parts.append({"type": "text", "text": part})
+        else:
+            payload = part.picture.payload
+            attachments[payload.sha[:32]] = payload.data_url
+            parts.append({"type": "image", "image": f"attachment://{payload.sha[:32]}"})
+    written: dict[str, Any] = {"role": message.role, "content": parts}
+    if message.role in ("assistant", "system"):
+        written["content"] = message.text
+    calls = []
+    for call in message.tool_calls:
+        try:
+            arguments = read_json(call.arguments)
+        except ValueError:
+            arguments = call.arguments
+        if not isinstance(arguments, dict):
+            arguments = {"arguments": arguments}
+        calls.append({"id": call.id, "function": call.name, "arguments": arguments})
+    if calls:
+        written["tool_calls"] = calls
+    return written | ({"tool_call_id": message.call_id} if message.call_id else {})

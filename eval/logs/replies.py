@@ -1,0 +1,365 @@
+"""What `looktwice replies` does: scores recorded replies by their labels or a reader, lists
+differences, exports."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from string import ascii_uppercase
+from typing import Any, NamedTuple
+
+from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.logs.format import export_file, load_log
+from looktwice.eval.logs.log import Log, in_brackets, make_rows
+from looktwice.eval.logs.own import (
+    asked_columns,
+    reply_scorer,
+    reply_texts,
+    run_row,
+    score_reply,
+    with_choices,
+)
+from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.mentions import tagged_letters, tagger_of
+from looktwice.eval.readers.reader import build_reader
+from looktwice.eval.records.records import RunFolder, SampleRow, refuse_run_file
+from looktwice.eval.replies import CHOICES, OfficialLabel, load_key, subtask_of_idx
+from looktwice.eval.scoring.row import ANSWERED
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import UNJUDGED, Score, ScoredRecord, Verdict
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.state import Stage
+
+
+class ScoredReply(NamedTuple):
+    """A row of a log with its question and what was read in its reply; None where it was not
+    asked."""
+
+    row: Mapping[str, Any]
+    sample: SampleRow
+    scored: ScoredRecord | None
+
+    @property
+    def answer(self) -> str:
+        """The answer as "(X)", or another text; empty for none."""
+        return in_brackets(self.scored.answer or "") if self.scored else ""
+
+    @property
+    def label(self) -> str:
+        """The letter that the recorded label begins with, or is, as "(X)"; empty for the label of
+        no choice."""
+        match = re.match(r"\(([A-Y])\)|([A-Y])\Z", self.row["label"])
+        return f"({match[1] or match[2]})" if match else ""
+
+
+@dataclass(frozen=True)
+class ScoredReplies:
+    """The replies of one file, or of one contestant of a run, with their scores.
+
+    `absent` are items of the key that a file has no reply to, which count as not right: the file
+    claims to answer the key. `by_reader` says that a reader found the answers; else they are the
+    recorded labels.
+    """
+
+    name: str
+    replies: Sequence[ScoredReply]
+    by_reader: bool
+    absent: Sequence[ScoredReply] = ()
+
+    @property
+    def missing(self) -> int:
+        """How many items of the key have no reply in the file, or were not asked in the run."""
+        return len(self.absent) + sum(reply.scored is None for reply in self.replies)
+
+    @property
+    def subtasks(self) -> set[str]:
+        """The subtasks of BLINK whose items are here."""
+        items = (*self.replies, *self.absent)
+        return {subtask_of_idx(reply.row["sample"]) for reply in items}
+
+    @cached_property
+    def right(self) -> Mapping[str, list[float]]:
+        """What the answers with a key are worth, by subtask; none where all of one failed."""
+        by_subtask: dict[str, list[ScoredRecord]] = defaultdict(list)
+        for row, sample, scored in (*self.replies, *self.absent):
+            if scored is not None and sample.answer is not None and scored.reason != UNJUDGED:
+                by_subtask[subtask_of_idx(row["sample"])].append(scored)
+        return {
+            subtask: [scored.score.value for scored in records]
+            for subtask, records in by_subtask.items()
+            if any(scored.verdict is not Verdict.FAILED for scored in records)
+        }
+
+    @property
+    def readable(self) -> list[bool]:
+        """Whether each reply gives an answer; where labels are scored, so do those that lack."""
+        items = self.replies if self.by_reader else (*self.replies, *self.absent)
+        return [reply.scored.verdict in ANSWERED for reply in items if reply.scored]
+
+
+def load_replies(file: Path) -> Log:
+    """The recorded replies of a file, in any format of logs: each has an idx and the texts of its
+    choices. Raises TaskError."""
+    (log, *_) = load_log(file, {})
+    rows = with_choices(file, log.rows.to_dict("records"))
+    name = re.sub(r"\.(jsonl|tsv|xlsx)$", "", file.name.removesuffix(".gz"))
+    return replace(log, name=name, rows=make_rows(list(rows)))
+
+
+def score_replies(
+    log: Log, keys: Mapping[str, str] | None = None, reader: Stage | None = None
+) -> ScoredReplies:
+    """The replies of one file: their recorded labels, or what a reader finds in them, compared with
+    the keys.
+
+    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader, replies
+    without a key are left out. Raises TaskError where not one of the rows has a key, or one cannot
+    be read.
+    """
+    rows = log.rows.to_dict("records")
+    if keys is None:
+        keys = {row["sample"]: row["key"] for row in rows if row["key"]}
+    with_key = [row for row in rows if row["sample"] in keys or not keys]
+    if not with_key:
+        example = f"{rows[0]['sample']!r} here, {next(iter(keys))!r} there"
+        raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key ({example})")
+    if reader is None and not any(row["label"] for row in with_key):
+        raise TaskError(f"{log.name} has no official_label; name a reader of ours with --reader")
+    scorer, column = reply_scorer(reader or OfficialLabel()), "reply" if reader else "label"
+    replies = []
+    for row in rows if reader else with_key:
+        row["key"] = keys.get(row["sample"], "").strip("()")
+        reply = ScoredReply(row, *score_reply(scorer, row, row[column]))
+        if reply.scored and reply.scored.verdict is Verdict.FAILED:
+            why = reply.scored.detail.strip().splitlines()[-1]
+            raise TaskError(f"{log.name}: {row['sample']} cannot be scored: {why}")
+        replies.append(reply)
+    subtasks, present = {row["task"] for row in with_key}, {row["sample"] for row in with_key}
+    absent = []
+    for idx, key in keys.items():
+        if (subtask := subtask_of_idx(idx)) in subtasks and idx not in present:
+            silent = ScoredRecord(idx, 0, None, Score(Verdict.UNREADABLE), "empty")
+            sample = SampleRow(subtask, "", key.strip("()"), {})
+            absent.append(ScoredReply({"sample": idx}, sample, silent))
+    return ScoredReplies(log.name, replies, reader is not None, absent)
+
+
+def score_run_replies(
+    path: Path,
+    keys: Mapping[str, str] | None = None,
+    reader: Stage | None = None,
+    plugins: Sequence[str] = (),
+) -> list[ScoredReplies]:
+    """The replies of each contestant of a run, which has a name fit for a file; of several draws
+    the first.
+
+    `keys` stand in for those of the run. Raises RunError, and TaskError where one contestant was
+    asked a question in several variants.
+    """
+    folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
+    texts, by_contestant = reply_texts(folder), dict[str, list[ScoredReply]]()
+    for scores in score_run(folder, reader, plugins=plugins).points:
+        replies = by_contestant.setdefault(scores.contestant, [])
+        for idx, sample in scores.samples.items():
+            scored = scores.first(idx)
+            row = run_row(scores, idx, scored, texts) if scored else asked_columns(sample)
+            task = subtask_of_idx(idx) or str(sample.meta.get("category") or "")
+            replies.append(ScoredReply({**row, "sample": idx, "task": task}, sample, scored))
+    for contestant, replies in by_contestant.items():
+        if len({reply.row["sample"] for reply in replies}) < len(replies):
+            raise TaskError(
+                f"{path}: {contestant!r} was asked a question in several variants; run them one"
+                " by one"
+            )
+    return [
+        ScoredReplies(re.sub(r"[^\w.=-]+", "_", contestant).strip("_"), replies, by_reader=True)
+        for contestant, replies in by_contestant.items()
+    ]
+
+
+@dataclass(frozen=True)
+class _RunWithKeys(RunFolder):
+    """A run whose samples have the keys of a file; those that it does not name have none."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def samples(self) -> dict[tuple[str, str], SampleRow]:
+        return {
+            place: replace(row, answer=self.keys.get(row.id, "").strip("()") or None)
+            for place, row in RunFolder(self.path).samples.items()
+        }
+
+
+def replies_lines(
+    files: Sequence[Path],
+    reader: str | None = None,
+    key: Path | None = None,
+    disagreements: Path | None = None,
+    exports: Sequence[Path] = (),
+    plugins: Sequence[str] = (),
+) -> Iterator[str]:
+    """A line of figures per file and one for all of them; writes the list of disagreements where
+    asked.
+
+    Without a reader the recorded labels are the answers. `key` maps idx to "(X)"; without one the
+    keys in the files count, where they are not hidden. A run folder counts as one file for each of
+    its contestants, read with the reader or else as its configuration says. `exports` are files to
+    write the answers into, in the format of their endings (see `format.FORMATS`); with several
+    files of replies, their names hold `{name}`. Raises TaskError, RunError and ConfigError.
+    """
+    stage = build_reader(reader, plugins) if reader else None
+    if disagreements is not None and stage is None:
+        raise TaskError(
+            "--disagreements compares a reader with the recorded labels; name one with --reader"
+        )
+    keys = load_key(key) if key is not None else None
+    total: list[ScoredReplies] = []
+    for file in files:
+        if file.is_dir():
+            contestants = score_run_replies(file, keys, stage, plugins)
+        else:
+            contestants = [score_replies(load_replies(file), keys, stage)]
+        alike = [path for path in exports if "{name}" not in str(path)]
+        if alike and len(files) * len(contestants) > 1:
+            many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
+            raise TaskError(
+                f"--export {alike[0]}: {many} need {{name}} in it, such as out/{{name}}.json"
+            )
+        for scored in contestants:
+            yield from _lines_of(scored, exports)
+        total += contestants
+    by_reader, count = any(scored.by_reader for scored in total), f"files={len(total)}"
+    figures = _figures(total, by_reader)
+    yield f"total: {', '.join([*figures, count] if by_reader else [count, *figures])}"
+    if disagreements is not None:
+        refuse_run_file(disagreements)
+        text, number = list_disagreements(total)
+        write_file(disagreements, text)
+        yield f"disagreements: {number} in {disagreements}"
+
+
+def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
+    """The figures of one file; then it is exported."""
+    parts = _figures([scored], scored.by_reader)
+    if scored.subtasks < CHOICES.keys():
+        parts.append(f"subtasks={len(scored.subtasks)}/{len(CHOICES)}")
+    if scored.missing:
+        parts.append(f"missing={scored.missing}")
+    yield f"{scored.name}: {', '.join(parts)}"
+    rows = [{**reply.row, "answer": reply.answer.strip("()")} for reply in scored.replies]
+    log = Log(scored.name, make_rows(rows))
+    for path in exports:
+        out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
+        yield f"exported: {export_file(log, out)} in {out}"
+
+
+def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
+    """The figures of one file or of several, in percent: of all their items, and macro the mean of
+    the files' macros.
+
+    Macro is over subtasks, as BLINK's total is; the accuracy over all items is called micro where
+    labels are scored.
+    """
+    readable = [answered for scored in files for answered in scored.readable]
+    values = [value for scored in files for part in scored.right.values() for value in part]
+    macros = [fmean(map(fmean, scored.right.values())) for scored in files if scored.right]
+    agreed = [
+        reply.answer == reply.label
+        for scored in files
+        for reply in scored.replies
+        if reply.row.get("label")
+    ]
+    named: dict[str, Sequence[float]] = {"macro": macros, "micro": values, "coverage": readable}
+    if by_reader:
+        named = {"agreement": agreed, "accuracy": values, "coverage": readable, "macro": macros}
+    percent = "%" if by_reader else ""
+    figures = [
+        f"{name}={100 * fmean(shares or [0]):.2f}{percent}"
+        for name, shares in named.items()
+        if shares or name == "coverage"
+    ]
+    scored = [f"scored={len(values)}"] if by_reader and values else []
+    return [f"n={len(readable)}", *figures, *scored]
+
+
+def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
+    """Where reader and recorded label differ, by kind and with the replies, and how many there are.
+
+    The kinds come most frequent first; those where the reply itself proves the label wrong are
+    marked as such.
+    """
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for scored in files:
+        for reply in scored.replies:
+            if reply.row.get("label") and reply.label != reply.answer:
+                kinds[_kind_of_disagreement(reply)].append(_entry(scored.name, reply))
+    ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
+    blocks = [f"# {kind}: {len(entries)}\n\n" + "\n".join(entries) for kind, entries in ordered]
+    return "\n".join(blocks), sum(map(len, kinds.values()))
+
+
+def _reason(reply: ScoredReply) -> str:
+    return (reply.scored.detail or reply.scored.reason) if reply.scored else "it was not asked"
+
+
+def _kind_of_disagreement(reply: ScoredReply) -> str:
+    label, answer = reply.label.strip("()"), reply.answer.strip("()")
+    if proof := disprove_label(reply.row, label, answer):
+        shown = re.sub(r"\b[A-Z]\b", "X", proof)
+        return f"the label is proved wrong ({shown})"
+    if not answer:
+        reason = _reason(reply).partition(":")[0]
+        return f"the reader finds nothing ({reason}), the label a letter"
+    return "two different letters" if label else "the reader finds a letter, the label nothing"
+
+
+def _entry(name: str, reply: ScoredReply) -> str:
+    lines = reply.row["reply"].strip().splitlines() or ["(empty)"]
+    key = f", key {in_brackets(reply.row['key'])}" if reply.row["key"] else ""
+    answer = reply.answer or f"nothing ({_reason(reply)})"
+    about = f"{name} {reply.row['sample']}: label {reply.row['label']}, reader {answer}{key}"
+    return "\n".join([about, *(f"    {line}" for line in lines), ""])
+
+
+def disprove_label(row: Mapping[str, Any], label: str, answer: str) -> str:
+    """Why the label (a letter, or "" for none) cannot be the answer of a row's reply, or "" where
+    that is not proved.
+
+    Only what needs no judgement counts: a letter beyond the choices; a reply whose every mention is
+    of one other choice, which it claims; a reply that names no choice at all; a reply that is a
+    bare letter and got none; a reply that plainly claims one other choice, and nowhere the label's
+    in any way.
+    """
+    choices = row["choices"]
+    letters = ascii_uppercase[: len(choices)]
+    if label and label not in letters:
+        return f"the label is {label}, and there are only {letters[0]} to {letters[-1]}"
+    text = clean_text(row["reply"])
+    if not label:
+        only = answer and text.strip("() .") == answer
+        return f"the reply is {answer} and nothing more" if only else ""
+    tagged = tagger_of(choices)(text)
+    mentioned = set(tagged_letters(tagged))
+    if not mentioned and all(choices) and "yes" not in choices:  # a statement may mean yes or no
+        return "the reply names no choice"
+    if answer in ("", label):
+        return ""
+    if mentioned == {answer}:
+        return f"the reply names {answer} alone"
+    supporting = [
+        claim
+        for sentence in split_sentences(tagged)
+        for claim in find_claims(sentence, letters, row["task"])
+        if not claim.against
+    ]
+    plainly = {claim.letter for claim in supporting if claim.weight >= Weight.PREFERRED}
+    proved = plainly == {answer} and all(claim.letter != label for claim in supporting)
+    return f"the reply claims {answer} and nowhere {label}" if proved else ""
