@@ -1,17 +1,184 @@
-"""The command `make`: every task of a configuration, saved as questions of one's own."""
+"""The command `make`: every task of a configuration, saved as questions of one's own.
+
+Each becomes a `Folder` task and parquet in BLINK's columns, side by side in one folder.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.make.save import SavedQuestions, save
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import Task, TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.load import Node, read_config, resolve
+from looktwice.pipelines.config.load import read_config, resolve
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.picture import Payload, Picture
+from looktwice.pipelines.sample import Item
+
+ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+GROUP = 64  # questions in a row group: what a reader holds in memory at a time
+MOST_IMAGES = 4  # BLINK has image_1 to image_4
+LETTERS = "ABCDEFGHIJ"
+
+
+@dataclass
+class SavedQuestions:
+    """What lies in a folder now: how many questions and images, and why there is no parquet file,
+    if there is none."""
+
+    folder: Path
+    split: str
+    questions: int = 0
+    images: set[str] = field(default_factory=set)
+    no_parquet: str = ""
+
+    @property
+    def parquet(self) -> Path:
+        """BLINK's file of this split."""
+        return self.folder / f"{self.split}-00000-of-00001.parquet"
+
+
+def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
+    """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
+    `Blink(out, name)`.
+
+    Questions are numbered `SPLIT_NAME_1` as BLINK's are. Nothing is drawn into images, and bytes
+    that a model would be sent as they are stay as they are; marks are in the JSON lines, and as
+    text in a column `marks`, which BLINK does not have. Questions without choices get the closed
+    ones that their keys imply (T and F; 1 to the number of images); where there are none, or more
+    than four images, there is no parquet file. Raises TaskError where something lies there already.
+    """
+    if not re.fullmatch(r"[\w-][\w.-]*", name):
+        raise TaskError(
+            f"the task {name!r} names a folder; use letters, digits, '.', '_' and '-' only"
+        )
+    if (out / name).exists():
+        raise TaskError(
+            f"{out / name} is there already; remove it, or name another folder with --out"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=out))
+    try:
+        saved = SavedQuestions(building, split)
+        with (building / "samples.jsonl").open("w", encoding="utf-8") as lines:
+            _write_parquet(saved, _rows(task, name, saved, lines))
+        building.chmod(0o755)
+        building.rename(out / name)
+    finally:
+        shutil.rmtree(
+            building, ignore_errors=True
+        )  # what is left of a set that could not be finished
+    saved.folder = out / name
+    return saved
+
+
+def _rows(task: Task, name: str, saved: SavedQuestions, lines: Any) -> Iterator[dict[str, Any]]:
+    """Writes the line and the images of every question, and gives its row."""
+    (saved.folder / "images").mkdir()
+    for number, item in enumerate(task, 1):
+        sample, idx = item.sample, f"{saved.split}_{name}_{number}"
+        images = [_save_image(picture, saved) for picture in sample.images]
+        choices: list[Any] = []
+        for choice in sample.choices:
+            if isinstance(choice, Picture):
+                choices.append({"image": _save_image(choice, saved)[0]})
+            else:
+                choices.append(choice)
+        line = {
+            "id": idx,
+            "question": sample.question,
+            "images": [file for file, _ in images],
+            "choices": choices or None,
+            "answer": f"({item.answer})" if item.answer and choices else item.answer,
+            "marks": [mark.to_dict() for mark in sample.marks],
+            "meta": {**sample.meta, "made_as": sample.id},
+        }
+        line = {key: value for key, value in line.items() if value not in (None, [])}
+        lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+        saved.questions = number
+        if not saved.no_parquet:
+            try:
+                yield _blink_row(idx, name, item, images)
+            except ValueError as exc:
+                saved.no_parquet = str(exc)
+
+
+def _save_image(picture: Picture, saved: SavedQuestions) -> tuple[str, Payload]:
+    payload = picture.payload
+    file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
+    if file not in saved.images:
+        write_file(saved.folder / file, payload.data)
+        saved.images.add(file)
+    return file, payload
+
+
+def _blink_row(
+    idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]]
+) -> dict[str, Any]:
+    """One row in BLINK's columns. Raises ValueError where they cannot hold the question."""
+    sample = item.sample
+    if not 1 <= len(images) <= MOST_IMAGES:
+        raise ValueError(
+            f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}"
+        )
+    choices, answer = _as_closed(item)
+    lettered = [f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)]
+    prompt = "\n".join([sample.question, "Select from the following choices.", *lettered])
+    row = {
+        "idx": idx,
+        "question": sample.question,
+        "sub_task": str(sample.meta.get("subtask") or name).replace("_", " "),
+        "choices": choices,
+        "answer": f"({answer})" if answer else "hidden",
+        "prompt": sample.meta.get("prompt", prompt) if sample.choices else prompt,
+        "explanation": "",
+        "marks": json.dumps([mark.to_dict() for mark in sample.marks]) if sample.marks else None,
+    }
+    for place, (file, payload) in enumerate(images, 1):
+        row[f"image_{place}"] = {"bytes": payload.data, "path": Path(file).name}
+    return row
+
+
+def _as_closed(item: Item) -> tuple[list[str], str | None]:
+    """The choices as texts and the key's letter; of an open question the closed ones that its key
+    implies."""
+    sample, answer = item.sample, item.answer
+    if sample.choices:
+        choices = [choice for choice in sample.choices if isinstance(choice, str)]
+        if len(choices) < len(sample.choices):
+            raise ValueError(f"{sample.id} has pictures as choices, and BLINK's are texts")
+        return choices, answer
+    counts = range(1, (sample.meta.get("image_len") or 0) + 1)
+    choices = ["T", "F"] if answer in ("T", "F") else [str(n) for n in counts]
+    if answer not in choices:
+        raise ValueError(f"{sample.id} has no choices, and its key {answer!r} implies none")
+    return choices, LETTERS[choices.index(answer)]
+
+
+def _write_parquet(saved: SavedQuestions, rows: Iterator[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    text, image = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    images = {f"image_{number}": image for number in range(1, MOST_IMAGES + 1)}
+    columns = dict.fromkeys(("idx", "question", "sub_task"), text) | images
+    columns["choices"] = pa.list_(text)
+    columns |= dict.fromkeys(("answer", "prompt", "explanation", "marks"), text)
+    schema = pa.schema(list(columns.items()))
+    with whole_file(saved.parquet) as whole, ParquetWriter(whole, schema) as writer:
+        while group := list(islice(rows, GROUP)):
+            writer.write_table(pa.Table.from_pylist(group, schema))
+    if saved.no_parquet:
+        saved.parquet.unlink()
 
 
 def make_questions(
@@ -30,7 +197,11 @@ def make_questions(
         )
     for name, task in build_tasks(config, overrides, plugins, allow).items():
         saved = save(task, name, out, split)
-        yield from _describe(name, saved)
+        files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
+        asked, images = counted(saved.questions, "question"), counted(len(saved.images), "image")
+        yield f"{name}: {asked}, {images} in {saved.folder} ({files})"
+        if saved.no_parquet:
+            yield f"  no parquet: {saved.no_parquet}"
         yield from (f"  {line}" for line in task.facts.left_out)
 
 
@@ -44,35 +215,20 @@ def build_tasks(
     ConfigError."""
     node, scope, faults = read_config(Path(config), overrides, plugins, allow)
     node = resolve(node, faults)
-    nodes = _task_nodes(node, config)
-    binder = Binder(scope, faults=faults)
-    built = {name: binder.node(task, place, "task") for name, (place, task) in nodes.items()}
-    if binder.faults:
-        raise ConfigError(binder.faults)
-    return built
-
-
-def _task_nodes(node: Node, config: Path) -> dict[str, tuple[str, Any]]:
-    """The place and the node of each task, by its name."""
-    named = {
-        str(name): task for name, task in (node.get("tasks") or {}).items() if task is not None
-    }
-    tasks = {name: (f"tasks.{name}", task) for name, task in named.items()}
+    binder, built = Binder(scope, faults=faults), {}
     if node.get("task") is not None:
-        tasks = {Path(config).stem.removeprefix("make_"): ("task", node["task"]), **tasks}
-    if not tasks:
+        name = Path(config).stem.removeprefix("make_")
+        built[name] = binder.node(node["task"], "task", "task")
+    for name, task in (node.get("tasks") or {}).items():
+        if task is not None:
+            built[str(name)] = binder.node(task, f"tasks.{name}", "task")
+    if not built:
         raise ConfigError(
             [
                 "tasks: there is none to make; name one, such as `Jigsaw: {use: eval.make.Jigsaw,"
                 " ...}`"
             ]
         )
-    return tasks
-
-
-def _describe(name: str, saved: SavedQuestions) -> Iterator[str]:
-    asked = counted(saved.questions, "question")
-    files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
-    yield f"{name}: {asked}, {counted(len(saved.images), 'image')} in {saved.folder} ({files})"
-    if saved.no_parquet:
-        yield f"  no parquet: {saved.no_parquet}"
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    return built

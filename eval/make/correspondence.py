@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,25 +15,25 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
-    MOST_TRIES,
-    MadeAtOnce,
+    MadeFromFiles,
     image_size,
     list_images,
-    make_facts,
     make_item,
     require_file,
     require_folder,
+    require_pair,
 )
-from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.base import TaskError, require_some
+from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import (
     APART,
-    MARGIN,
     XY,
+    are_inside,
     choose_points,
     find_corners,
     make_marks,
 )
+from looktwice.eval.tasks.photos.task import KINDS
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.marks import Mark
@@ -43,7 +42,6 @@ from looktwice.pipelines.sample import Item
 
 Matrix = NDArray[np.float64]
 TEXT_ENDINGS = (".xml", ".yml", ".yaml")
-KEYS = {"first", "second", "homography"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,59 +62,50 @@ class HomographyScene:
         return np.asarray(self.maps[other] @ np.linalg.inv(self.maps[one]))
 
 
-def read_pair(root: Path, pair: Mapping[str, str]) -> HomographyScene:
-    """A pair of images and the file with the map from the first to the second. Raises TaskError."""
-    if pair.keys() != KEYS:
-        raise TaskError(
-            f"a pair has first, second and homography (files in {root}), found"
-            f" {', '.join(sorted(pair))}"
-        )
-    first, second, file = (
-        require_file(root, pair[key]) for key in ("first", "second", "homography")
-    )
-    return HomographyScene(
-        f"{first.stem}-{second.stem}", (first, second), (np.eye(3), read_homography(file))
-    )
-
-
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
     """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and
     folders are noted."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
-        views = {file.stem: file for file in list_images(place) if file.stem.isdecimal()}
-        if "1" in views:
-            scene = _read_scene(place, views, skipped)
-            if scene is not None:
-                yield scene
-        elif place != root and list_images(place):
-            skipped.add(place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ...")
-
-
-def _read_scene(
-    place: Path, views: Mapping[str, Path], skipped: RowErrors
-) -> HomographyScene | None:
-    held, maps = [views["1"]], [np.eye(3)]
-    for number in sorted((name for name in views if name != "1"), key=int):
-        try:
-            maps.append(read_homography(require_file(place, f"H_1_{number}")))
-            held.append(views[number])
-        except TaskError as exc:
-            skipped.add(f"{place.name}/{views[number].name}", str(exc).partition(";")[0])
-    if len(held) < 2:
-        skipped.add(place.name, "it has no second view with its homography H_1_2, H_1_3 ...")
-        return None
-    change = {"v": "viewpoint", "i": "illumination"}.get(place.name.partition("_")[0])
-    return HomographyScene(place.name, tuple(held), tuple(maps), change)
+        images = list_images(place)
+        numbered = {int(file.stem): file for file in images if file.stem.isdecimal()}
+        if 1 not in numbered:
+            if place != root and images:
+                skipped.add(
+                    place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ..."
+                )
+            continue
+        views, maps = [numbered.pop(1)], [np.eye(3)]
+        for _, view in sorted(numbered.items()):
+            try:
+                maps.append(read_homography(require_file(place, f"H_1_{view.stem}")))
+                views.append(view)
+            except TaskError as exc:
+                skipped.add(f"{place.name}/{view.name}", str(exc).partition(";")[0])
+        if len(views) < 2:
+            skipped.add(place.name, "it has no second view with its homography H_1_2, H_1_3 ...")
+            continue
+        change = {"v": "viewpoint", "i": "illumination"}.get(place.name.partition("_")[0])
+        yield HomographyScene(place.name, tuple(views), tuple(maps), change)
 
 
 def read_homography(file: Path) -> Matrix:
     """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises
     TaskError."""
-    found = _read_opencv(file) if file.suffix.lower() in TEXT_ENDINGS else _read_numbers(file)
-    if found is None or found.size != 9:
-        count = "none" if found is None else str(found.size)
+    matrix: Matrix | None = None
+    try:
+        if file.suffix.lower() in TEXT_ENDINGS:
+            storage = cv2.FileStorage(str(file), cv2.FILE_STORAGE_READ)
+            matrix = np.asarray(storage.getFirstTopLevelNode().mat(), np.float64)
+            storage.release()
+        else:
+            words = re.split(r"[\s,;]+", read_file(file).decode().strip())
+            matrix = np.array([float(word) for word in words])
+    except (OSError, ValueError, TypeError, cv2.error):
+        pass  # said below
+    if matrix is None or matrix.size != 9:
+        count = "none" if matrix is None else str(matrix.size)
         raise TaskError(f"{file}: a homography is nine numbers, three a line, found {count}")
-    matrix: Matrix = found.reshape(3, 3)
+    matrix = matrix.reshape(3, 3)
     if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < 1e-12:
         raise TaskError(
             f"{file}: these nine numbers are no homography, because they cannot be inverted"
@@ -124,31 +113,11 @@ def read_homography(file: Path) -> Matrix:
     return matrix
 
 
-def _read_numbers(file: Path) -> Matrix | None:
-    try:
-        words = re.split(r"[\s,;]+", read_file(file).decode().strip())
-        return np.array([float(word) for word in words])
-    except (OSError, ValueError):
-        return None
-
-
-def _read_opencv(file: Path) -> Matrix | None:
-    try:
-        storage = cv2.FileStorage(str(file), cv2.FILE_STORAGE_READ)
-        matrix = storage.getFirstTopLevelNode().mat()
-        storage.release()
-    except cv2.error:
-        return None
-    return None if matrix is None else np.asarray(matrix, np.float64)
-
-
-WORDS = "Which point on the second image shows the same spot as the point REF on the first image?"
-CHOICES = ("Point A", "Point B", "Point C", "Point D")
 MOST = 1500  # interest points of one image
 
 
 @dataclass(frozen=True)
-class Correspondence(MadeAtOnce):
+class Correspondence(MadeFromFiles):
     """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK,
     section 3.2).
 
@@ -174,27 +143,26 @@ class Correspondence(MadeAtOnce):
     units: ClassVar[str] = "views and scenes"
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
+        require_some(self.n)
 
     @property
-    def facts(self) -> Facts:
-        """What was made, and which views could not be used."""
-        scenes = self._scenes
-        sources = (
+    def _source(self) -> tuple[str, Iterable[object]]:
+        note = f"{len(self._scenes)} scenes: questions on one scene are not independent"
+        return note, (
             f"{s.name} {[view.name for view in s.views]} {[m.tolist() for m in s.maps]}"
-            for s in scenes
+            for s in self._scenes
         )
-        note = f"{len(scenes)} scenes: questions on one scene are not independent"
-        return make_facts(note, self._skipped, sources)
 
     @cached_property
     def _scenes(self) -> list[HomographyScene]:
         root = require_folder(self.path, "HPatches' folders, or the files that `pairs` names")
         self._skipped.clear()
-        scenes = [read_pair(root, pair) for pair in self.pairs] or list(
-            find_scenes(root, self._skipped)
-        )
+        scenes = []
+        for pair in self.pairs:
+            first, second, file = require_pair(root, pair, "first", "second", "homography")
+            maps = (np.eye(3), read_homography(file))
+            scenes.append(HomographyScene(f"{first.stem}-{second.stem}", (first, second), maps))
+        scenes = scenes or list(find_scenes(root, self._skipped))
         if not scenes:
             wanted = (
                 "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name"
@@ -211,42 +179,21 @@ class Correspondence(MadeAtOnce):
     def _item(self, number: int, asked: set[tuple[Path, float, float]]) -> Item:
         """The question about the scene whose turn it is, or about the next one that gives one."""
         rng = seeded_rng("correspondence", self.seed, number)
-        first = deal_evenly(number, range(len(self._scenes)), "scene", self.seed)
-        rank, letter = (
-            deal_evenly(number, cards, "card", self.seed, str(cards))
-            for cards in (range(4), "ABCD")
-        )
-        order = chain(range(first, len(self._scenes)), range(first))
-        for scene in (self._scenes[place] for place in order):
-            for _ in range(MOST_TRIES):
-                one, other = (int(view) for view in rng.permutation(len(scene.views))[:2])
-                found = _choose_marks(rng, scene, (one, other), letter, rank, asked)
-                if found is not None:
-                    meta = {
-                        "source": scene.name,
-                        "change": scene.change,
-                        "views": [one + 1, other + 1],
-                    }
-                    return self._question(
-                        number, (scene.views[one], scene.views[other]), found, letter, meta
-                    )
+        rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
+        words, choices, *_ = KINDS["correspondence"]
+        for scene in self._in_turn(number, self._scenes, "scene"):
+            one, other = (int(view) for view in rng.permutation(len(scene.views))[:2])
+            marks = _choose_marks(rng, scene, (one, other), letter, rank, asked)
+            if marks:
+                meta: dict[str, Any] = {"subtask": "Visual_Correspondence", "source": scene.name}
+                meta |= {"change": scene.change, "views": [one + 1, other + 1]}
+                views = (scene.views[one], scene.views[other])
+                name = f"correspondence_{number:04}"
+                return make_item(name, words, views, choices, letter, marks, **meta)
         raise TaskError(
             f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
             f" four more interest points that are {APART:g} px apart; ask for fewer (n) or add"
             " scenes"
-        )
-
-    def _question(
-        self,
-        number: int,
-        views: tuple[Path, Path],
-        found: tuple[Mark, ...],
-        letter: str,
-        meta: dict[str, Any],
-    ) -> Item:
-        subtask = {"subtask": "Visual_Correspondence"}
-        return make_item(
-            f"correspondence_{number:04}", WORDS, views, CHOICES, letter, found, **subtask, **meta
         )
 
 
@@ -257,22 +204,26 @@ def _choose_marks(
     letter: str,
     rank: int,
     asked: set[tuple[Path, float, float]],
-) -> tuple[Mark, ...] | None:
-    """REF and the candidates; the true one is noted in `asked`."""
+) -> tuple[Mark, ...]:
+    """REF and the candidates, none where no four points fit; the true one is noted in `asked`."""
     here, there = (scene.views[number] for number in pair)
     points, matrix = _interest_points(here), scene.between(*pair)
-    seen = points[_in_front(points, matrix)]
-    seen = seen[[(here, x, y) not in asked for x, y in seen.tolist()]] if len(seen) else seen
-    landed = cv2.perspectiveTransform(seen[None], matrix)[0] if len(seen) else seen
+    if not len(points):
+        return ()
+    # points before the horizon of the map, on the same side as the middle of them all
+    depth = points @ matrix[2, :2] + matrix[2, 2]
+    fresh = [(here, x, y) not in asked for x, y in points.tolist()]
+    seen = points[(depth * np.sign(np.median(depth)) > 0) & fresh]
+    if not len(seen):
+        return ()
+    landed = cv2.perspectiveTransform(seen[None], matrix)[0]
     sizes = [image_size(view) for view in (here, there)]
-    inside = _inside(seen, sizes[0]) & _inside(landed, sizes[1])
+    inside = are_inside(seen, sizes[0]) & are_inside(landed, sizes[1])
     seen, landed = seen[inside], landed[inside]
-    if len(seen) < 4:
-        return None
     widest = (max(width for width, _ in sizes), max(height for _, height in sizes))
-    chosen = choose_points(rng, [seen, landed], widest, rank)
+    chosen = choose_points(rng, [seen, landed], widest, rank) if len(seen) > 3 else None
     if chosen is None:
-        return None
+        return ()
     asked.add((here, *seen[chosen[0]].tolist()))
     return make_marks(seen[chosen[0]], landed[chosen], letter)
 
@@ -280,14 +231,3 @@ def _choose_marks(
 @cache
 def _interest_points(file: Path) -> XY:
     return find_corners(Picture.open(file).pixels, MOST)
-
-
-def _in_front(points: XY, matrix: XY) -> Any:
-    """Which points lie before the horizon of the map, on the same side as the middle of them
-    all."""
-    depth = points @ matrix[2, :2] + matrix[2, 2]
-    return depth * np.sign(np.median(depth)) > 0 if len(points) else np.zeros(0, bool)
-
-
-def _inside(points: XY, size: tuple[int, int]) -> Any:
-    return ((points >= MARGIN) & (points <= np.array(size) - 1 - MARGIN)).all(1)

@@ -3,10 +3,9 @@ nearer?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,20 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
-    MOST_TRIES,
-    MadeAtOnce,
+    MadeFromFiles,
     image_size,
     list_images,
-    make_facts,
     make_item,
-    require_file,
     require_folder,
+    require_pair,
 )
-from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.eval.tasks.photos.correspondence import MARGIN
-from looktwice.eval.tasks.photos.stereo import RATIO, near_and_far
-from looktwice.pipelines.marks import Point
+from looktwice.eval.tasks.photos.stereo import RATIO, depth_marks, near_and_far
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
 
@@ -44,7 +40,7 @@ Map = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class RelativeDepth(MadeAtOnce):
+class RelativeDepth(MadeFromFiles):
     """`n` questions about two points of an image whose depth is known (BLINK, section 3.2, from
     measured depth).
 
@@ -76,12 +72,9 @@ class RelativeDepth(MadeAtOnce):
             )
 
     @property
-    def facts(self) -> Facts:
-        """What was made, and which pairs could not be used."""
+    def _source(self) -> tuple[str, Iterable[object]]:
         note = f"{len(self._pairs)} images: questions on one image are not independent"
-        return make_facts(
-            note, self._skipped, (f"{image.name} {held.name}" for image, held in self._pairs)
-        )
+        return note, (f"{image.name} {file.name}" for image, file in self._pairs)
 
     @cached_property
     def _pairs(self) -> list[tuple[Path, Path]]:
@@ -92,71 +85,72 @@ class RelativeDepth(MadeAtOnce):
             f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names",
         )
         self._skipped.clear()
-        if self.pairs:
-            named = [_read_pair(root, pair) for pair in self.pairs]
-            for image, held in named:
-                _check_sizes(image, held)
-            return named
-        kept = [pair for pair in self._in_folders(root) if self._can_be_used(*pair)]
-        if not kept:
+        usable = []
+        for pair in self.pairs:
+            image, file = require_pair(root, pair, "image", "map")
+            _check_sizes(image, file)
+            usable.append((image, file))
+        if usable:
+            return usable
+        for image, file in self._in_folders(root):
+            try:
+                _check_sizes(image, file)
+            except (TaskError, PictureError) as exc:
+                self._skipped.add(image.name, str(exc))
+            else:
+                usable.append((image, file))
+        if not usable:
             raise self._skipped.nothing_left(
                 root, f"no image of {self.images}/ has a map of its name in {self.maps}/"
             )
-        return kept
+        return usable
 
     def _in_folders(self, root: Path) -> Iterator[tuple[Path, Path]]:
-        places = [root / name for name in (self.images, self.maps)]
-        if gone := [place for place in places if not place.is_dir()]:
-            raise TaskError(
-                f"there is no folder {gone[0]}; `path` holds {self.images}/ and {self.maps}/ with"
-                " files of the same stems (settings `images` and `maps`), or `pairs` names the"
-                " files"
-            )
-        held = {
-            file.stem: file for file in sorted(places[1].iterdir()) if file.suffix.lower() in MAPS
-        }
-        for image in list_images(places[0]):
-            if image.stem in held:
-                yield image, held[image.stem]
+        for place in (root / self.images, root / self.maps):
+            if not place.is_dir():
+                raise TaskError(
+                    f"there is no folder {place}; `path` holds {self.images}/ and {self.maps}/ with"
+                    " files of the same stems (settings `images` and `maps`), or `pairs` names the"
+                    " files"
+                )
+        files = (file for file in sorted(place.iterdir()) if file.suffix.lower() in MAPS)
+        maps = {file.stem: file for file in files}
+        for image in list_images(root / self.images):
+            if image.stem in maps:
+                yield image, maps[image.stem]
             else:
                 self._skipped.add(
                     image.name, f"there is no map {image.stem}{{{','.join(MAPS)}}} in {self.maps}/"
                 )
 
-    def _can_be_used(self, image: Path, held: Path) -> bool:
-        try:
-            _check_sizes(image, held)
-        except (TaskError, PictureError) as exc:
-            self._skipped.add(image.name, str(exc))
-            return False
-        return True
-
     @cached_property
     def _items(self) -> list[Item]:
-        surfaces: dict[Path, tuple[Map, Map]] = {}
-        return [self._item(number, surfaces) for number in range(self.n)]
+        return [self._item(number) for number in range(self.n)]
 
-    def _item(self, number: int, surfaces: dict[Path, tuple[Map, Map]]) -> Item:
+    @cached_property
+    def _surfaces(self) -> dict[Path, tuple[Map, Map]]:
+        """The smooth points of every image that was looked at."""
+        return {}
+
+    def _item(self, number: int) -> Item:
         """The question about the image whose turn it is, or about the next one that gives one."""
         rng = seeded_rng("depth", self.seed, number)
-        turn = deal_evenly(number, range(len(self._pairs)), "image", self.seed)
-        rank, letter = (
-            deal_evenly(number, cards, "card", self.seed, str(cards)) for cards in (range(4), "AB")
-        )
-        for image, held in (
-            self._pairs[place] for place in chain(range(turn, len(self._pairs)), range(turn))
-        ):
+        rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
+        for image, file in self._in_turn(number, self._pairs, "image"):
+            if image not in self._surfaces:
+                self._surfaces[image] = _smooth_points(_check_sizes(image, file), self.larger)
+            points, near = self._surfaces[image]
             size = image_size(image)
-            if image not in surfaces:
-                surfaces[image] = _smooth_points(_check_sizes(image, held), self.larger)
-            points, near = surfaces[image]
             apart = APART * float(np.hypot(*size))
-            for _ in range(MOST_TRIES):
-                found = near_and_far(
-                    rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
-                )
-                if found is not None:
-                    return _question(number, image, letter, *found)
+            chosen = near_and_far(
+                rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
+            )
+            if chosen is not None:
+                places, ratio = chosen
+                meta: dict[str, Any] = {"subtask": "Relative_Depth", "source": image.name}
+                meta["ratio"] = round(ratio, 3)
+                name, marks = f"depth_{number:04}", depth_marks(places, letter)
+                return make_item(name, WORDS, (image,), CHOICES, letter, marks, **meta)
         raise TaskError(
             f"{self.path}: question {number + 1} cannot be made: no image has two smooth points of"
             f" which one is {self.ratio:g} times nearer than the other; lower `ratio`, or see that"
@@ -164,36 +158,14 @@ class RelativeDepth(MadeAtOnce):
         )
 
 
-def _question(
-    number: int, image: Path, letter: str, points: list[list[float]], ratio: float
-) -> Item:
-    labels = (letter, "B" if letter == "A" else "A")
-    marked = tuple(Point(label, x, y) for label, (x, y) in sorted(zip(labels, points, strict=True)))
-    meta: dict[str, Any] = {
-        "subtask": "Relative_Depth",
-        "source": image.name,
-        "ratio": round(ratio, 3),
-    }
-    return make_item(f"depth_{number:04}", WORDS, (image,), CHOICES, letter, marked, **meta)
-
-
-def _read_pair(root: Path, pair: Mapping[str, str]) -> tuple[Path, Path]:
-    if pair.keys() != {"image", "map"}:
-        raise TaskError(
-            f"a pair has image and map (files in {root}), found {', '.join(sorted(pair))}"
-        )
-    return require_file(root, pair["image"]), require_file(root, pair["map"])
-
-
-def _check_sizes(image: Path, held: Path) -> Map:
+def _check_sizes(image: Path, file: Path) -> Map:
     """The map of an image. Raises TaskError where it has another size, PictureError for a faulty
     image."""
-    values, (width, height) = read_map(held), image_size(image)
+    values, (width, height) = read_map(file), image_size(image)
     if values.shape != (height, width):
-        found = f"{values.shape[1]}x{values.shape[0]}"
         raise TaskError(
-            f"{held} is {found} and its image {image.name} {width}x{height}; a map has its image's"
-            " size"
+            f"{file} is {values.shape[1]}x{values.shape[0]} and its image {image.name}"
+            f" {width}x{height}; a map has its image's size"
         )
     return values
 
@@ -201,18 +173,18 @@ def _check_sizes(image: Path, held: Path) -> Map:
 def read_map(file: Path) -> Map:
     """A depth or disparity map HxW, not-a-number where it is unknown. Raises TaskError."""
     try:
-        raw = (
-            _load_array(file)
-            if file.suffix.lower() in (".npy", ".npz")
-            else cv2.imread(str(file), cv2.IMREAD_UNCHANGED)
-        )
+        if file.suffix.lower() == ".npy":
+            raw = np.load(file, allow_pickle=False)
+        elif file.suffix.lower() == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                raw = arrays[arrays.files[0]]
+        else:
+            raw = cv2.imread(str(file), cv2.IMREAD_UNCHANGED)
     except (OSError, ValueError, cv2.error) as exc:
         raise TaskError(f"{file} cannot be read as a map ({exc})") from exc
     if raw is None or raw.dtype.kind not in "uif":
         raise TaskError(f"{file} cannot be read as a map; expected one of {', '.join(MAPS)}")
-    if raw.ndim == 3 and all(
-        np.array_equal(raw[..., 0], raw[..., i]) for i in range(1, min(raw.shape[2], 3))
-    ):
+    if raw.ndim == 3 and (raw[..., :3] == raw[..., :1]).all():
         raw = raw[..., 0]
     if raw.ndim != 2:
         raise TaskError(
@@ -221,14 +193,6 @@ def read_map(file: Path) -> Map:
         )
     values = raw.astype(np.float64)
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
-
-
-def _load_array(file: Path) -> NDArray[Any]:
-    loaded = np.load(file, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
-        return np.asarray(loaded[loaded.files[0]])
 
 
 def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
@@ -242,7 +206,5 @@ def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
     rim = int(MARGIN)
     smooth[:rim], smooth[-rim:], smooth[:, :rim], smooth[:, -rim:] = False, False, False, False
     rows, columns = np.nonzero(smooth)
-    found = values[rows, columns]
-    return np.stack([columns, rows], 1).astype(np.float64), (
-        found if larger == "nearer" else 1 / found
-    )
+    near = values[rows, columns] if larger == "nearer" else 1 / values[rows, columns]
+    return np.stack([columns, rows], 1).astype(np.float64), near

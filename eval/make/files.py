@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.files import file_inside
+from looktwice.eval.tasks.photographs import deal_evenly
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
+T = TypeVar("T")
 MOST_TRIES = 20  # draws from one image or pair before the next one has its turn
 
 
@@ -32,16 +36,19 @@ def require_file(root: Path, name: str) -> Path:
     """A file that a user named in the folder. Raises TaskError where it is missing, or outside."""
     file = file_inside(root, name)
     if not file.is_file():
-        there = (
-            sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
-        )
-        held = (
-            f"{file.parent} holds {', '.join(there[:12]) or 'nothing'}"
-            if there
-            else f"there is no {file.parent}"
-        )
+        place = file.parent
+        there = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+        held = f"{place} holds {', '.join(there[:12])}" if there else f"{place} holds nothing"
         raise TaskError(f"there is no file {file}; {held}")
     return file
+
+
+def require_pair(root: Path, pair: Mapping[str, str], *keys: str) -> list[Path]:
+    """The files that a user named together. Raises TaskError for other words than these."""
+    if pair.keys() != {*keys}:
+        wanted = " and ".join([", ".join(keys[:-1]), keys[-1]])
+        raise TaskError(f"a pair has {wanted} (files in {root}), found {', '.join(sorted(pair))}")
+    return [require_file(root, pair[key]) for key in keys]
 
 
 def list_images(place: Path) -> list[Path]:
@@ -69,16 +76,40 @@ def image_size(file: Path) -> tuple[int, int]:
     return Picture.open(file).size
 
 
-class MadeAtOnce(ABC):
-    """A task whose questions are made all at once, and know what was left out of a user's files:
-    `units`."""
+class MadeFromFiles(ABC):
+    """A task of questions about a user's own files, which knows what of these was left out.
 
+    A subclass is a frozen dataclass; `units` names what may be left out.
+    """
+
+    path: Path
+    seed: int
     units: ClassVar[str] = "images"
 
     @property
     @abstractmethod
     def _items(self) -> Sequence[Item]:
         """The questions in their order; their images are read when they are looked at."""
+
+    @property
+    @abstractmethod
+    def _source(self) -> tuple[str, Iterable[object]]:
+        """The remark of the facts, and what names the sources and gives the truth."""
+
+    @property
+    def scorer(self) -> Scorer | None:
+        """The rules by which answers count, where these are not plain accuracy."""
+        return None
+
+    @property
+    def facts(self) -> Facts:
+        """What was made, the sha256 of what it was made from, and what could not be used."""
+        note, sources = self._source
+        sha = hashlib.sha256("\n".join(map(str, sources)).encode()).hexdigest()
+        left_out = self._skipped.sentences
+        return Facts(
+            "made", "by construction", (), note, f"sha256 {sha}", left_out, self.scorer or {}
+        )
 
     def __len__(self) -> int:
         return len(self._items)
@@ -89,6 +120,18 @@ class MadeAtOnce(ABC):
     @cached_property
     def _skipped(self) -> RowErrors:
         return RowErrors(units=self.units)
+
+    def _in_turn(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
+        """What question `number` may be about: the source whose turn it is, several times, and then
+        the next ones."""
+        turn = deal_evenly(number, range(len(sources)), word, self.seed)
+        for source in (*sources[turn:], *sources[:turn]):
+            yield from repeat(source, MOST_TRIES)
+
+    def _deal(self, number: int, cards: Sequence[T]) -> T:
+        """A card of which all come equally often."""
+        card: T = deal_evenly(number, cards, "card", self.seed, str(cards))
+        return card
 
 
 def make_item(
@@ -117,14 +160,3 @@ def make_item(
     prompt = "\n".join([words, "Select from the following choices.", *lines]) if choices else words
     said = {"prompt": prompt} | {name: value for name, value in meta.items() if value is not None}
     return Item(Sample(identifier, words, pictures, choices, marks, said), answer)
-
-
-def make_facts(
-    note: str, skipped: RowErrors, sources: Iterable[object], scorer: dict[str, Any] | None = None
-) -> Facts:
-    """Made from a user's files: the revision is the sha256 of what names the sources and gives the
-    truth."""
-    sha = hashlib.sha256("\n".join(str(source) for source in sources).encode()).hexdigest()
-    return Facts(
-        "made", "by construction", (), note, f"sha256 {sha}", skipped.sentences, scorer or {}
-    )

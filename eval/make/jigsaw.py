@@ -3,33 +3,28 @@ quarter?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from looktwice.eval.make.files import (
+    MadeFromFiles,
     keep_readable,
     list_images,
-    make_facts,
     make_item,
     require_folder,
 )
-from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.tasks.base import TaskError, require_some
 from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.jigsaw import cut_jigsaw
-from looktwice.eval.tasks.row_errors import RowErrors
+from looktwice.eval.tasks.photos.task import JIGSAW_CHOICES, JIGSAW_QUESTION
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
-WORDS = (
-    "The lower right quarter of the first image is missing. Which image shows the missing piece?"
-)
-CHOICES = ("the second image", "the third image")
-
 
 @dataclass(frozen=True)
-class Jigsaw:
+class Jigsaw(MadeFromFiles):
     """One question for each image of the folder `path`, or `n` of them (BLINK, section 3.2 and
     files).
 
@@ -48,41 +43,37 @@ class Jigsaw:
     whole: bool = True
 
     def __post_init__(self) -> None:
-        if self.n is not None and self.n < 1:
-            raise TaskError(
-                "n is how many questions are made, 1 or more, or null for one an image; found"
-                f" {self.n}"
-            )
+        require_some(self.n)
 
     @property
-    def facts(self) -> Facts:
-        """What was made, and of which images none could be."""
-        used = self._used
-        return make_facts(
-            f"jigsaws of {len(used)} images", self._skipped, (file.name for file in used)
-        )
+    def _source(self) -> tuple[str, Iterable[object]]:
+        names = [file.name for file in self._used]
+        return f"jigsaws of {len(names)} images", names
 
     def __len__(self) -> int:
         return self.n if self.n is not None and not self.whole else len(self._used)
 
     def __iter__(self) -> Iterator[Item]:
         """The questions in their order; each is cut when it is asked for."""
-        for number in range(len(self)):
-            file = self._used[number % len(self._used)]
-            answer = deal_evenly(number, "AB", "letter", "jigsaw", self.seed)
-            drawn = self._cut(file, number, answer)
-            meta = {"subtask": "Jigsaw", "source": file.name, **drawn.meta}
-            yield make_item(f"jigsaw_{number:04}", WORDS, drawn.images, CHOICES, answer, **meta)
+        return map(self._item, range(len(self)))
+
+    @property
+    def _items(self) -> list[Item]:
+        return list(self)
+
+    def _item(self, number: int) -> Item:
+        file = self._used[number % len(self._used)]
+        answer = deal_evenly(number, "AB", "letter", "jigsaw", self.seed)
+        drawn = self._cut(file, number, answer)
+        meta = {"subtask": "Jigsaw", "source": file.name, **drawn.meta}
+        name = f"jigsaw_{number:04}"
+        return make_item(name, JIGSAW_QUESTION, drawn.images, JIGSAW_CHOICES, answer, **meta)
 
     def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
         rng = seeded_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
         return cut_jigsaw(
             rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole
         )
-
-    @cached_property
-    def _skipped(self) -> RowErrors:
-        return RowErrors(units="images")
 
     @cached_property
     def _files(self) -> list[Path]:

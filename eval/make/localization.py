@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import MadeAtOnce, image_size, make_facts, make_item
-from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.make.files import MadeFromFiles, image_size, make_item
+from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.disk import read_file
@@ -32,7 +32,7 @@ SLACK = 1.0  # pixels that a box may stick out of its image
 
 
 @dataclass(frozen=True)
-class Localization(MadeAtOnce):
+class Localization(MadeFromFiles):
     """One question for each image that has a usable box, or for the first `n` (BLINK, section 3.2).
 
     Equal `seed`s give equal questions.
@@ -68,58 +68,53 @@ class Localization(MadeAtOnce):
             )
 
     @property
-    def facts(self) -> Facts:
-        """What was made, and which images could not be used."""
-        self._items  # noqa: B018  what is left out is known only then
+    def _source(self) -> tuple[str, Iterable[object]]:
+        noise = f"Gaussian noise of {self.noise:g} of their sides"
         sources = (f"{item.sample.meta['source']} {item.sample.marks}" for item in self._items)
-        note = (
-            f"boxes of {Path(self.path).name} with Gaussian noise of {self.noise:g} of their sides"
-        )
-        return make_facts(note, self._skipped, sources)
+        return f"boxes of {Path(self.path).name} with {noise}", sources
 
     @cached_property
-    def _json(self) -> Mapping[str, Any]:
+    def _json(self) -> dict[str, list[dict[str, Any]]]:
         try:
             data = read_json(read_file(Path(self.path)), most=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
-        if not isinstance(data, dict) or any(
-            not isinstance(data.get(name), list) for name in LISTS
-        ):
-            found = ", ".join(sorted(data)) if isinstance(data, dict) else type(data).__name__
+        lists: dict[str, Any] = {}
+        if isinstance(data, dict):
+            lists = {name: data.get(name) for name in LISTS}
+        if not lists or any(not isinstance(rows, list) for rows in lists.values()):
+            found = ", ".join(sorted(data)) if lists else type(data).__name__
             raise TaskError(
                 f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {found}"
             )
-        for name in LISTS:
-            for number, row in enumerate(data[name]):
-                if not isinstance(row, dict) or any(
-                    isinstance(row.get(key), list | dict) for key in IDS
-                ):
+        for name, rows in lists.items():
+            for number, row in enumerate(rows):
+                ids = [row.get(key) for key in IDS] if isinstance(row, dict) else [[]]
+                if any(isinstance(identifier, list | dict) for identifier in ids):
                     raise TaskError(
                         f"{self.path}: {name}[{number}] is no object with ids, found {row!r:.80}"
                     )
-        return data
+        return lists
 
     @cached_property
     def _boxes(self) -> dict[Any, list[tuple[str, Rect]]]:
         """The usable objects by image: what each is called, and its box."""
-        kinds = self._json["categories"]
-        names = {
-            row.get("id"): str(row.get("name", "object")).replace("_", " ") for row in kinds
-        }  # bus_(vehicle)
+        names = {row.get("id"): str(row.get("name", "object")) for row in self._json["categories"]}
         rows = self._json["annotations"]
-        held = [row for row in rows if _is_box(row.get("bbox"))]
-        if not held:
+        boxes: dict[Any, list[tuple[str, Rect]]] = defaultdict(list)
+        for row in rows:
+            if not _is_box(row.get("bbox")):
+                continue
+            left, top, width, height = map(float, row["bbox"])
+            objects = boxes[row.get("image_id")]
+            if not row.get("iscrowd") and min(width, height) >= self.smallest:
+                name = names.get(row.get("category_id"), "object").replace("_", " ")
+                objects.append((name, (left, top, left + width, top + height)))
+        if not boxes:
             raise TaskError(
                 f"{self.path}: none of its {len(rows)} annotations has a box; `bbox` is [left, top,"
                 " width, height]"
             )
-        boxes: dict[Any, list[tuple[str, Rect]]] = defaultdict(list)
-        for row in held:
-            left, top, width, height = map(float, row["bbox"])
-            if not row.get("iscrowd") and min(width, height) >= self.smallest:
-                name = names.get(row.get("category_id"), "object")
-                boxes[row.get("image_id")].append((name, (left, top, left + width, top + height)))
         return boxes
 
     @cached_property
@@ -127,62 +122,53 @@ class Localization(MadeAtOnce):
         self._skipped.clear()
         items: list[Item] = []
         for row in self._json["images"]:
-            if self.n is not None and len(items) == self.n:
-                break
             objects = self._boxes.get(row.get("id"))
-            item = self._item(len(items), row, objects) if objects else None
-            items += [item] if item is not None else []
+            if objects and len(items) != self.n:
+                file = self._file(row)
+                try:
+                    items.append(self._item(len(items), file, str(row.get("id")), objects))
+                except (PictureError, TaskError) as exc:
+                    self._skipped.add(file.name, str(exc))
         if not items:
             wanted = f"no image has both its file and a box of {self.smallest:g} px or more"
             raise self._skipped.nothing_left(Path(self.path), wanted)
         return items
 
     def _item(
-        self, number: int, row: Mapping[str, Any], objects: list[tuple[str, Rect]]
-    ) -> Item | None:
-        file = self._file(row)
-        rng = seeded_rng("localization", self.seed, str(row.get("id")))
+        self, number: int, file: Path, identifier: str, objects: list[tuple[str, Rect]]
+    ) -> Item:
+        rng = seeded_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
-        try:
-            size = image_size(file)
-            others = [box for other, box in objects if other == name and box != true]
-            wrong = self._noisy(rng, _clip(true, size), size, others)
-        except (PictureError, TaskError) as exc:
-            self._skipped.add(file.name, str(exc))
-            return None
+        size = image_size(file)
+        others = [box for other, box in objects if other == name and box != true]
+        true = _clip(true, size)
+        pair = [true, self._noisy(rng, true, size, others)]
         letter = deal_evenly(number, "AB", "letter", "localization", self.seed)
-        pair = (_clip(true, size), wrong) if letter == "A" else (wrong, _clip(true, size))
-        marked = tuple(Box(label, *box) for label, box in zip("AB", pair, strict=True))
+        boxes = pair if letter == "A" else pair[::-1]
+        marks = tuple(Box(label, *box) for label, box in zip("AB", boxes, strict=True))
         words = (
             f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its"
             " outermost pixels?"
         )
-        meta = {
-            "subtask": "Object_Localization",
-            "source": file.name,
-            "object": name,
-            "iou": round(iou(*pair), 2),
-        }
-        return make_item(
-            f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta
-        )
+        meta: dict[str, Any] = {"subtask": "Object_Localization", "source": file.name}
+        meta |= {"object": name, "iou": round(iou(*boxes), 2)}
+        title = f"localization_{number:04}"
+        return make_item(title, words, (file,), CHOICES, letter, marks, **meta)
 
     def _noisy(self, rng: Generator, true: Rect, size: tuple[int, int], others: list[Rect]) -> Rect:
         """The true box with noise on its edges; not so that it fits another object of the same
         kind."""
-        sigma = [self.noise * side for side in (true[2] - true[0], true[3] - true[1])] * 2
+        sigma = [self.noise * side for side in (true[2] - true[0], true[3] - true[1])]
+        low, high = self.iou
         for _ in range(TRIES):
-            moved = [
-                edge + float(rng.normal(0, spread))
-                for edge, spread in zip(true, sigma, strict=True)
-            ]
-            x0, y0, x1, y1 = (round(edge, 1) for edge in moved)
-            if x0 < 0 or y0 < 0 or x1 > size[0] or y1 > size[1] or x1 - x0 < 2 or y1 - y0 < 2:
+            x0, y0, x1, y1 = (
+                round(edge + float(rng.normal(0, sigma[place % 2])), 1)
+                for place, edge in enumerate(true)
+            )
+            if min(x0, y0) < 0 or x1 > size[0] or y1 > size[1] or min(x1 - x0, y1 - y0) < 2:
                 continue
             box = (x0, y0, x1, y1)
-            if self.iou[0] <= iou(box, true) <= self.iou[1] and all(
-                iou(box, other) < 0.5 for other in others
-            ):
+            if low <= iou(box, true) <= high and all(iou(box, other) < 0.5 for other in others):
                 return box
         raise TaskError(
             f"no noisy box with an intersection over union in {self.iou} stays inside; the object"
@@ -199,18 +185,16 @@ class Localization(MadeAtOnce):
             raise TaskError(
                 f"{self.path}: the image {row.get('id')!r} has neither file_name nor coco_url"
             )
-        found = (file_inside(root, name) for name in names)
-        return next((file for file in found if file.is_file()), file_inside(root, names[0]))
+        files = [file_inside(root, name) for name in names]
+        return next((file for file in files if file.is_file()), files[0])
 
 
-def _is_box(found: Any) -> bool:
-    if not isinstance(found, list) or len(found) != 4:
+def _is_box(cell: Any) -> bool:
+    if not isinstance(cell, list) or len(cell) != 4:
         return False
-    numbers = all(
-        isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one)
-        for one in found
-    )
-    return numbers and found[2] > 0 and found[3] > 0
+    if not all(isinstance(v, int | float) and math.isfinite(v) for v in cell):
+        return False
+    return bool(cell[2] > 0 and cell[3] > 0)
 
 
 def _clip(box: Rect, size: tuple[int, int]) -> Rect:

@@ -5,29 +5,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence as Many
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as Many
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from numpy.random import Generator
 
 from looktwice.eval.make.files import (
-    MadeAtOnce,
+    MadeFromFiles,
     keep_readable,
     list_images,
-    make_facts,
     make_item,
     require_folder,
 )
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item
 
 
@@ -49,43 +47,36 @@ class ObjectKind:
         )
 
 
-@dataclass(frozen=True)
-class DrawnSequence:
+class DrawnSequence(NamedTuple):
     """A shuffled sequence: its photographs, and for each the letter of the thing that it shows; A
     is the main one."""
 
     files: tuple[Path, ...]
     letters: str
 
-    @property
-    def same(self) -> tuple[int, ...]:
-        """The numbers, from 1, of the images of the main thing."""
-        return tuple(number for number, letter in enumerate(self.letters, 1) if letter == "A")
-
 
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
     """`root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one for each
     folder."""
-    flat = _find_things(root, skipped)
-    if flat:
-        return [ObjectKind(thing, flat)]
     places = sorted(entry for entry in root.iterdir() if entry.is_dir())
-    found = [
-        ObjectKind(place.name.replace("_", " "), _find_things(place, skipped)) for place in places
-    ]
-    return [kind for kind in found if kind.things]
+    kinds = [ObjectKind(thing, _find_things(places, skipped))]
+    if not kinds[0].things:
+        for place in places:
+            inside = sorted(entry for entry in place.iterdir() if entry.is_dir())
+            name = place.name.replace("_", " ")
+            kinds.append(ObjectKind(name, _find_things(inside, skipped)))
+    return [kind for kind in kinds if kind.things]
 
 
-def _find_things(place: Path, skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
-    folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
-    found = {entry.name: tuple(keep_readable(list_images(entry), skipped)) for entry in folders}
-    return {name: files for name, files in found.items() if files}
+def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
+    files = {place.name: tuple(keep_readable(list_images(place), skipped)) for place in places}
+    return {name: shots for name, shots in files.items() if shots}
 
 
 def draw_sequence(rng: Generator, kind: ObjectKind, pattern: str) -> DrawnSequence:
     """A sequence of a pattern: several photographs of the main thing, and others of the same kind
     beside it."""
-    chosen: dict[str, Many[Path]] = {}
+    pairs: list[tuple[str, Path]] = []
     free = list(kind.things)
     for letter, count in Counter(pattern).most_common():
         fitting = [name for name in free if len(kind.things[name]) >= count]
@@ -94,20 +85,24 @@ def draw_sequence(rng: Generator, kind: ObjectKind, pattern: str) -> DrawnSequen
         name = fitting[int(rng.integers(len(fitting)))]
         free.remove(name)
         files = kind.things[name]
-        chosen[letter] = [files[int(place)] for place in rng.permutation(len(files))[:count]]
-    pairs = [(letter, file) for letter, files in chosen.items() for file in files]
-    order = rng.permutation(len(pairs))
-    return DrawnSequence(tuple(pairs[i][1] for i in order), "".join(pairs[i][0] for i in order))
+        pairs += [(letter, files[int(i)]) for i in rng.permutation(len(files))[:count]]
+    shuffled = [pairs[int(i)] for i in rng.permutation(len(pairs))]
+    letters, shown = zip(*shuffled, strict=True)
+    return DrawnSequence(shown, "".join(letters))
 
 
 PATTERNS = ("AA", "AB", "AAA", "AAB", "ABC", "AAAA", "AAAB", "AABC", "ABCD")
 GROUPED = ("AAB", "ABC", "AAAB", "AABC", "ABCD")
-SUBTASKS = {"compare": "OC-Cpr", "count": "OC-Cnt", "group": "OC-Grp"}
+SUBTASKS: Mapping[str, tuple[str, Callable[[str], Scorer]]] = {
+    "compare": ("OC-Cpr", PairScorer),
+    "count": ("OC-Cnt", CountScorer),
+    "group": ("OC-Grp", GroupScorer),
+}
 TRIES = 50
 
 
 @dataclass(frozen=True)
-class Sequences(MadeAtOnce):
+class Sequences(MadeFromFiles):
     """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix
     on OC).
 
@@ -144,45 +139,39 @@ class Sequences(MadeAtOnce):
             )
 
     @property
-    def facts(self) -> Facts:
-        """What was made and left out, with VLM2-Bench's scorer."""
-        self._items  # noqa: B018  what is left out is known only then
-        sources = (f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items)
-        scorers = {"compare": PairScorer, "count": CountScorer, "group": GroupScorer}
-        scorer: Scorer = scorers[self.ask](self._subtask)
+    def _source(self) -> tuple[str, Iterable[object]]:
+        sources = [f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items]
         things = sum(len(kind.things) for kind in self._kinds)
-        note = (
-            f"{things} things of {len(self._kinds)} kinds: sequences of one thing are not"
-            " independent"
-        )
-        return make_facts(note, self._skipped, sources, spec(scorer))
+        note = f"{things} things of {len(self._kinds)} kinds"
+        return f"{note}: sequences of one thing are not independent", sources
 
     @property
-    def _subtask(self) -> str:
-        return SUBTASKS[self.ask]
+    def scorer(self) -> Scorer:
+        """VLM2-Bench's own rules."""
+        subtask, scorer = SUBTASKS[self.ask]
+        return scorer(subtask)
 
     @cached_property
     def _kinds(self) -> list[ObjectKind]:
         root = require_folder(self.path, "a folder of photographs for each thing")
         self._skipped.clear()
-        found = find_kinds(root, self.thing, self._skipped)
-        if not found:
+        kinds = find_kinds(root, self.thing, self._skipped)
+        if not kinds:
             raise self._skipped.nothing_left(
                 root, "it holds no folder with photographs; expected THING/*.jpg"
             )
-        return found
+        return kinds
 
     @cached_property
     def _items(self) -> list[Item]:
-        chosen = self.patterns or (GROUPED if self.ask == "group" else PATTERNS)
-        found = [item for pattern in chosen for item in self._of(pattern)]
-        return found
+        patterns = self.patterns or (GROUPED if self.ask == "group" else PATTERNS)
+        return [item for pattern in patterns for item in self._of(pattern)]
 
     def _of(self, pattern: str) -> Iterator[Item]:
-        fitting = [kind for kind in self._kinds if kind.fits(pattern)]
-        if not fitting:
+        kinds = [kind for kind in self._kinds if kind.fits(pattern)]
+        if not kinds:
             sizes = ", ".join(f"{k.name} has {len(k.things)}" for k in self._kinds)
-            shots = max(pattern.count(letter) for letter in pattern)
+            shots = max(map(pattern.count, pattern))
             raise TaskError(
                 f"{self.path}: {pattern} needs {len(set(pattern))} things of one kind, one of them"
                 f" on {shots} or more photographs ({sizes}); add photographs, or leave the pattern"
@@ -190,44 +179,50 @@ class Sequences(MadeAtOnce):
             )
         seen: set[frozenset[Path]] = set()
         for number in range(self.each):
-            kind = fitting[deal_evenly(number, range(len(fitting)), "kind", pattern, self.seed)]
+            kind = kinds[deal_evenly(number, range(len(kinds)), "kind", pattern, self.seed)]
             rng = seeded_rng("sequence", pattern, self.seed, number)
-            drawn = next(
-                (
-                    d
-                    for d in (draw_sequence(rng, kind, pattern) for _ in range(TRIES))
-                    if frozenset(d.files) not in seen
-                ),
-                None,
-            )
-            if drawn is None:
+            for _ in range(TRIES):
+                drawn = draw_sequence(rng, kind, pattern)
+                if frozenset(drawn.files) not in seen:
+                    break
+            else:
                 self._skipped.add(
                     pattern, f"{self.each - number} of {self.each} sequences; no others were found"
                 )
                 return
             seen.add(frozenset(drawn.files))
-            yield from self._asked(
-                f"{self.ask}_{pattern}_{number:03}", kind.name, drawn, rng, number
-            )
+            yield from self._asked(number, pattern, kind.name, drawn, rng)
 
     def _asked(
-        self, base: str, name: str, drawn: DrawnSequence, rng: Generator, number: int
+        self, number: int, pattern: str, name: str, drawn: DrawnSequence, rng: Generator
     ) -> Iterator[Item]:
+        base, letters = f"{self.ask}_{pattern}_{number:03}", drawn.letters
+        ordered = "".join(sorted(letters))
         meta: dict[str, Any] = {
-            "subtask": self._subtask,
+            "subtask": SUBTASKS[self.ask][0],
             "type": name,
-            "pattern": "".join(sorted(drawn.letters)),
-            "order": drawn.letters,
+            "pattern": ordered,
+            "order": letters,
             "sources": [f"{file.parent.name}/{file.name}" for file in drawn.files],
         }
-        if self.ask == "compare":
-            yield from _compare_items(base, name, drawn, meta)
+        if self.ask == "compare":  # the statement that holds, and its negation
+            statements = [
+                f"{word} these images show the same {name}." for word in ("All", "Not all")
+            ]
+            if len(set(letters)) > 1:
+                statements.reverse()
+            for side, key, statement in zip("pn", "TF", statements, strict=True):
+                words = (
+                    f"Is this statement about the images right? '{statement}' Answer with T (right)"
+                    " or F (wrong) only."
+                )
+                yield make_item(f"{base}_{side}", words, drawn.files, (), key, **meta, pair=base)
         elif self.ask == "count":
             words = f"How many different {name}s are there in these images? Answer with one number."
-            meta["image_len"] = len(drawn.files)
-            yield make_item(base, words, drawn.files, (), str(len(set(drawn.letters))), **meta)
+            meta["image_len"] = len(letters)
+            yield make_item(base, words, drawn.files, (), str(len(set(letters))), **meta)
         else:
-            letter = deal_evenly(number, "ABCD", "letter", meta["pattern"], self.seed)
+            letter = deal_evenly(number, "ABCD", "letter", ordered, self.seed)
             words = (
                 f"Which of these images show the same {name}? Choose all that do, or None where no"
                 " two do."
@@ -236,45 +231,27 @@ class Sequences(MadeAtOnce):
             yield make_item(base, words, drawn.files, choices, letter, **meta)
 
 
-def _compare_items(
-    base: str, name: str, drawn: DrawnSequence, meta: dict[str, Any]
-) -> Iterator[Item]:
-    """The statement that holds, whose key is T, and its negation."""
-    statements = {
-        True: f"All these images show the same {name}.",
-        False: f"Not all these images show the same {name}.",
-    }
-    same = len(set(drawn.letters)) == 1
-    for side, key, said in (("p", "T", statements[same]), ("n", "F", statements[not same])):
-        words = (
-            f"Is this statement about the images right? '{said}' Answer with T (right) or F (wrong)"
-            " only."
-        )
-        yield make_item(f"{base}_{side}", words, drawn.files, (), key, **meta, pair=base)
-
-
 def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
     """Four choices with the right group at `place`: `None` and groups of other images are the
     others."""
-    numbers = range(1, len(drawn.files) + 1)
-    right = _join_numbers(drawn.same) if len(drawn.same) > 1 else "None"
-    groups = [
-        _join_numbers(group)
-        for count in range(2, len(numbers))
-        for group in combinations(numbers, count)
-    ]
-    others = [group for group in groups if group != right]
-    wrong = [others[int(i)] for i in rng.permutation(len(others))]
+    count = len(drawn.files)
+    same = [number for number, letter in enumerate(drawn.letters, 1) if letter == "A"]
+    right = _join_numbers(same) if len(same) > 1 else "None"
+    wrong = []
+    for size in range(2, count):
+        groups = combinations(range(1, count + 1), size)
+        wrong += [group for group in map(_join_numbers, groups) if group != right]
+    wrong = [wrong[int(i)] for i in rng.permutation(len(wrong))]
     wrong = (wrong if right == "None" else ["None", *wrong])[:3]
     if len(wrong) < 3:
         raise TaskError(
-            f"a sequence of {len(drawn.files)} images has no four groups to choose from; leave"
-            " it out"
+            f"a sequence of {count} images has no four groups to choose from; leave it out"
         )
-    wrong = [wrong[int(i)] for i in rng.permutation(3)]
-    return (*wrong[:place], right, *wrong[place:])
+    choices = [wrong[int(i)] for i in rng.permutation(3)]
+    choices.insert(place, right)
+    return tuple(choices)
 
 
-def _join_numbers(group: tuple[int, ...]) -> str:
+def _join_numbers(group: Many[int]) -> str:
     *first, last = group
     return f"{', '.join(map(str, first))} and {last}"

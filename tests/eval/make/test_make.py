@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from looktwice.eval.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
-from looktwice.eval.make.command import build_tasks, make_questions
+from looktwice.eval.make.command import build_tasks, make_questions, save
 from looktwice.eval.make.correspondence import read_homography
 from looktwice.eval.make.depth import read_map
-from looktwice.eval.make.save import save
-from looktwice.eval.tasks import Blink, Columns, Folder, Task, TaskError
+from looktwice.eval.tasks import Blink, Columns, Folder, PairScorer, Task, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
 from looktwice.eval.tasks.photos.correspondence import APART
 from looktwice.pipelines.config import ConfigError
@@ -501,7 +500,7 @@ def test_two_statements_are_a_pair(tmp_path: Path) -> None:
         same = set(first.sample.meta["order"]) == {"A"}
         assert ("'All these images" in first.sample.question) is same
         assert ("'All these images" in second.sample.question) is not same
-    assert task.facts.scorer == {"use": "eval.tasks.PairScorer", "name": "OC-Cpr"}
+    assert task.facts.scorer == PairScorer("OC-Cpr")
 
 
 def test_groups_have_one_right_choice(tmp_path: Path) -> None:
