@@ -60,13 +60,13 @@ EQUIVALENT = {
     "eval/scoring/chance.py majority_and_chance: 0 -> -1": (
         "the first of one most common key is the last"
     ),
-    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> 1.0": (
+    "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> 1.0": (
         "the value of a failed unit is never compared"
     ),
-    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> -1.0": (
+    "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> -1.0": (
         "the value of a failed unit is never compared"
     ),
-    "eval/scoring/comparison.py compare: 0 -> -1": (
+    "eval/scoring/run_rows.py compare: 0 -> -1": (
         "the first pair is taken only where it is the last as well"
     ),
     "eval/scoring/run_rows.py _means: True -> False": (

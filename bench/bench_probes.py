@@ -22,7 +22,7 @@ from looktwice.eval.probes.page import probe_sentences, probe_table
 from looktwice.eval.probes.questions import Question
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.statistics import bootstrap_mean
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.models.internals.layers import Layer

@@ -21,7 +21,7 @@ from rich.console import Console
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.pipeline import Pipeline

@@ -29,8 +29,8 @@ from looktwice.eval.analysis.looking.measured_and_right import measurement_table
 from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.turns import read_turns
+from looktwice.eval.scoring.measurements import read_turns
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage

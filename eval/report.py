@@ -19,8 +19,7 @@ from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import page_pieces
 from looktwice.eval.psychometrics.crossed import crossed_grids
 from looktwice.eval.psychometrics.thresholds import threshold_lines
-from looktwice.eval.scoring.benchmark_rows import headline_rows
-from looktwice.eval.scoring.score import without_collection
+from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.state import Stage
@@ -147,7 +146,6 @@ FACTS = (
 """The facts of a task in a report: the field, its title, and the text shown if it is empty."""
 
 
-@without_collection()
 def write_report(
     runs: Table | Sequence[str | Path],
     out: str | Path,

@@ -61,7 +61,7 @@ from looktwice.eval.judging.summary import judge_table
 from looktwice.eval.psychometrics.crossed import crossed_tables
 from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 from looktwice.eval.records.schema import RunError
-from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
+from looktwice.eval.scoring.measurements import TurnsOfArm, read_turns
 from looktwice.pipelines.config.classes import did_you_mean
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from looktwice.eval.display.score_tables import to_people
 from looktwice.eval.display.text_tables import TextTable, percent
-from looktwice.eval.scoring.chance import of_another_split
-from looktwice.eval.scoring.row import Row, published_names
+from looktwice.eval.scoring.chance import of_another_split, published_names
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.specialists.answers import Guess
 

@@ -12,9 +12,8 @@ from statistics import fmean
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.benchmark_rows import own_metrics
-from looktwice.eval.scoring.comparison import accuracy_to_compare
 from looktwice.eval.scoring.labels import contestant_changes, setting_at
+from looktwice.eval.scoring.run_rows import accuracy_to_compare, own_metrics
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import compare_paired, mean_difference
 

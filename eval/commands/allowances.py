@@ -82,7 +82,7 @@ def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None
 def _build_run(run: Path, plugins: Sequence[str]) -> None:
     from looktwice.eval.records.records import RunFolder
     from looktwice.eval.runs.replay import build_stages
-    from looktwice.eval.scoring.score import ScoringTools
+    from looktwice.eval.scoring.score_run import ScoringTools
     from looktwice.pipelines.config.build import Binder
     from looktwice.pipelines.config.paths import Scope
 

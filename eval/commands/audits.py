@@ -48,7 +48,7 @@ def certify(
             certificates,
         )
         from looktwice.eval.records.records import RunError, RunFolder, refuse_run_file
-        from looktwice.eval.scoring.score import score_run
+        from looktwice.eval.scoring.score_run import score_run
         from looktwice.pipelines.disk import write_file
 
         plugins = load_plugins(plugin)
@@ -98,7 +98,7 @@ def audit(
     with input_errors(allow, out=out):
         from looktwice.eval.analysis.looking import blindness
         from looktwice.eval.records.records import RunError, RunFolder
-        from looktwice.eval.scoring.score import score_run
+        from looktwice.eval.scoring.score_run import score_run
         from looktwice.pipelines.disk import write_file
 
         plugins = load_plugins(plugin)
@@ -143,7 +143,7 @@ def probe(
         from looktwice.eval.probes.arms import probe_run
         from looktwice.eval.probes.page import NOTE, probe_page, probe_sentences, probe_table
         from looktwice.eval.records.records import RunError, RunFolder, refuse_run_file
-        from looktwice.eval.scoring.score import score_run
+        from looktwice.eval.scoring.score_run import score_run
         from looktwice.pipelines.disk import write_file
 
         page, plugins = out or run / "probes.md", load_plugins(plugin)

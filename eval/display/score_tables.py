@@ -20,9 +20,10 @@ from looktwice.eval.display.text_tables import (
     text,
     with_interval,
 )
-from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
+from looktwice.eval.scoring.chance import is_benchmark_metric
 from looktwice.eval.scoring.row import METRICS, Row
-from looktwice.eval.scoring.verdict import REASONS, PointScores, RunScores, Verdict
+from looktwice.eval.scoring.score import REASONS
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 
 LESS_PEOPLE = "less\npeople"
 """The header of a column with `to_people`."""

@@ -30,13 +30,12 @@ from looktwice.eval.display.score_tables import (
 from looktwice.eval.display.subsets import keep_only
 from looktwice.eval.display.text_tables import escaped, format_cost, format_p, percent
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
-from looktwice.eval.scoring.benchmark_rows import headline_rows
 from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row
-from looktwice.eval.scoring.run_rows import run_rows
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.run_rows import headline_rows, run_rows
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted

@@ -31,8 +31,9 @@ from looktwice.eval.records.judgements import (
     words_of,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
-from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import PointScores, explain_missing_reply
+from looktwice.eval.scoring.score import explain_missing_reply
+from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.model import Model, ModelError, Stopped, strip_thoughts
 from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.endpoint import EndpointWatch

@@ -15,7 +15,8 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
 from looktwice.eval.scoring.chance import published_people
-from looktwice.eval.scoring.score import RecordScorer, score_run
+from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects

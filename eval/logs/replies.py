@@ -31,7 +31,7 @@ from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.records.records import RunFolder, SampleRow, refuse_run_file
 from looktwice.eval.replies import CHOICES, OfficialLabel, load_key, subtask_of_idx
 from looktwice.eval.scoring.row import ANSWERED
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, Score, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import write_file

@@ -19,8 +19,8 @@ from looktwice.eval.records.unchanged import SentByArm, kept_notes, request_of, 
 from looktwice.eval.records.writer import make_point_rows, make_record
 from looktwice.eval.runs.dry_run import CHARACTERS, DryRun, count_requests, rough_models, try_arm
 from looktwice.eval.runs.replay import HashOnlyBlobs
-from looktwice.eval.scoring.cost import price_lines, price_of
 from looktwice.eval.scoring.labels import baseline_of, labels
+from looktwice.eval.scoring.score import price_lines, price_of
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.eval.tasks.folder import Folder
 from looktwice.pipelines.config.arm import Arm, say_no_answer

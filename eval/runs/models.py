@@ -11,7 +11,7 @@ from typing import Any
 from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Record, RunError
 from looktwice.eval.runs.predict import Run
-from looktwice.eval.scoring.cost import price_of
+from looktwice.eval.scoring.score import price_of
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError, Usage

@@ -20,7 +20,7 @@ from looktwice.eval.records.records import (
 )
 from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
 from looktwice.eval.scoring.labels import labels
-from looktwice.eval.scoring.score import ScoringTools
+from looktwice.eval.scoring.score_run import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
 from looktwice.pipelines.config.build import Binder

@@ -26,8 +26,8 @@ from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
-from looktwice.eval.scoring.cost import price_of
-from looktwice.eval.scoring.score import RecordScorer, ScoringTools
+from looktwice.eval.scoring.score import RecordScorer, price_of
+from looktwice.eval.scoring.score_run import ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.paths import allow, allowed_to

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Record, RunError, RunFolder, refuse_run_file
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file

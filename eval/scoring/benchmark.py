@@ -1,16 +1,20 @@
 """The interface of benchmark-specific scoring: how answers are compared with the key, and metrics
-beyond accuracy."""
+beyond accuracy, such as those over groups of samples that count as one unit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.verdict import PointScores, Score
+from looktwice.eval.scoring.verdict import PointScores, Score, ScoredRecord, Verdict
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.paths import Scope
+
+Groups = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -101,3 +105,88 @@ def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer
         return None
     built: Scorer = build(named, scope) if isinstance(named, Mapping) else named
     return built
+
+
+def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
+    """The samples by the values of these meta fields; a sample that lacks one of them is in no
+    group."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in samples.items():
+        values = [row.meta.get(field) for field in fields]
+        if None not in values:
+            groups[" ".join(map(str, values))].append(name)
+    return dict(groups)
+
+
+def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
+    """For each draw in which all of these were asked: whether each of them was answered right."""
+    return [
+        tuple(scored is not None and scored.verdict is Verdict.RIGHT for scored in draw)
+        for draw in zip(*together, strict=False)
+        if None not in draw
+    ]
+
+
+def group_metric(
+    metric: str,
+    unit: str,
+    scores: PointScores,
+    groups: Groups,
+    rule: Callable[[Iterable[bool]], bool] = all,
+) -> Metric:
+    """The share of groups whose samples satisfy `rule`, as the mean over draws.
+
+    A group without samples never does. A group with a failed sample counts, but not in a paired
+    test; one of which a sample was not asked falls out.
+    """
+    units: dict[str, float] = {}
+    for name, members in groups.items():
+        draws = right_by_draw(scores.draws(sample) for sample in members)
+        if draws or not members:
+            units[name] = fmean(map(rule, draws)) if draws else 0.0
+    failed = (name for name, members in groups.items() if {*members} - scores.comparable.keys())
+    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+
+
+def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+    """The cluster of each group: groups whose members share a cluster, directly or by other groups,
+    are in one."""
+    of_cluster: dict[str, str] = {}
+
+    def first(cluster: str) -> str:
+        while of_cluster.setdefault(cluster, cluster) != cluster:
+            cluster = of_cluster[cluster]
+        return cluster
+
+    for members in groups.values():
+        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
+    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
+
+
+@dataclass(frozen=True)
+class AllRight(Scorer):
+    """Samples with the same value of a meta field count as one unit, which is right if all of them
+    are right.
+
+    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per
+    rotation.
+    """
+
+    by: str = "circle"
+    metric: str = "circular_accuracy"
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """The share of groups that are right as a whole."""
+        groups = group_by(scores.keyed, self.by)
+        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """The mean over groups of the product of one over the number of choices."""
+        levels = []
+        for members in group_by(samples, self.by).values():
+            level = 1.0
+            for name in members:
+                level /= samples[name].n_choices or float("inf")
+            levels.append(level)
+        return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}

@@ -11,11 +11,16 @@ from typing import Any
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
-from looktwice.eval.scoring.row import Row, fill, macro_row, micro_row, published_names
+from looktwice.eval.scoring.measurements import MEASURED, TURNS
+from looktwice.eval.scoring.row import METRICS, Row, fill
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
+
+
+def is_benchmark_metric(row: Row) -> bool:
+    """Whether the metric of a row is specific to a benchmark; every task has the others."""
+    return row.metric not in (*METRICS, "missing") and not row.metric.startswith((MEASURED, TURNS))
 
 
 def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
@@ -33,23 +38,18 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     plain = replace(plain, point="", metric="accuracy", n=len(samples), reader="")
     rows = []
     if scorer is None or scorer.key_is_answer:
-        [(key, count)] = Counter(sorted(row.answer or "" for row in samples.values())).most_common(
-            1
-        )
+        keys = Counter(sorted(row.answer or "" for row in samples.values()))
+        [(key, right)] = keys.most_common(1)
         units = {name: float(row.answer == key) for name, row in samples.items()}
-        majority = replace(
-            fill(plain, Metric("accuracy", units, clusters=scores.clusters)), contestant=MAJORITY
-        )
-        rows.append(
-            replace(majority, right=count, wrong=len(samples) - count, unreadable=0, failed=0)
-        )
+        majority = fill(plain, Metric("accuracy", units, clusters=scores.clusters))
+        majority = replace(majority, contestant=MAJORITY, right=right, wrong=len(samples) - right)
+        rows.append(replace(majority, unreadable=0, failed=0))
     levels = chance_levels(samples, None if plain.slice else scorer)
-    ordered = sorted(levels, key=lambda metric: metric != "accuracy")
-    rows += [
-        replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]) for metric in ordered
-    ]
-    guessed = scorer.guesser(samples) if scorer is not None else None
-    return rows if guessed is None else [*rows, replace(plain, contestant=GUESSER, value=guessed)]
+    for metric in sorted(levels, key=lambda metric: metric != "accuracy"):
+        rows.append(replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]))
+    if scorer is not None and (guessed := scorer.guesser(samples)) is not None:
+        rows.append(replace(plain, contestant=GUESSER, value=guessed))
+    return rows
 
 
 def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
@@ -57,9 +57,7 @@ def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Ma
     scorer says."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
     choices = [row.n_choices for row in samples.values()]
-    return (
-        {**levels, "accuracy": fmean(1 / number for number in choices)} if all(choices) else levels
-    )
+    return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
 
 
 def published_people(run: RunScores) -> Mapping[str, float]:
@@ -80,41 +78,25 @@ def published_people(run: RunScores) -> Mapping[str, float]:
 def of_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
     """Whether the value of this name in a row of `published:` is of another split than the run's,
     where both say."""
+    wanted, task = published.get("split"), name.partition(".")[0]
     splits = {scores.point.task: scores.point.facts.get("split") for scores in run.points}
-    asked = (
-        {splits[name.partition(".")[0]]} if name.partition(".")[0] in splits else {*splits.values()}
-    )
-    return (
-        any(split and split != published["split"] for split in asked)
-        if published.get("split")
-        else False
-    )
+    asked = [splits[task]] if task in splits else [*splits.values()]
+    return bool(wanted) and any(split and split != wanted for split in asked)
+
+
+def published_names(row: Row) -> tuple[str, ...]:
+    """The names that `published:` may have for this value: the task, or `task.metric`, or the
+    metric of a total."""
+    if row.metric == "accuracy":
+        return (row.task_name or row.task,)
+    return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
 
 
 def beside_people(rows: Sequence[Row], people: Mapping[str, float]) -> list[Row]:
     """The rows, those that are no slice with what people reach there."""
-    levels = (
-        [people[name] for name in published_names(row) if name in people and not row.slice]
-        for row in rows
-    )
-    return [
-        replace(row, people=found[0] / 100) if found else row
-        for row, found in zip(rows, levels, strict=True)
-    ]
-
-
-def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
-    """The majority and chance rows of all tasks with their macro and micro, then the totals of the
-    benchmarks."""
-    out: list[Row] = []
-    own = [row for row in rows if is_benchmark_metric(row)]
-    names = list(dict.fromkeys(row.contestant for row in rows if row not in own))
-    for name in names:
-        mine = [row for row in rows if row.contestant == name and row not in own]
-        out += [*mine, macro_row(mine), micro_row(mine)]
-    totals = [
-        row
-        for name in names
-        for row in total_rows(tasks, [r for r in rows if r.contestant == name])
-    ]
-    return out + own + totals
+    beside = []
+    for row in rows:
+        level = next((people[name] for name in published_names(row) if name in people), None)
+        known = level is not None and not row.slice
+        beside.append(replace(row, people=level / 100) if known and level is not None else row)
+    return beside

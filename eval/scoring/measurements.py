@@ -1,84 +1,84 @@
-"""What stages measured on the samples (`State.measured`), as metrics with tests, and as parts of
-the samples."""
+"""What stages measured on the samples (`State.measured`), as metrics with tests and as parts of the
+samples; and the answer at every turn, scored as if it had been the last.
+
+Stages say which call ended each turn (`turn_call`, and for a vote the majority so far,
+`turn_vote`); replies are read when a run is scored, so another reader reads them anew. Of a chain
+of thought, a turn is a line of the reply.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
+from looktwice.eval.records.records import Record
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.comparison import compare
-from looktwice.eval.scoring.row import Row, fill
-from looktwice.eval.scoring.verdict import PointScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Clusters, cluster_codes, cluster_sums
+from looktwice.pipelines.config.spec import public_path
+from looktwice.prompting.wording import ChainOfThought
 
 MEASURED = "measured."
 """How the metrics of measurements begin in report.csv."""
 TURNS = "turn."
 """How the metrics of single turns begin there."""
 TURN = "turn_"
-"""How the measurements begin that say where turns end; `turns` reads them."""
+"""How the measurements begin that say where turns end."""
 FEW = 8
 """So many different numbers are parts of their own; more are put into quarters."""
+MOST_TURNS = 12
+"""Later turns are those of a single long record, and the last one is shown in any case."""
 
-Values = Mapping[str, float] | Mapping[str, str]
+Measured = Mapping[str, float] | Mapping[str, str]
+"""By sample: a number, or a category."""
 
 
-def measurements(scores: PointScores) -> dict[str, Values]:
+def measurements(scores: PointScores) -> dict[str, Measured]:
     """Every measurement of an arm by name: a number (the mean over draws) or a category (the first
     draw's) a sample.
 
     What was measured at every turn has a name for each, "overlap@1". Turns themselves are left out.
     """
-    found: dict[str, dict[str, list[float | str]]] = {}
-    if not any(entry.measured for entry in scores.all):
-        return {}
-    for sample, draws in scores.draws_asked.items():
-        for entry in draws:
+    draws: dict[str, dict[str, list[float | str]]] = defaultdict(lambda: defaultdict(list))
+    for sample, entries in scores.draws_asked.items():
+        for entry in entries:
             for name, value in entry.measured.items():
-                for turn, each in (
-                    enumerate(value, 1) if isinstance(value, list | tuple) else ((0, value),)
-                ):
-                    if each is not None and not name.startswith(TURN):
-                        found.setdefault(f"{name}@{turn}" if turn else name, {}).setdefault(
-                            sample, []
-                        ).append(each)
-    return {name: _one_each(by_sample) for name, by_sample in found.items()}
+                many = isinstance(value, list | tuple)
+                places = {f"{name}@{n}": at for n, at in enumerate(value, 1)} if many else {}
+                for place, number in (places if many else {name: value}).items():
+                    if number is not None and not name.startswith(TURN):
+                        draws[place][sample].append(number)
+    return {name: _one_each(by_sample) for name, by_sample in draws.items()}
 
 
-def numbers_of(values: Values) -> dict[str, float]:
+def _one_each(by_sample: Mapping[str, Sequence[float | str]]) -> Measured:
+    if any(isinstance(draws[0], str) for draws in by_sample.values()):
+        return {sample: str(draws[0]) for sample, draws in by_sample.items()}
+    return {sample: fmean(map(float, draws)) for sample, draws in by_sample.items()}
+
+
+def numbers_of(values: Measured) -> dict[str, float]:
     """The values that are numbers and no categories."""
     return {sample: value for sample, value in values.items() if not isinstance(value, str)}
 
 
-def measurement_rows(
-    scores: PointScores, plain: Row, baseline: PointScores | None
-) -> Iterator[Row]:
-    """A row for each measured number, its mean with the t interval, and for each category, its
-    share.
-
-    Compared with the baseline on the samples of which both were measured.
-    """
-    others = dict(_metrics(baseline)) if baseline else {}
-    for name, metric in _metrics(scores):
-        row = fill(plain, metric)
-        if metric.value is not None:
-            found = mean_interval(
-                [*metric.units.values()], [scores.clusters[unit] for unit in metric.units]
-            )
-            row = replace(
-                row,
-                low=found[0],
-                high=found[1],
-                clusters=len({scores.clusters[u] for u in metric.units}),
-            )
-        if baseline and (other := others.get(name)):
-            row = compare(row, baseline.contestant, [(metric, other)])
-        yield row
+def measured_metrics(scores: PointScores) -> Iterator[tuple[str, Metric]]:
+    """A metric for each measured number, its mean, and for each category, its share."""
+    for name, values in measurements(scores).items():
+        if numbers := numbers_of(values):
+            mean = fmean(numbers.values())
+            yield name, Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
+            continue
+        for category in sorted(set(map(str, values.values()))):
+            place = f"{name}={category}"
+            units = {sample: float(value == category) for sample, value in values.items()}
+            yield place, Metric(MEASURED + place, units, clusters=scores.clusters)
 
 
 def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
@@ -89,15 +89,14 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     """
     values = measurements(scores).get(name, {})
     numbers = numbers_of(values)
-    if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
-        return {
-            sample: value if isinstance(value, str) else f"{value:g}"
-            for sample, value in values.items()
-        }
-    edges = np.quantile(list(numbers.values()), (0, 0.25, 0.5, 0.75, 1))
-    places = {sample: int(np.searchsorted(edges[1:-1], value)) for sample, value in numbers.items()}
+    if len(numbers) == len(values) and len(set(numbers.values())) > FEW:
+        edges = np.quantile(list(numbers.values()), (0, 0.25, 0.5, 0.75, 1))
+        names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
+        quarters = np.searchsorted(edges[1:-1], list(numbers.values()))
+        return {sample: names[n] for sample, n in zip(numbers, quarters, strict=True)}
     return {
-        sample: f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for sample, n in places.items()
+        sample: value if isinstance(value, str) else f"{value:g}"
+        for sample, value in values.items()
     }
 
 
@@ -110,10 +109,8 @@ def rightness(scores: PointScores) -> dict[str, float]:
     }
 
 
-def mean_interval(
-    values: Sequence[float], clusters: Clusters, level: float = 0.95
-) -> tuple[float | None, float | None]:
-    """The t interval of a mean over clusters; none where there is no spread to tell it from.
+def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
+    """The 95 % t interval of a mean over clusters; none where there is no spread to tell it from.
 
     It stays within 0..1 where all values lie there, as shares do.
     """
@@ -126,28 +123,124 @@ def mean_interval(
 
     freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
     error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
-    half = float(stdtrit(freedom, 0.5 + level / 2)) * error
+    half = float(stdtrit(freedom, 0.975)) * error
     if min(values) >= 0 and max(values) <= 1:
         return max(0.0, mean - half), min(1.0, mean + half)
     return mean - half, mean + half
 
 
-def _one_each(by_sample: Mapping[str, list[float | str]]) -> Values:
-    first = {sample: draws[0] for sample, draws in by_sample.items()}
-    if any(isinstance(value, str) for value in first.values()):
-        return {sample: str(value) for sample, value in first.items()}
-    return {sample: fmean(float(value) for value in draws) for sample, draws in by_sample.items()}
+# ---- turns
 
 
-def _metrics(scores: PointScores) -> Iterator[tuple[str, Metric]]:
-    for name, values in measurements(scores).items():
-        if numbers := numbers_of(values):
-            value = fmean(numbers.values())
-            yield name, Metric(MEASURED + name, numbers, value=value, clusters=scores.clusters)
+@dataclass(frozen=True)
+class Turns:
+    """What one record would have answered after each turn, the last as it did; tokens and cost are
+    those until then."""
+
+    sample: str
+    scored: tuple[ScoredRecord, ...]
+
+    def at(self, turn: int) -> ScoredRecord:
+        """The answer after a turn, counted from 0; one that ended earlier keeps its last."""
+        return self.scored[min(turn, len(self.scored) - 1)]
+
+
+@dataclass(frozen=True)
+class TurnsOfArm:
+    """The turns of every record of an arm that made more than one and did not fail, on samples with
+    a key."""
+
+    scores: PointScores
+    records: tuple[Turns, ...]
+
+    @property
+    def last(self) -> int:
+        """The last turn of the longest record, counted from 0."""
+        return max(len(turns.scored) for turns in self.records) - 1
+
+    @property
+    def shown(self) -> list[int]:
+        """The turns that are shown: the first `MOST_TURNS`, of more the last in place of one."""
+        return [*range(min(MOST_TURNS - 1, self.last)), self.last]
+
+    def mean(self, turn: int, value: Callable[[ScoredRecord], float]) -> dict[str, float]:
+        """Something of the answers after a turn by sample, the mean over its draws."""
+        draws = defaultdict[str, list[float]](list)
+        for turns in self.records:
+            draws[turns.sample].append(value(turns.at(turn)))
+        return {sample: fmean(values) for sample, values in draws.items()}
+
+    def values(self, turn: int) -> dict[str, float]:
+        """The value of every sample after a turn, the mean over its draws."""
+        return self.mean(turn, lambda scored: scored.score.value)
+
+    def tokens(self, turn: int) -> float:
+        """Tokens of a sample until the end of a turn, the mean over samples."""
+        return fmean(self.mean(turn, lambda scored: scored.tokens_in + scored.tokens_out).values())
+
+    def cost(self, turn: int) -> float | None:
+        """The list price of a sample until then; None where a model has no prices."""
+        if any(turns.at(turn).cost is None for turns in self.records):
+            return None
+        return fmean(self.mean(turn, lambda scored: scored.cost or 0.0).values())
+
+    def changed(self, before: int, after: int) -> tuple[list[bool], list[bool]]:
+        """Of each record whether it was not right and became right between two turns, and whether
+        it ceased to be."""
+        pairs = [
+            tuple(turns.at(turn).verdict is Verdict.RIGHT for turn in (before, after))
+            for turns in self.records
+        ]
+        return [pair == (False, True) for pair in pairs], [pair == (True, False) for pair in pairs]
+
+
+def read_turns(run: RunScores) -> list[TurnsOfArm]:
+    """The turns of every arm of a run that has more than one, in the run's order."""
+    chains = {scores.point.id for scores in run.points if _has_chain(scores)}
+    turns = defaultdict[str, list[Turns]](list)
+    for scores, record in run.records(holding="" if chains else '"turn_call"'):
+        final, row = scores.result_of(record), scores.samples.get(record.sample)
+        if final is None or final.verdict is Verdict.FAILED or scores.score is None:
             continue
-        for category in sorted(set(map(str, values.values()))):
-            units = {sample: float(value == category) for sample, value in values.items()}
-            yield (
-                f"{name}={category}",
-                Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters),
-            )
+        if row is not None and row.answer is not None:
+            cut = [scores.score(part, row) for part in _cut(record, scores.point.id in chains)]
+            if cut:
+                turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
+    arms = [TurnsOfArm(run.by_id[name], tuple(turns[name])) for name in run.by_id if name in turns]
+    return [arm for arm in arms if arm.last > 0]
+
+
+def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
+    """The accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
+    for arm in read_turns(run):
+        for turn in arm.shown:
+            name = f"{TURNS}{turn + 1}.accuracy"
+            yield arm.scores, Metric(name, arm.values(turn), clusters=arm.scores.clusters)
+
+
+def _cut(record: Record, chain: bool) -> Iterator[Record]:
+    """The record as it stood after each turn but the last; of a single call in a chain of thought,
+    as if its reply had ended after each line."""
+    measured: Mapping[str, Any] = record.measured or {}
+    votes = measured.get("turn_vote")
+    for turn, call in enumerate((measured.get("turn_call") or ())[:-1]):
+        if isinstance(call, int) and 0 <= call < len(record.calls):
+            answer = votes[turn] if votes and turn < len(votes) else None
+            reason = "unread: no vote so far" if votes and answer is None else ""
+            yield replace(record, calls=record.calls[: call + 1], answer=answer, reason=reason)
+    reply = record.calls[0].get("reply") if len(record.calls) == 1 else None
+    if measured.get("turn_call") or not chain or not reply or record.answer is not None:
+        return
+    lines = reply["text"].splitlines()
+    ends = [n for n, line in enumerate(lines, 1) if line.strip()][:-1]
+    for end in ends[: MOST_TURNS - 1]:
+        cut = {**reply, "text": "\n".join(lines[:end]), "finish": "stop"}
+        yield replace(record, calls=({**record.calls[0], "reply": cut},))
+
+
+def _has_chain(scores: PointScores) -> bool:
+    stages = (scores.point.spec.get("stages") or {}).values()
+    return any(
+        isinstance(node, Mapping) and node.get("use") == public_path(ChainOfThought)
+        for node in stages
+    )

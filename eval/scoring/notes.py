@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from looktwice.eval.records.unchanged import SentByArm, listed, say_unchanged
-from looktwice.eval.scoring.cost import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
+from looktwice.eval.scoring.score import price_lines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict, commonest_failure
 from looktwice.pipelines.counted import counted
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict, mean
-from looktwice.eval.statistics.intervals import Stratum, mean_of_shares, share_interval
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares, share_interval
 
 SUMMED = {"summed": True}
 """Metadata of a column that is summed over tasks in the rows `macro` and `micro`."""
@@ -61,7 +61,7 @@ class Row:
     tokens_out: int | None = field(default=None, metadata=SUMMED)
     cost: float | None = field(
         default=None, metadata=SUMMED
-    )  # list price of all calls, see eval/scoring/cost.py
+    )  # list price of all calls, see `price_of`
     split: str = ""
     label_version: str = ""
     reader: str = ""  # who read the replies
@@ -112,9 +112,6 @@ COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
     """The row of an arm, or of one slice of it, without any metric."""
     point = scores.point
-    facts: dict[str, Any] = {
-        name: str(point.facts.get(name) or "") for name in ("split", "label_version")
-    }
     return Row(
         run.name,
         point.id,
@@ -123,18 +120,11 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
         part,
         metric="accuracy",
         value=None,
+        split=str(point.facts.get("split") or ""),
+        label_version=str(point.facts.get("label_version") or ""),
         task_name=point.task,
         reader=scores.reader,
-        **facts,
     )
-
-
-def published_names(row: Row) -> tuple[str, ...]:
-    """The names that `published:` may have for this value: the task, or `task.metric`, or the
-    metric of a total."""
-    if row.metric == "accuracy":
-        return (row.task_name or row.task,)
-    return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
 
 
 def fill(row: Row, metric: Metric) -> Row:
@@ -145,27 +135,27 @@ def fill(row: Row, metric: Metric) -> Row:
     row = replace(
         row,
         metric=metric.name,
+        value=metric.value,
+        low=None,
+        high=None,
         n=n,
+        n_groups=groups,
+        p=metric.p,
         unit=metric.unit,
         slice=metric.slice or row.slice,
-        n_groups=groups,
-    )
-    row = replace(
-        row, value=metric.value, low=None, high=None, p=metric.p, clusters=None, units=None
+        clusters=None,
+        units=None,
     )
     if not n:
         return row
-    clusters = [*map(metric.clusters.get, metric.units)]
-    if None in clusters:
-        named = zip(metric.units, clusters, strict=True)
-        clusters = [cluster or f"{row.task_name}: {unit}" for unit, cluster in named]
+    clusters = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
     units = Stratum(np.fromiter(metric.units.values(), float, n), clusters)
-    if metric.value is not None:
-        return replace(row, units=units)
-    found = share_interval(*units[:2])
-    return replace(
-        row, value=found.value, low=found.low, high=found.high, clusters=found.clusters, units=units
-    )
+    row = replace(row, units=units)
+    return row if metric.value is not None else _with_interval(row, share_interval(*units[:2]))
+
+
+def _with_interval(row: Row, mean: Row | Estimate) -> Row:
+    return replace(row, value=mean.value, low=mean.low, high=mean.high, clusters=mean.clusters)
 
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
@@ -179,32 +169,21 @@ def accuracy(scores: PointScores) -> dict[str, float]:
     """
     if scores.failure:
         return {}
-    values = {
-        name: [s.score.value for s in asked if s.reason != UNJUDGED]
-        for name, asked in scores.draws_asked.items()
-        if name in scores.keyed
-    }
-    return {name: mean(draws) for name, draws in values.items() if draws}
+    values = scores.means(lambda draw: draw.graded_value)
+    return {name: value for name, value in values.items() if name in scores.keyed}
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
     """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
     out."""
     graded = (Verdict.RIGHT, Verdict.WRONG)
-    values = {
-        name: [s.score.value for s in asked if s.score.verdict in graded]
-        for name, asked in scores.draws_asked.items()
-    }
-    return {name: mean(draws) for name, draws in values.items() if draws}
+    return scores.means(lambda draw: draw.score.value if draw.verdict in graded else None)
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
     """The share of asked samples with a readable answer: right, wrong, or without ground truth to
     compare with."""
-    return {
-        name: mean([s.score.verdict in ANSWERED for s in asked])
-        for name, asked in scores.draws_asked.items()
-    }
+    return scores.means(lambda draw: draw.verdict in ANSWERED)
 
 
 METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
@@ -246,9 +225,8 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     ]
     if missing:
         n = len(scores.samples) if scores.planned is None else scores.planned
-        rows.append(
-            replace(row, metric="missing", value=missing / (missing + len(scores.all)), n=n)
-        )
+        share = missing / (missing + len(scores.all))
+        rows.append(replace(row, metric="missing", value=share, n=n))
     return rows
 
 
@@ -259,25 +237,25 @@ def macro_row(rows: Sequence[Row]) -> Row:
     Its interval counts a question that several variants ask, and a picture that several tasks show,
     once.
     """
-    rows_with_value = [row for row in rows if row.value is not None and row.n]
+    valued = [row for row in rows if row.value is not None and row.n]
     variants: dict[str, list[Row]] = defaultdict(list)
-    for row in rows_with_value:
+    for row in valued:
         variants[row.task_name].append(row)
     total = replace(_sum_rows(rows), task="macro", n_tasks=len(variants))
-    if not rows_with_value:
+    if not valued:
         return total
     value = fmean(fmean(row.value or 0.0 for row in mine) for mine in variants.values())
     deltas = [[row.delta for row in mine if row.delta is not None] for mine in variants.values()]
-    whole = sum(map(len, deltas)) == len(rows_with_value)
+    whole = sum(map(len, deltas)) == len(valued)
     total = replace(total, value=value, delta=fmean(map(fmean, deltas)) if whole else None)
-    if len(rows_with_value) == 1:
-        return _with_interval_of(total, rows_with_value[0])
+    if len(valued) == 1:
+        return replace(_with_interval(total, valued[0]), value=value)
     strata = [_pooled(mine, 1 / len(variants)) for mine in variants.values()]
     if not all(strata):
         return total
-    found = mean_of_shares([stratum for stratum in strata if stratum])
-    low, high = value - (found.value - found.low), value + (found.high - found.value)
-    return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=found.clusters)
+    mean = mean_of_shares([stratum for stratum in strata if stratum])
+    low, high = value - (mean.value - mean.low), value + (mean.high - mean.value)
+    return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=mean.clusters)
 
 
 def micro_row(rows: Sequence[Row]) -> Row:
@@ -286,28 +264,18 @@ def micro_row(rows: Sequence[Row]) -> Row:
     What several variants ask again is of one cluster, as are questions of several tasks about one
     picture.
     """
-    rows_with_value = [row for row in rows if row.value is not None and row.n]
-    n, total = (
-        sum(row.n for row in rows_with_value),
-        sum((row.value or 0.0) * row.n for row in rows_with_value),
-    )
-    row = replace(
-        _sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in rows_with_value}), n=n
-    )
+    valued = [row for row in rows if row.value is not None and row.n]
+    n, names = sum(row.n for row in valued), {row.task_name for row in valued}
+    total = replace(_sum_rows(rows), task="micro", n_tasks=len(names), n=n)
     if not n:
-        return row
-    row = replace(row, value=total / n)
-    if len(rows_with_value) == 1:
-        return _with_interval_of(row, rows_with_value[0])
-    units = _pooled(rows_with_value)
-    if units is None:
-        return row
-    found = share_interval(*units[:2])
-    return replace(row, low=found.low, high=found.high, clusters=found.clusters)
-
-
-def _with_interval_of(mean: Row, only: Row) -> Row:
-    return replace(mean, low=only.low, high=only.high, clusters=only.clusters)
+        return total
+    value = sum((row.value or 0.0) * row.n for row in valued) / n
+    units = _pooled(valued)
+    if len(valued) == 1:
+        total = _with_interval(total, valued[0])
+    elif units is not None:
+        total = _with_interval(total, share_interval(*units[:2]))
+    return replace(total, value=value)
 
 
 def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
@@ -326,23 +294,12 @@ def _sum_rows(rows: Sequence[Row]) -> Row:
     """One row that adds up the columns marked as summed and joins the distinct split, label version
     and reader."""
     first = rows[0]
-    sums: dict[str, Any] = {}
-    for name in (column.name for column in fields(Row) if column.metadata.get("summed")):
-        values = [value for row in rows if (value := getattr(row, name)) is not None]
-        sums[name] = sum(values) if values else None
-    facts: dict[str, Any] = {
-        name: "; ".join(dict.fromkeys(getattr(row, name) for row in rows if getattr(row, name)))
-        for name in ("split", "label_version", "reader")
-    }
-    return Row(
-        first.run,
-        "",
-        first.contestant,
-        first.task,
-        first.slice,
-        first.metric,
-        None,
-        unit=first.unit,
-        **sums,
-        **facts,
-    )
+    sums: dict[str, Any] = {"unit": first.unit}
+    for column in fields(Row):
+        if column.metadata.get("summed"):
+            values = [value for row in rows if (value := getattr(row, column.name)) is not None]
+            sums[column.name] = sum(values) if values else None
+    for name in ("split", "label_version", "reader"):
+        sums[name] = "; ".join(dict.fromkeys(filter(None, (getattr(row, name) for row in rows))))
+    names = first.run, "", first.contestant, first.task, first.slice, first.metric
+    return Row(*names, None, **sums)

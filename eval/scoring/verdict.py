@@ -16,8 +16,6 @@ from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRo
 
 UNJUDGED = "unjudged"
 """Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
-REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
-"""Why an answer is UNREADABLE."""
 
 
 class Verdict(StrEnum):
@@ -94,6 +92,11 @@ class ScoredRecord:
         """The verdict of the score."""
         return self.score.verdict
 
+    @property
+    def graded_value(self) -> float | None:
+        """The value of the score; None where only a judge could tell it, and none has."""
+        return None if self.reason == UNJUDGED else self.score.value
+
 
 @dataclass(frozen=True)
 class PointScores:
@@ -130,9 +133,8 @@ class PointScores:
     def draws(self, sample: str) -> list[ScoredRecord | None]:
         """One entry for each draw of the point; None for a missing record."""
         by_draw = self.scored.get(sample, {})
-        return [
-            by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))
-        ]
+        count = max(self.point.draws, 1 + max(by_draw, default=0))
+        return [by_draw.get(draw) for draw in range(count)]
 
     @cached_property
     def keyed(self) -> Mapping[str, SampleRow]:
@@ -158,30 +160,27 @@ class PointScores:
     @cached_property
     def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
         """The draws that have a record, in their order, of every sample that has one."""
-        found: dict[str, Sequence[ScoredRecord]] = {}
-        for name in self.samples:
-            if by_draw := self.scored.get(name):
-                found[name] = (
-                    [by_draw[d] for d in sorted(by_draw)]
-                    if len(by_draw) > 1
-                    else [*by_draw.values()]
-                )
-        return found
+        drawn = ((name, self.scored.get(name)) for name in self.samples)
+        return {name: [by[draw] for draw in sorted(by)] for name, by in drawn if by}
+
+    def means(self, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
+        """The mean over the draws of each asked sample, of those draws of which `value` is not
+        None."""
+        means = {}
+        for name, asked in self.draws_asked.items():
+            draws = [worth for draw in asked if (worth := value(draw)) is not None]
+            if draws:
+                means[name] = fmean(draws)
+        return means
 
     @cached_property
     def comparable(self) -> Mapping[str, float]:
         """The values of the samples for a paired test: those with a key and at least one draw that
         did not fail."""
-        values: dict[str, float] = {}
-        for name, asked in self.draws_asked.items():
-            draws = [
-                s.score.value
-                for s in asked
-                if s.score.verdict is not Verdict.FAILED and s.reason != UNJUDGED
-            ]
-            if draws and name in self.keyed:
-                values[name] = mean(draws)
-        return values
+        values = self.means(
+            lambda draw: None if draw.verdict is Verdict.FAILED else draw.graded_value
+        )
+        return {name: value for name, value in values.items() if name in self.keyed}
 
     @cached_property
     def failure(self) -> str:
@@ -205,10 +204,8 @@ class PointScores:
         fewest gaps.
         """
         begun = [draws for name in self.samples if (draws := self.scored.get(name))]
-        planned, whole = (
-            len(self.samples) if self.planned is None else self.planned,
-            max(1, self.point.draws),
-        )
+        planned = len(self.samples) if self.planned is None else self.planned
+        whole = max(1, self.point.draws)
         lacking = sorted(max(whole, 1 + max(draws)) - len(draws) for draws in begun)
         return sum(lacking[:planned]) + max(0, planned - len(begun)) * whole
 
@@ -265,10 +262,8 @@ class RunScores:
 
 def commonest_failure(details: Sequence[str]) -> str:
     """What most failed answers say, by the first lines of their tracebacks."""
-    ((most, _),) = Counter(
-        (text.strip().splitlines() or ["no message"])[0] for text in details
-    ).most_common(1)
-    return most[:500]
+    lines = Counter((text.strip().splitlines() or ["no message"])[0] for text in details)
+    return lines.most_common(1)[0][0][:500]
 
 
 def cluster_of(task: str, row: SampleRow) -> str:
@@ -279,41 +274,3 @@ def cluster_of(task: str, row: SampleRow) -> str:
     """
     shared = row.shared
     return f"{task}: {shared or row.id}" if not shared or shared.startswith("group ") else shared
-
-
-def mean(draws: Sequence[float]) -> float:
-    """The mean over the draws of a sample, mostly a single one."""
-    return float(draws[0]) if len(draws) == 1 else fmean(draws)
-
-
-def explain_missing_reply(record: Record) -> ReadResult | None:
-    """The reason why there is no reply to read; None if there is one."""
-    last = record.last_reply
-    if record.reason or last is None:
-        reason = reason_of(record.reason)
-        return ReadResult(
-            Verdict.UNREADABLE, reason=reason, detail=record.reason or "no stage asked or answered"
-        )
-    words, finish, refusal = last["text"], last.get("finish"), last.get("refusal")
-    if finish == "filter":
-        return ReadResult(Verdict.UNREADABLE, reason="filtered", detail=words)
-    if refusal:
-        return ReadResult(Verdict.UNREADABLE, reason="refused", detail=refusal)
-    if not words.strip():
-        return ReadResult(Verdict.UNREADABLE, reason="cut_off" if finish == "length" else "empty")
-    return None
-
-
-def read_stage_answer(answer: str, letters: tuple[str, ...]) -> ReadResult:
-    """The result for an answer that a stage set; an answer that is not among the choices is
-    UNREADABLE, not WRONG."""
-    if letters and answer.strip() not in letters:
-        detail = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
-        return ReadResult(Verdict.UNREADABLE, answer, "unread", detail)
-    return ReadResult(answer=answer)
-
-
-def reason_of(sentence: str) -> str:
-    """The member of REASONS with which a stage's sentence begins, otherwise "unread"."""
-    kind = sentence.partition(":")[0].strip()
-    return kind if kind in REASONS else "unread"

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.groups import group_by, group_metric
+from looktwice.eval.scoring.benchmark import Metric, Scorer, group_by, group_metric
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import (

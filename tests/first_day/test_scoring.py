@@ -37,7 +37,7 @@ import numpy as np
 
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.scoring import Metric, Scorer
-from looktwice.eval.scoring.metrics import accuracy
+from looktwice.eval.scoring.row import accuracy
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines import Picture, Sample
 from looktwice.pipelines.sample import Item

@@ -6,9 +6,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scipy.stats import binomtest
@@ -20,9 +19,7 @@ from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.records import Record
 from looktwice.eval.runs import Study
-from looktwice.eval.scoring.comparison import COMPARED, accuracy_to_compare, compare
-from looktwice.eval.scoring.run_rows import run_rows
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.pipelines.config import load_plan
@@ -193,15 +190,3 @@ def test_scoring_imports_neither_a_client_nor_a_library_of_statistics(run: Path)
         [sys.executable, "-c", code, str(run)], check=True, capture_output=True, text=True
     )
     assert not {"pandas", "statsmodels", "scipy.stats", "aiohttp"} & set(done.stdout.split())
-
-
-def test_the_mean_over_one_task_is_compared_as_the_task_is(run: Path) -> None:
-    """The same units were resampled twice."""
-    scored = score_run(RunFolder(run))
-    rows = {(row.contestant, row.task): row for row in run_rows(scored) if row.metric == "accuracy"}
-    rival = accuracy_to_compare(scored.points[0])
-    empty: dict[str, Any] = dict.fromkeys(COMPARED)
-    for arm in scored.points[1:]:
-        row = rows[arm.contestant, "micro"]
-        again = compare(replace(row, **empty), "say0", [(accuracy_to_compare(arm), rival)])
-        assert again == row and row.p is not None

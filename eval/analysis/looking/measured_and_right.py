@@ -13,7 +13,7 @@ import numpy as np
 from looktwice.eval.display.text_tables import TextTable, format_p, share_cell
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.measurements import (
-    Values,
+    Measured,
     mean_interval,
     measured_parts,
     measurements,
@@ -74,7 +74,7 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
 
 
 def _points(
-    scores: PointScores, name: str, values: Values, right: Mapping[str, float]
+    scores: PointScores, name: str, values: Measured, right: Mapping[str, float]
 ) -> Iterator[tuple[float, float, float, float]]:
     """Of each part: the mean of its numbers, and its accuracy with the interval."""
     members: dict[str, list[str]] = defaultdict(list)

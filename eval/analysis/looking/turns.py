@@ -15,7 +15,7 @@ from looktwice.eval.display.text_tables import (
     percent,
     share_cell,
 )
-from looktwice.eval.scoring.turns import Turns, TurnsOfArm
+from looktwice.eval.scoring.measurements import Turns, TurnsOfArm
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import compare_paired, mean_difference
@@ -148,7 +148,7 @@ def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
 
 
 def _lines(arm: TurnsOfArm) -> Iterator[tuple[str, ...]]:
-    shown = [arm.index(place) for place in range(arm.most)]
+    shown = arm.shown
     for place, turn in enumerate(shown):
         change = compare_turns(arm, shown[place - 1], turn) if place else None
         yield _line(

@@ -13,8 +13,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
-from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw
+from looktwice.eval.scoring.benchmark import (
+    Metric,
+    Scorer,
+    Total,
+    group_by,
+    group_metric,
+    right_by_draw,
+)
 from looktwice.eval.scoring.row import accuracy
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 

@@ -9,8 +9,15 @@ from statistics import fmean
 from typing import ClassVar
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
-from looktwice.eval.scoring.groups import clusters_of, group_by, group_metric, right_by_draw
+from looktwice.eval.scoring.benchmark import (
+    Metric,
+    Scorer,
+    Total,
+    clusters_of,
+    group_by,
+    group_metric,
+    right_by_draw,
+)
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
 HEADLINE = {

@@ -26,7 +26,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply

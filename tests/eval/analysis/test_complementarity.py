@@ -15,7 +15,7 @@ from looktwice.eval.analysis.complementarity import complementarity_table, speci
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
 from looktwice.pipelines.config import ConfigError, load_plan

@@ -15,7 +15,7 @@ from looktwice.eval.display.text_tables import with_interval
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import replay
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError
 from looktwice.pipelines.config import load_plan

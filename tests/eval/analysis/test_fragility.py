@@ -31,7 +31,7 @@ from looktwice.eval.analysis.fragility_tables import (
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.eval.statistics.settings import reordering
 from looktwice.pipelines.config import ConfigError, load_plan

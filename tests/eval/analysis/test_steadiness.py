@@ -8,7 +8,7 @@ import pytest
 
 from looktwice.eval.analysis.steadiness import draw_table, order_table, position_table
 from looktwice.eval.display.text_tables import TextTable
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from tests.made_run import MadeRun
 

@@ -11,7 +11,7 @@ import yaml
 
 from looktwice.eval.analysis.sweeps import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
 from looktwice.eval.display.table import score_table
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.statistics import bootstrap_mean
 from tests.made_run import MadeRun
 

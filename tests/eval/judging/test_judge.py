@@ -33,7 +33,7 @@ from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Score, Verdict
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.eval.tasks import BlinkTwice, VideoScorer
 from looktwice.pipelines.config import ConfigError, load_plan, spec

@@ -27,7 +27,7 @@ from looktwice.eval.probes.questions import (
 from looktwice.eval.readers import WholeReply
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import SampleRow, StoredMessage
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.pipelines import Pipeline, Pocket
 from looktwice.pipelines.model import Model, canonical
 from looktwice.pipelines.models import LocalVLM, Scripted

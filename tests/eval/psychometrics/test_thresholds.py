@@ -18,7 +18,7 @@ from looktwice.eval.psychometrics.functions import (
     fit_threshold,
 )
 from looktwice.eval.psychometrics.thresholds import Along, find_thresholds, threshold_table
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from tests.made_run import MadeRun
 
 LEVELS = tuple(float(level) for level in range(2, 41, 4))

@@ -10,7 +10,7 @@ import yaml
 
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import merge
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from tests.made_run import MadeRun
 
 READ = {"use": "eval.readers.BlinkOfficial"}

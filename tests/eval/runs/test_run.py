@@ -19,7 +19,7 @@ from looktwice.eval.runs import RunOptions
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Verdict
 from looktwice.eval.scoring.notes import notes
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.arm import Arm

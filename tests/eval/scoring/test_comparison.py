@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binomtest
 
 from looktwice.eval.scoring import Metric, Row
-from looktwice.eval.scoring.comparison import compare, correct_p_values
 from looktwice.eval.scoring.row import macro_row
+from looktwice.eval.scoring.run_rows import compare, correct_p_values
 from looktwice.eval.statistics.paired import mean_difference
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)

@@ -14,11 +14,11 @@ from scipy.stats import binomtest
 from looktwice.eval.records import Judgement
 from looktwice.eval.records.judgements import append, words_of
 from looktwice.eval.scoring import AllRight, Metric, Row, Scorer, Verdict
-from looktwice.eval.scoring.benchmark_rows import benchmark_rows
+from looktwice.eval.scoring.benchmark import group_metric, right_by_draw
 from looktwice.eval.scoring.chance import majority_and_chance
-from looktwice.eval.scoring.groups import circular_rows, group_metric, right_by_draw
 from looktwice.eval.scoring.row import empty_row, macro_row, micro_row
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.run_rows import benchmark_rows, circular_rows
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
 from tests.made_run import MadeRun
 
@@ -124,7 +124,9 @@ class Own(Scorer):
 def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
     """A run whose task has these metrics: the baseline is right once of three, the other contestant
     three times."""
-    monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda facts, plugins: Own())
+    monkeypatch.setattr(
+        "looktwice.eval.scoring.score_run.build_scorer", lambda facts, plugins: Own()
+    )
     made.task("t", ["A", "A", "A"])
     made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
     made.answers(made.point("other", "t"), ["A", "A", "A"])

@@ -18,8 +18,8 @@ from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Score, Verdict
-from looktwice.eval.scoring.cost import price_of
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score import price_of
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.eval.statistics.intervals import Stratum, mean_of_shares, wilson
 from looktwice.eval.statistics.paired import compare_paired, holm

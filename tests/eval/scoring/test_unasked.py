@@ -14,7 +14,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records import Record
 from looktwice.eval.scoring import AllRight, Row, Scorer
 from looktwice.eval.scoring.notes import notes
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks import CountScorer, JointScorer, PairScorer, SweepScorer, TwiceScorer
 from looktwice.pipelines.config import spec

@@ -377,7 +377,7 @@ def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str
     """Through a run folder and its scoring: the verdict and the answer in the letters of the
     key."""
     from looktwice.eval.records.records import SampleRow
-    from looktwice.eval.scoring.score import score_run
+    from looktwice.eval.scoring.score_run import score_run
 
     made = MadeRun(folder)
     made.samples.append(SampleRow("id-t", before.sample.sha, key, before.sample.to_dict()))

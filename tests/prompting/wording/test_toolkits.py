@@ -17,7 +17,7 @@ from looktwice.eval.readers import Vlm2Official, Vlm2Vlmevalkit
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.statistics import compare_paired
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
