@@ -3,22 +3,26 @@ stop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from looktwice.eval.display.text_tables import (
+    Column,
     TextTable,
-    estimate_cell,
+    change_cell,
     format_cost,
     format_p,
     percent,
     share_cell,
+    table,
+    text,
 )
 from looktwice.eval.scoring.measurements import Turns, TurnsOfArm
+from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
-from looktwice.eval.statistics.paired import compare_paired, mean_difference
+from looktwice.eval.statistics.paired import mean_difference
 
 
 @dataclass(frozen=True)
@@ -43,39 +47,95 @@ class TurnChange:
         gained."""
         return self.tokens / (100 * self.paired.value) if self.paired.value > 0 else None
 
+    @property
+    def cost_per_point(self) -> float | None:
+        """Money that it needs more for each."""
+        if self.cost is None or self.paired.value <= 0:
+            return None
+        return self.cost / 100 / self.paired.value
+
 
 def compare_turns(arm: TurnsOfArm, before: int, after: int) -> TurnChange:
     """What the turns between two changed."""
-    old, new = arm.values(before), arm.values(after)
-    clusters = [arm.scores.clusters[name] for name in old]
-    paired = compare_paired([new[name] for name in old], [*old.values()], clusters)
+    values = {turn: arm.values(turn) for turn in (before, after)}
+    paired = Values.of(values, arm.scores.clusters).pair(after, before)
+    assert paired is not None  # every record has every turn
     gained, lost = map(sum, arm.changed(before, after))
-    costs = arm.cost(before), arm.cost(after)
-    cost = None if None in costs else (costs[1] or 0.0) - (costs[0] or 0.0)
+    start, end = arm.cost(before), arm.cost(after)
+    cost = None if start is None or end is None else end - start
     tokens = arm.tokens(after) - arm.tokens(before)
     return TurnChange(before, after, gained, lost, paired, tokens, cost)
+
+
+@dataclass(frozen=True)
+class TurnLine:
+    """A line of `turn_table`: an arm after a turn, the change that it shows, and the change since
+    the first turn, of which it tells the price."""
+
+    arm: TurnsOfArm
+    name: str
+    turn: int
+    change: TurnChange | None = None
+    since: TurnChange | None = None  # the first turn
+
+    @property
+    def accuracy(self) -> Estimate | None:
+        """The accuracy after the turn."""
+        return Values.of({0: self.arm.values(self.turn)}, self.arm.scores.clusters).mean(0)
+
+    @property
+    def counts(self) -> tuple[str, str]:
+        """Records gained and lost with the interval of their share; empty without a change."""
+        if self.change is None:
+            return "", ""
+        clusters = [self.arm.scores.clusters[turns.sample] for turns in self.arm.records]
+        cells = []
+        for hits in self.arm.changed(self.change.before, self.change.after):
+            share = share_interval(hits, clusters)
+            cells.append(f"{sum(hits)}\n{percent(share.low)}–{percent(share.high)} %")
+        return cells[0], cells[1]
+
+
+TURN_COLUMNS: Sequence[Column[TurnLine]] = (
+    Column("contestant", "arm.scores.contestant", text),
+    Column("task", "arm.scores.task", text),
+    Column("turn", "name", text),
+    Column("n", "accuracy.n"),
+    Column("accuracy\n%", "accuracy", share_cell),
+    Column("wrong\nto right", lambda line: line.counts[0]),
+    Column("right\nto wrong", lambda line: line.counts[1]),
+    Column("change", lambda line: line.change and line.change.paired, change_cell),
+    Column("p", lambda line: line.change and line.change.paired.p, format_p),
+    Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}".format),
+    Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
+    Column("tokens per\ngained one", lambda line: line.since and _price(line.since)),
+    Column(
+        "cost per\ngained one", lambda line: line.since and line.since.cost_per_point, format_cost
+    ),
+)
+
+
+def _price(change: TurnChange) -> str:
+    price = change.tokens_per_point
+    return "no gain" if price is None else f"{price:,.1f}"
 
 
 def turn_table(arms: Sequence[TurnsOfArm]) -> TextTable:
     """A line per turn of every arm, and of more than two turns a line from the first to the
     last."""
-    header = (
-        "contestant",
-        "task",
-        "turn",
-        "n",
-        "accuracy\n%",
-        "wrong\nto right",
-        "right\nto wrong",
-        "change",
-        "p",
-        "tokens\nper sample",
-        "cost\nper sample",
-        "tokens per\ngained one",
-        "cost per\ngained one",
-    )
-    rows = tuple(line for arm in arms for line in _lines(arm))
-    return TextTable(header, rows, text_columns=3).without_empty().without_same("task")
+    lines = [line for arm in arms for line in _turn_lines(arm)]
+    return table(TURN_COLUMNS, lines).without_empty().without_same("task")
+
+
+def _turn_lines(arm: TurnsOfArm) -> Iterator[TurnLine]:
+    first, *later = arm.shown
+    yield TurnLine(arm, f"{first + 1}", first)
+    for before, turn in zip(arm.shown, later, strict=False):
+        change, whole = compare_turns(arm, before, turn), compare_turns(arm, first, turn)
+        yield TurnLine(arm, f"{turn + 1}", turn, change, whole)
+    if len(later) > 1:
+        whole = compare_turns(arm, first, arm.last)
+        yield TurnLine(arm, f"1 to {arm.last + 1}", arm.last, whole, whole)
 
 
 @dataclass(frozen=True)
@@ -88,6 +148,7 @@ class StoppingRule:
     `unit` says what is spent.
     """
 
+    arm: TurnsOfArm
     name: str
     turns: float
     spent: float
@@ -97,143 +158,85 @@ class StoppingRule:
     gain: Estimate
 
 
+def _was_read(turns: Turns, turn: int) -> bool:
+    return turns.at(turn).answer is not None
+
+
+def _was_repeated(turns: Turns, turn: int) -> bool:
+    answer = turns.at(turn).answer
+    return turn > 0 and answer is not None and answer == turns.at(turn - 1).answer
+
+
+def _was_right(turns: Turns, turn: int) -> bool:
+    return turns.at(turn).verdict is Verdict.RIGHT
+
+
+RULES: Mapping[str, Callable[[Turns, int], bool]] = {
+    "one answer": _was_read,
+    "two alike": _was_repeated,
+    "first right (oracle)": _was_right,
+}
+"""After which turn a rule stops, by its name."""
+
+
 def stopping_rules(arm: TurnsOfArm) -> list[StoppingRule]:
     """Every rule on the recorded turns of an arm, none of which asks anything.
 
     `two alike` ends when an answer is given twice in a row, `one answer` at the first reply that
-    can be read, and `first right` knows the key: no rule does better.
+    can be read, and `first right` knows the key: no rule does better. Each stands against fixed
+    numbers of turns at the same mean cost: in tokens, or in turns where none were counted.
     """
-    rules: dict[str, Callable[[Turns, int], int]] = {
-        "one answer": lambda each, last: _first(
-            each, last, lambda turn: each.at(turn).answer is not None
-        ),
-        "two alike": lambda each, last: _first(each, last, lambda turn: _alike(each, turn)),
-        "first right (oracle)": lambda each, last: _first(
-            each, last, lambda t: each.at(t).verdict is Verdict.RIGHT
-        ),
-    }
-    return [_measure(arm, name, rule) for name, rule in rules.items()]
+    counted = arm.tokens(arm.last) > 0
+    clusters = [arm.scores.clusters[turns.sample] for turns in arm.records]
+
+    def spent(turns: Turns, turn: int) -> float:
+        scored = turns.at(turn)
+        tokens = scored.tokens_in + scored.tokens_out
+        return tokens if counted else float(min(turn + 1, len(turns.scored)))
+
+    def worth(stops: Sequence[int]) -> list[float]:
+        """What the records are worth if each ends after its turn."""
+        pairs = zip(arm.records, stops, strict=True)
+        return [turns.at(stop).score.value for turns, stop in pairs]
+
+    every = range(arm.last + 1)
+    prices = [fmean(spent(turns, turn) for turns in arm.records) for turn in every]
+    rules = []
+    for name, holds in RULES.items():
+        stops = []
+        for record in arm.records:
+            end = len(record.scored) - 1
+            held = (turn for turn in range(min(arm.last, end + 1)) if holds(record, turn))
+            stops.append(next(held, end))
+        mean = fmean(map(spent, arm.records, stops))
+        upper = next((turn for turn in every if prices[turn] >= mean - 1e-9), arm.last)
+        lower = max(0, upper - 1)
+        gap = prices[upper] - prices[lower]
+        share = min(1.0, max(0.0, (mean - prices[lower]) / gap)) if gap > 0 else 1.0
+        mine = worth(stops)
+        below, above = (worth([turn] * len(stops)) for turn in (lower, upper))
+        fixed = [(1 - share) * a + share * b for a, b in zip(below, above, strict=True)]
+        gain = mean_difference([a - b for a, b in zip(mine, fixed, strict=True)], clusters)
+        unit, turns = "tokens" if counted else "turns", fmean(stop + 1 for stop in stops)
+        rules.append(StoppingRule(arm, name, turns, mean, unit, fmean(mine), fmean(fixed), gain))
+    return rules
+
+
+STOPPING_COLUMNS: Sequence[Column[StoppingRule]] = (
+    Column("contestant", "arm.scores.contestant", text),
+    Column("task", "arm.scores.task", text),
+    Column("stop at", "name", text),
+    Column("turns", "turns", "{:.2f}".format),
+    Column("spent\nper sample", lambda rule: f"{rule.spent:,.1f} {rule.unit}"),
+    Column("accuracy\n%", "accuracy", percent),
+    Column("fixed, same\ncost %", "fixed", percent),
+    Column("gain", "gain", change_cell),
+    Column("p", "gain.p", format_p),
+)
 
 
 def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
     """A line per rule and arm; `fixed` are whole numbers of turns, mixed at random so that they
     cost the same."""
-    header = (
-        "contestant",
-        "task",
-        "stop at",
-        "turns",
-        "spent\nper sample",
-        "accuracy\n%",
-        "fixed, same\ncost %",
-        "gain",
-        "p",
-    )
-    rows = [
-        (
-            arm.scores.contestant,
-            arm.scores.task,
-            rule.name,
-            f"{rule.turns:.2f}",
-            f"{rule.spent:,.1f} {rule.unit}",
-            percent(rule.accuracy),
-            percent(rule.fixed),
-            estimate_cell(rule.gain, sign=True),
-            format_p(rule.gain.p),
-        )
-        for arm in arms
-        for rule in stopping_rules(arm)
-    ]
-    return TextTable(header, rows, text_columns=3).without_same("task")
-
-
-def _lines(arm: TurnsOfArm) -> Iterator[tuple[str, ...]]:
-    shown = arm.shown
-    for place, turn in enumerate(shown):
-        change = compare_turns(arm, shown[place - 1], turn) if place else None
-        yield _line(
-            arm, f"{turn + 1}", turn, change, compare_turns(arm, 0, turn) if place else None
-        )
-    if len(shown) > 2:
-        whole = compare_turns(arm, 0, shown[-1])
-        yield _line(arm, f"1 to {shown[-1] + 1}", shown[-1], whole, whole)
-
-
-def _line(
-    arm: TurnsOfArm, name: str, turn: int, change: TurnChange | None, since_first: TurnChange | None
-) -> tuple[str, ...]:
-    values, cost = arm.values(turn), arm.cost(turn)
-    share = share_interval([*values.values()], [arm.scores.clusters[name] for name in values])
-    accuracy = share_cell(share)
-    head = (arm.scores.contestant, arm.scores.task, name, str(len(values)), accuracy)
-    spent = (f"{arm.tokens(turn):,.0f}", "" if cost is None else format_cost(cost))
-    if change is None or since_first is None:
-        return (*head, "", "", "", "", *spent, "", "")
-    counts = (_count(arm, hits) for hits in arm.changed(change.before, change.after))
-    price = since_first.tokens_per_point
-    gain, added_cost = since_first.paired.value, since_first.cost
-    money = "" if added_cost is None or price is None else format_cost(added_cost / 100 / gain)
-    return (
-        *head,
-        *counts,
-        estimate_cell(change.paired, sign=True),
-        format_p(change.paired.p),
-        *spent,
-        "no gain" if price is None else f"{price:,.1f}",
-        money,
-    )
-
-
-def _count(arm: TurnsOfArm, hits: Sequence[bool]) -> str:
-    share = share_interval(hits, [arm.scores.clusters[each.sample] for each in arm.records])
-    return f"{sum(hits)}\n{percent(share.low)}–{percent(share.high)} %"
-
-
-def _first(each: Turns, last: int, holds: Callable[[int], bool]) -> int:
-    """The first turn at which a rule holds, or the last one."""
-    return next(
-        (turn for turn in range(min(last, len(each.scored))) if holds(turn)),
-        min(last, len(each.scored) - 1),
-    )
-
-
-def _alike(each: Turns, turn: int) -> bool:
-    return (
-        turn > 0
-        and each.at(turn).answer is not None
-        and each.at(turn).answer == each.at(turn - 1).answer
-    )
-
-
-def _measure(arm: TurnsOfArm, name: str, rule: Callable[[Turns, int], int]) -> StoppingRule:
-    """A rule against fixed numbers of turns at the same mean cost: in tokens, or in turns where
-    none were counted."""
-    last = max(len(each.scored) for each in arm.records) - 1
-    counted = arm.tokens(last) > 0
-
-    def spent(each: Turns, turn: int) -> float:
-        return _tokens(each, turn) if counted else float(min(turn + 1, len(each.scored)))
-
-    stops = [rule(each, last) for each in arm.records]
-    mean = fmean(spent(each, stop) for each, stop in zip(arm.records, stops, strict=True))
-    prices = [fmean(spent(each, turn) for each in arm.records) for turn in range(last + 1)]
-    upper = next((turn for turn, price in enumerate(prices) if price >= mean - 1e-9), last)
-    lower = max(0, upper - 1)
-    gap = prices[upper] - prices[lower]
-    share = min(1.0, max(0.0, (mean - prices[lower]) / gap)) if gap > 0 else 1.0
-    mine = [each.at(stop).score.value for each, stop in zip(arm.records, stops, strict=True)]
-    fixed = [
-        (1 - share) * e.at(lower).score.value + share * e.at(upper).score.value for e in arm.records
-    ]
-    clusters = [
-        arm.scores.clusters[each.sample] for each in arm.records
-    ]  # a sample's draws share its pictures
-    gain = mean_difference([a - b for a, b in zip(mine, fixed, strict=True)], clusters)
-    turns = fmean(stop + 1 for stop in stops)
-    return StoppingRule(
-        name, turns, mean, "tokens" if counted else "turns", fmean(mine), fmean(fixed), gain
-    )
-
-
-def _tokens(each: Turns, turn: int) -> float:
-    return each.at(turn).tokens_in + each.at(turn).tokens_out
+    rules = (rule for arm in arms for rule in stopping_rules(arm))
+    return table(STOPPING_COLUMNS, rules).without_same("task")
