@@ -19,10 +19,9 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.measurements import Turns, TurnsOfArm
-from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
-from looktwice.eval.statistics.paired import mean_difference
+from looktwice.eval.statistics.paired import compare_paired, mean_difference
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ class TurnChange:
 
 def compare_turns(arm: TurnsOfArm, before: int, after: int) -> TurnChange:
     """What the turns between two changed."""
-    values = {turn: arm.values(turn) for turn in (before, after)}
-    paired = Values.of(values, arm.scores.clusters).pair(after, before)
-    assert paired is not None  # every record has every turn
+    old, new = arm.values(before), arm.values(after)
+    clusters = [arm.scores.clusters[name] for name in new]
+    paired = compare_paired([*new.values()], [*old.values()], clusters)
     gained, lost = map(sum, arm.changed(before, after))
     start, end = arm.cost(before), arm.cost(after)
     cost = None if start is None or end is None else end - start
@@ -79,9 +78,10 @@ class TurnLine:
     since: TurnChange | None = None  # the first turn
 
     @property
-    def accuracy(self) -> Estimate | None:
+    def accuracy(self) -> Estimate:
         """The accuracy after the turn."""
-        return Values.of({0: self.arm.values(self.turn)}, self.arm.scores.clusters).mean(0)
+        values, clusters = self.arm.values(self.turn), self.arm.scores.clusters
+        return share_interval([*values.values()], [clusters[name] for name in values])
 
     @property
     def counts(self) -> tuple[str, str]:
