@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+SPENT = ("seconds", "tokens_in", "tokens_out", "cost")
+"""What an answer takes."""
+
 VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
 
 

@@ -3,9 +3,9 @@ a sentence."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from math import fsum
@@ -13,15 +13,10 @@ from statistics import fmean
 
 import numpy as np
 
-from looktwice.eval.page.data import PageAnswer, PageData
-from looktwice.eval.statistics.intervals import (
-    Estimate,
-    Stratum,
-    cluster_codes,
-    mean_of_shares,
-    share_interval,
-)
-from looktwice.eval.statistics.paired import compare_paired, correct
+from looktwice.eval.page.data import SPENT, PageAnswer, PageData
+from looktwice.eval.scoring.values import Values
+from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
+from looktwice.eval.statistics.paired import correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
@@ -34,22 +29,16 @@ ALL = -1
 
 @dataclass(frozen=True)
 class ContestantScore:
-    """A contestant on a task (ALL: on all of its own): its accuracy and interval, and the sums of
-    its calls.
+    """A contestant on a task (ALL: on all of its own): its accuracy, and the mean of what an answer
+    takes.
 
-    The n samples lie in `clusters`: those of one group are one.
-
-    `accuracy` over all tasks is the mean of the tasks' (macro); None where nothing was scored.
+    Accuracy over all tasks is the mean of the tasks' (macro); None where nothing was scored.
     """
 
     contestant: int
     task: int
-    accuracy: float | None
-    low: float | None
-    high: float | None
-    n: int
-    sums: Mapping[str, float]
-    clusters: int = 0
+    accuracy: Estimate | None
+    sums: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,70 +73,66 @@ class PageNumbers:
     @cached_property
     def arms(self) -> list[ContestantScore]:
         """Each contestant on each of its tasks, then on ALL."""
-        found = []
+        asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
+        for (who, sample), draws in self.data.answers.items():
+            asked[who, self._task_of(sample)] += draws
+        scored = self._by_task(self._values())
+        arms = list[ContestantScore]()
         for who in range(len(self.data.contestants)):
-            mine = [self._arm(who, task) for c, task in self._answers if c == who]
-            found += [*mine, self._all_tasks(who, mine)] if mine else []
-        return found
+            mine, strata = list[ContestantScore](), list[Stratum]()
+            for task in sorted(task for other, task in asked if other == who):
+                accuracy = scored[task].mean(who) if task in scored else None
+                mine.append(ContestantScore(who, task, accuracy, _spent(asked[who, task])))
+                if accuracy:
+                    has = scored[task].has(who)
+                    values = scored[task].where(has)
+                    strata.append(Stratum(values[who], values.clusters.tolist()))
+            if mine:
+                arms += [*mine, _over_tasks(who, mine, strata)]
+        return arms
 
-    def _arm(self, who: int, task: int) -> ContestantScore:
-        answers, sums = (
-            [a for draws in self._answers[who, task].values() for a in draws],
-            dict[str, float](),
-        )
-        for name in ("seconds", "tokens_in", "tokens_out", "cost"):
-            known = [value for answer in answers if (value := getattr(answer, name)) is not None]
-            if known and any(known):
-                sums[name] = fsum(known) / len(known)
-        units = self._scored.get((who, task))
-        if units is None:
-            return ContestantScore(who, task, None, None, None, 0, sums)
-        found = share_interval(units.values, units.clusters)
-        return ContestantScore(
-            who, task, found.value, found.low, found.high, found.n, sums, found.clusters
-        )
+    def _task_of(self, sample: int) -> int:
+        return self.data.samples[sample].task
 
-    def _all_tasks(self, who: int, arms: Sequence[ContestantScore]) -> ContestantScore:
-        """The mean over tasks with its interval, and the mean of what an answer takes, weighted by
-        n."""
-        scored = [arm for arm in arms if arm.accuracy is not None]
-        if not scored:
-            return ContestantScore(who, ALL, None, None, None, 0, {})
-        names = dict.fromkeys(name for arm in scored for name in arm.sums)
-        n = sum(arm.n for arm in scored)
-        sums = {name: sum(arm.sums.get(name, 0.0) * arm.n for arm in scored) / n for name in names}
-        strata = [self._scored[who, arm.task]._replace(weight=1 / len(scored)) for arm in scored]
-        found = mean_of_shares(strata)
-        return ContestantScore(
-            who, ALL, found.value, found.low, found.high, n, sums, found.clusters
-        )
+    def _values(self, *without: str) -> Values[int, int]:
+        """What each contestant is worth on each sample with a key, the mean of its draws `without`
+        these verdicts."""
+        arms: dict[int, dict[int, float]] = {n: {} for n in range(len(self.data.contestants))}
+        asked = sorted(self.data.answers, key=lambda place: (self._task_of(place[1]), place[1]))
+        for who, sample in asked:
+            draws = self.data.answers[who, sample]
+            if values := [a.value for a in draws if a.verdict not in (*without, "hidden")]:
+                arms[who][sample] = fmean(values)
+        groups = {number: s.group or number for number, s in enumerate(self.data.samples)}
+        return Values.of(arms, groups)
 
-    @cached_property
-    def _scored(self) -> Mapping[tuple[int, int], Stratum]:
-        """By contestant and task: the values of the samples with a key, and their groups."""
-        found = {}
-        for key, answers in self._answers.items():
-            shown = {
-                sample: draws for sample, draws in answers.items() if draws[0].verdict != "hidden"
-            }
-            values = [fmean(answer.value for answer in draws) for draws in shown.values()]
-            if values:
-                found[key] = Stratum(np.array(values), [self._groups[sample] for sample in shown])
-        return found
+    def _by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
+        return dict(sorted(values.by(self._task_of).items()))
 
     @cached_property
     def pairs(self) -> list[ContestantPair]:
         """Any two contestants on each task that both have, and on ALL; with many contestants the
         baseline's alone."""
         count = len(self.data.contestants)
-        some = [(other, self.baseline) for other in range(count) if other != self.baseline]
-        every = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
-        few = (
-            len(every) * len(self.data.samples) <= MOST_COMPARED
-            and len(every) * len(self.data.tasks) <= MOST_INTERVALS
-        )
-        chosen = some + (every if few else [])
-        pairs = [pair for mine, other in chosen for pair in self._compare(mine, other)]
+        chosen = [(other, self.baseline) for other in range(count) if other != self.baseline]
+        rest = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
+        if (
+            len(rest) * len(self.data.samples) <= MOST_COMPARED
+            and len(rest) * len(self.data.tasks) <= MOST_INTERVALS
+        ):
+            chosen += rest
+        whole = self._values("failed")
+        tasks, pairs = self._by_task(whole), list[ContestantPair]()
+        for who, rival in chosen:
+            shared = {task for task, part in tasks.items() if part.has(who, rival).any()}
+            of_both = [self._task_of(sample) in shared for sample in whole.units]
+            parts = {task: tasks[task] for task in sorted(shared)} | {
+                ALL: whole.where(np.array(of_both, bool))
+            }
+            for task, values in parts.items():
+                if paired := values.pair(who, rival):
+                    out = values.left_out(who, rival)
+                    pairs.append(ContestantPair(who, rival, task, paired, out))
         return correct(
             pairs,
             lambda pair: pair.paired.p if pair.rival == self.baseline else None,
@@ -161,113 +146,69 @@ class PageNumbers:
         names = [who.label for who in self.data.contestants]
         if not scored:
             return ["Nothing was scored: there is no sample with a key and an answer."]
-        given = Counter(arm.contestant for arm in scored if arm.task != ALL)
-        alike = [
-            arm
-            for arm in scored
-            if arm.task == ALL and given[arm.contestant] == len(self.data.tasks)
-        ]
-        best = max(alike, key=lambda arm: arm.accuracy or 0.0, default=None)
-        tasks, samples = (
-            counted(len(self.data.tasks), "task"),
-            counted(len(self.data.samples), "sample"),
-        )
-        where = f" as the mean of {tasks}" if len(self.data.tasks) > 1 else ""
-        said = [f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."]
-        if best is not None and len(alike) > 1:
-            who = (
-                ""
-                if len(alike) == len(names)
-                else f" of the {len(alike)} contestants with every task"
-            )
-            most = f"{100 * (best.accuracy or 0.0):.1f} %"
-            said[0] += f" {names[best.contestant]} has the highest accuracy{who}, {most}{where}."
-        pairs = [pair for pair in self.pairs if pair.rival == self.baseline and pair.task == ALL]
+        lines = [self._who_is_best(scored, names)]
+        pairs = [pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL)]
         if pairs:
-            first = max(pairs, key=lambda pair: pair.paired.value)
-            said.append(_sentence(first, names))
-            sure = [pair for pair in pairs if (pair.p_holm or 0.0) < 0.05]
-            better, rivals = (
-                sum(pair.paired.value > 0 for pair in sure),
-                counted(len(pairs), "contestant"),
+            lines.append(_sentence(max(pairs, key=lambda pair: pair.paired.value), names))
+            sure = [pair.paired.value > 0 for pair in pairs if (pair.p_holm or 0.0) < 0.05]
+            better = sum(sure)
+            lines.append(
+                f"Against {names[self.baseline]}, on all tasks together, {better} of"
+                f" {counted(len(pairs), 'contestant')} surely {'does' if better == 1 else 'do'}"
+                f" better and {len(sure) - better} worse (5 %, after Holm)."
             )
-            said.append(
-                f"Against {names[self.baseline]}, on all tasks together, {better} of {rivals}"
-                f" surely {'does' if better == 1 else 'do'} better and {len(sure) - better} worse"
-                " (5 %, after Holm)."
-            )
-        return [*said, *self._left_out]
-
-    @property
-    def _left_out(self) -> list[str]:
         counts = Counter(answer.verdict for draws in self.data.answers.values() for answer in draws)
-        words = [
+        left_out = [
             f"{counted(counts[kind], 'answer')} {kind}"
             for kind in ("unreadable", "failed")
             if counts[kind]
         ]
-        return [f"{' and '.join(words)}."] if words else []
+        return [*lines, f"{' and '.join(left_out)}."] if left_out else lines
 
-    @cached_property
-    def _answers(self) -> Mapping[tuple[int, int], Mapping[int, Sequence[PageAnswer]]]:
-        """By contestant and task: the answers of each sample."""
-        found: dict[tuple[int, int], dict[int, Sequence[PageAnswer]]] = {}
-        for (who, sample), draws in self.data.answers.items():
-            found.setdefault((who, self.data.samples[sample].task), {})[sample] = draws
-        return dict(sorted(found.items()))
-
-    @cached_property
-    def _values(self) -> Mapping[tuple[int, int], Mapping[int, float]]:
-        """By contestant and task: the value of each sample that has a key and a draw that did not
-        fail."""
-        return {key: _comparable(answers) for key, answers in self._answers.items()}
-
-    @cached_property
-    def _groups(self) -> list[int]:
-        """The number of each sample's group, which several tasks may share; one without a group is
-        its own."""
-        names = [sample.group or number for number, sample in enumerate(self.data.samples)]
-        return [*map(int, cluster_codes(names, len(names)))]
-
-    def _compare(self, who: int, rival: int) -> Iterator[ContestantPair]:
-        every: list[int] = []
-        mine: dict[int, float] = {}
-        others: dict[int, float] = {}
-        out = 0
-        for task in range(len(self.data.tasks)):
-            left, right = self._values.get((who, task), {}), self._values.get((rival, task), {})
-            if shared := [sample for sample in left if sample in right]:
-                lacking = len(left.keys() | right.keys()) - len(shared)
-                yield self._pair((who, rival, task), left, right, shared, lacking)
-                every, out = every + shared, out + lacking
-                mine |= left
-                others |= right
-        if every:
-            yield self._pair((who, rival, ALL), mine, others, every, out)
-
-    def _pair(
-        self,
-        names: tuple[int, int, int],
-        left: _Values,
-        right: _Values,
-        shared: Sequence[int],
-        out: int,
-    ) -> ContestantPair:
-        """The comparison that the tables make, too: its interval is a bootstrap over groups."""
-        groups = [self._groups[s] for s in shared]
-        paired = compare_paired([left[s] for s in shared], [right[s] for s in shared], groups)
-        return ContestantPair(*names, paired, out)
+    def _who_is_best(self, scored: Sequence[ContestantScore], names: Sequence[str]) -> str:
+        tasks = counted(len(self.data.tasks), "task")
+        samples = counted(len(self.data.samples), "sample")
+        said = f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."
+        given = Counter(arm.contestant for arm in scored if arm.task != ALL)
+        whole = {
+            names[arm.contestant]: arm.accuracy.value
+            for arm in scored
+            if arm.accuracy and arm.task == ALL and given[arm.contestant] == len(self.data.tasks)
+        }
+        if len(whole) < 2:
+            return said
+        best = max(whole, key=whole.__getitem__)
+        who = (
+            "" if len(whole) == len(names) else f" of the {len(whole)} contestants with every task"
+        )
+        where = f" as the mean of {tasks}" if len(self.data.tasks) > 1 else ""
+        return f"{said} {best} has the highest accuracy{who}, {100 * whole[best]:.1f} %{where}."
 
 
-_Values = Mapping[int, float]
+def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
+    """The mean of what an answer takes, as far as anybody counted it."""
+    sums = {}
+    for name in SPENT:
+        counts = [count for answer in answers if (count := getattr(answer, name)) is not None]
+        if any(counts):
+            sums[name] = fsum(counts) / len(counts)
+    return sums
 
 
-def _comparable(answers: Mapping[int, Sequence[PageAnswer]]) -> dict[int, float]:
-    kept = {
-        name: [a.value for a in draws if a.verdict not in ("failed", "hidden")]
-        for name, draws in answers.items()
-    }
-    return {name: fmean(values) for name, values in kept.items() if values}
+def _over_tasks(
+    who: int, arms: Sequence[ContestantScore], strata: Sequence[Stratum]
+) -> ContestantScore:
+    """The mean over tasks with its interval, and the mean of what an answer takes, weighted by
+    n."""
+    if not strata:
+        return ContestantScore(who, ALL, None)
+    sums: dict[str, float] = defaultdict(float)
+    accuracy = mean_of_shares([each._replace(weight=1 / len(strata)) for each in strata])
+    for arm in arms:
+        share = arm.accuracy.n / accuracy.n if arm.accuracy else 0.0
+        for name, spent in arm.sums.items() if share else ():
+            sums[name] += spent * share
+    return ContestantScore(who, ALL, accuracy, sums)
 
 
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:

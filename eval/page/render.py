@@ -6,22 +6,25 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
 from itertools import islice
+from math import isnan
 from typing import Any
 
 from looktwice.eval.display.templates import template
-from looktwice.eval.page.data import PageAnswer, PageData, PagePicture, PageSample, PageTurn
-from looktwice.eval.page.pairs import PageNumbers
+from looktwice.eval.page.data import SPENT, PageAnswer, PageData, PagePicture, PageSample
+from looktwice.eval.page.pairs import ContestantPair, ContestantScore, PageNumbers
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.models.keys import known_keys, mask_keys
 
 __all__ = ["render_page"]
 
 VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 OWN = ("page_state.js", "page_charts.js", "page_samples.js", "page.js")
+NONE = "'none'"
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
@@ -40,7 +43,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     as text. The page's Content-Security-Policy names its scripts by sha256 and allows no connection
     but, where it is served, to its server.
     """
-    scripts = [_read(name) for name in (*VENDORED, *OWN)]
+    own, scripts = "'self'" if served else "", [_read(name) for name in (*VENDORED, *OWN)]
     hashes = " ".join(
         f"'sha256-{b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
     )
@@ -61,7 +64,11 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
         scripts=scripts,
         style=_read("page.css"),
         licenses=[_read(name) for name in LICENSES],
-        policy=_policy(hashes, served),
+        policy=(
+            f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline';"
+            f" img-src {f'data: {own}'.strip()}; connect-src {own or NONE}; base-uri 'none';"
+            " form-action 'none'"
+        ),
         data=_in_pieces(encode(data, numbers, served)),
     )
 
@@ -70,9 +77,13 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
     """The data as the page's scripts read it: numbers for names, and every text once.
 
     What there may be very much of is made when it is asked for, in the order in which it stands
-    here.
+    here; of an answer, which there may be a hundred thousand of, entries have no names.
     """
     texts = Texts()
+    words: dict[int, list[Any]] = {}
+    for (who, sample), draws in data.answers.items():
+        if data.detailed is None or sample in data.detailed:
+            words.setdefault(sample, []).append((who, draws))
     return {
         "served": served,
         "baseline": numbers.baseline,
@@ -80,39 +91,12 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "tasks": [task.label for task in data.tasks],
         "samples": (_sample(sample, texts) for sample in data.samples),
         "answers": (_brief(key, draws, texts) for key, draws in data.answers.items()),
-        "words": _words(data, texts),
+        "words": ([sample, _details(answers, texts)] for sample, answers in words.items()),
         "detailed": None if data.detailed is None else sorted(data.detailed),
-        "arms": [
-            [
-                a.contestant,
-                a.task,
-                *map(_short, (a.accuracy, a.low, a.high)),
-                a.n,
-                _sums(a.sums),
-                a.clusters,
-            ]
-            for a in numbers.arms
-        ],
-        "pairs": [
-            [
-                *(pair.contestant, pair.rival, pair.task),
-                *map(
-                    _short,
-                    (
-                        pair.paired.value,
-                        pair.paired.low,
-                        pair.paired.high,
-                        pair.paired.p,
-                        pair.p_holm,
-                    ),
-                ),
-                *(pair.paired.n, pair.paired.better, pair.paired.worse, pair.out),
-            ]
-            for pair in numbers.pairs
-        ],
-        "test": numbers.pairs[0].paired.test if numbers.pairs else "",
-        "lines": [[x.factor, x.task, x.chance, list(x.lines.items())] for x in data.lines],
-        "grids": [[x.x, x.y, x.task, x.contestant, x.cells] for x in data.grids],
+        "arms": [_figures(arm, arm.accuracy) for arm in numbers.arms],
+        "pairs": [_figures(pair, pair.paired) for pair in numbers.pairs],
+        "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
+        "grids": [vars(grid) for grid in data.grids],
         "thumbnails": data.thumbnails,
         "texts": (text for each in (texts,) for text in each.known),
     }
@@ -124,14 +108,8 @@ def encode_words(
     """The words of all answers to one sample by contestant, and its own pictures, as a served page
     fetches them."""
     texts = Texts()
-    words = [
-        [who, [_detail(answer, texts) for answer in answers]] for who, answers in draws.items()
-    ]
-    return {
-        "words": words,
-        "pictures": [_picture(each) for each in pictures],
-        "texts": [*texts.known],
-    }
+    words = _details(draws.items(), texts)
+    return {"words": words, "pictures": [*map(asdict, pictures)], "texts": [*texts.known]}
 
 
 @dataclass
@@ -173,15 +151,6 @@ def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
     yield "}"
 
 
-def _policy(hashes: str, served: bool) -> str:
-    own = " 'self'" if served else ""
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:{own};"
-        f" connect-src {own.strip() or chr(39) + 'none' + chr(39)}; base-uri 'none'; form-action"
-        " 'none'"
-    )
-
-
 @cache
 def _read(name: str) -> str:
     return (
@@ -189,63 +158,54 @@ def _read(name: str) -> str:
     )
 
 
-def _sample(sample: PageSample, texts: Texts) -> list[Any]:
-    choices = [texts(choice) for choice in sample.choices]
-    pictures = [_picture(each) for each in sample.pictures]
-    return [sample.task, sample.id, texts(sample.question), choices, sample.key, pictures]
+def _sample(sample: PageSample, texts: Texts) -> dict[str, Any]:
+    return {
+        "task": sample.task,
+        "id": sample.id,
+        "question": texts(sample.question),
+        "choices": [texts(choice) for choice in sample.choices],
+        "key": sample.key,
+        "pictures": [*map(asdict, sample.pictures)],
+    }
 
 
 def _brief(key: tuple[int, int], draws: Sequence[PageAnswer], texts: Texts) -> list[Any]:
     """Contestant, sample, and for each draw its verdict's first letter, value, answer and
     reason."""
-    return [
-        *key,
-        [
-            [a.verdict[0], _value(a), texts(a.answer), *([texts(a.reason)] if a.reason else [])]
-            for a in draws
-        ],
-    ]
+    brief = []
+    for draw in draws:
+        value = int(draw.value) if draw.value in (0.0, 1.0) else _short(draw.value)
+        reason = [texts(draw.reason)] if draw.reason else []
+        brief.append([draw.verdict[0], value, texts(draw.answer), *reason])
+    return [*key, brief]
 
 
-def _value(answer: PageAnswer) -> float | int:
-    return int(answer.value) if answer.value in (0.0, 1.0) else _short(answer.value) or 0.0
+def _figures(line: ContestantScore | ContestantPair, estimate: Estimate | None) -> Any:
+    """The fields of a line, and in place of its estimate those of it."""
+    own = {name: value for name, value in vars(line).items() if value is not estimate}
+    return _short(own | (vars(estimate) if estimate else {"value": None}))
 
 
-def _words(data: PageData, texts: Texts) -> Iterator[Any]:
-    """Sample, then each of its contestants with the words of its draws."""
-    found: dict[int, list[Any]] = {}
-    for (who, sample), draws in data.answers.items():
-        if data.detailed is None or sample in data.detailed:
-            found.setdefault(sample, []).append([who, [_detail(answer, texts) for answer in draws]])
-    yield from found.items()
+def _details(answers: Iterable[tuple[int, Sequence[PageAnswer]]], texts: Texts) -> list[Any]:
+    """By contestant: of each draw the reply, what it took, the server, and the turns where they
+    hold more than the reply."""
+    return [[who, [_detail(draw, texts) for draw in draws]] for who, draws in answers]
 
 
-def _detail(answer: PageAnswer, texts: Texts) -> list[Any]:
-    """Reply, seconds, tokens in and out, cost, server, and the turns where they hold more than the
-    reply."""
-    turns = [_turn(turn, texts) for turn in answer.turns]
-    numbers = (answer.seconds, answer.tokens_in, answer.tokens_out, answer.cost)
-    return [texts(answer.reply), *map(_short, numbers), texts(answer.served_by), turns]
+def _detail(answer: PageAnswer, texts: Texts) -> dict[str, Any]:
+    turns = []
+    for turn in answer.turns:
+        parts = [texts(part) if isinstance(part, str) else asdict(part) for part in turn.parts]
+        turns.append({"role": turn.role, "parts": parts})
+    numbers = {name: _short(getattr(answer, name)) for name in SPENT}
+    words = {"reply": texts(answer.reply), "served_by": texts(answer.served_by)}
+    return {**words, **numbers, "turns": turns}
 
 
-def _turn(turn: PageTurn, texts: Texts) -> list[Any]:
-    return [
-        turn.role,
-        [_picture(part) if isinstance(part, PagePicture) else texts(part) for part in turn.parts],
-    ]
-
-
-def _picture(picture: PagePicture) -> list[Any]:
-    return (
-        [picture.name, picture.caption, picture.marks]
-        if picture.caption or picture.marks
-        else [picture.name]
-    )
-
-
-def _short(number: float | None) -> float | None:
-    return None if number is None else float(f"{number:.5g}")
-
-
-def _sums(sums: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: _short(value) for name, value in sums.items()}
+def _short(value: Any) -> Any:
+    """Numbers with five digits, all those of a mapping too."""
+    if isinstance(value, Mapping):
+        return {name: _short(inner) for name, inner in value.items()}
+    if not isinstance(value, float):
+        return value
+    return None if isnan(value) else float(f"{value:.5g}")

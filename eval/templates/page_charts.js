@@ -43,18 +43,18 @@ function breakable(name) {
 
 function matrixCell(who, task) {
   const arm = arms.get(`${who},${task}`);
-  if (!arm || arm.accuracy === null) return make("td", { class: "n soft" }, "–");
-  const cell = make("td", { class: "n" }, make("b", {}, percent(arm.accuracy)));
+  if (!arm || arm.value === null) return make("td", { class: "n soft" }, "–");
+  const cell = make("td", { class: "n" }, make("b", {}, percent(arm.value)));
   const pair = who === chosen.base ? null : pairOf(who, chosen.base, task);
   const clusters = arm.clusters < arm.n ? ` in ${arm.clusters} clusters` : "";
   cell.title = `${percent(arm.low)} to ${percent(arm.high)} (95 %), n = ${arm.n}${clusters}`;
   if (!pair) return cell;
-  const sure = (pair.holm === null ? pair.p : pair.holm) < 0.05;
-  cell.style.setProperty("--shade", `${Math.min(60, Math.abs(pair.delta) * 200).toFixed(0)}%`);
-  cell.classList.add(pair.delta >= 0 ? "up" : "down");
+  const sure = (pair.p_holm === null ? pair.p : pair.p_holm) < 0.05;
+  cell.style.setProperty("--shade", `${Math.min(60, Math.abs(pair.value) * 200).toFixed(0)}%`);
+  cell.classList.add(pair.value >= 0 ? "up" : "down");
   cell.title += `\n${tellPair(pair)}`;
-  const told = make("small", {}, `${signed(pair.delta)}${sure ? "*" : ""} `);
-  for (const [flip, sign, count] of [["gained", "▲", pair.gained], ["lost", "▼", pair.lost]]) {
+  const told = make("small", {}, `${signed(pair.value)}${sure ? "*" : ""} `);
+  for (const [flip, sign, count] of [["gained", "▲", pair.better], ["lost", "▼", pair.worse]]) {
     told.append(count ? flipLink(who, task, flip, `${sign}${count}`) : make("span", { class: "soft" }, `${sign}0`), " ");
   }
   cell.append(told);
@@ -71,9 +71,9 @@ function flipLink(who, task, flip, text) {
 
 function tellPair(pair) {
   const p = pair.p < 0.0001 ? "p < 0.0001" : `p = ${pair.p.toFixed(4)}`;
-  const holm = pair.holm === null ? "" : `, ${pair.holm.toFixed(4)} after Holm`;
-  return `${signed(pair.delta)} points [${signed(pair.low)}, ${signed(pair.high)}], n = ${pair.n} (${pair.out} left out), `
-    + `${pair.gained} gained, ${pair.lost} lost, ${data.test} ${p}${holm}`;
+  const holm = pair.p_holm === null ? "" : `, ${pair.p_holm.toFixed(4)} after Holm`;
+  return `${signed(pair.value)} points [${signed(pair.low)}, ${signed(pair.high)}], n = ${pair.n} (${pair.out} left out), `
+    + `${pair.better} gained, ${pair.worse} lost, ${pair.test} ${p}${holm}`;
 }
 
 /** The differences of all contestants to the chosen rival with their intervals, on the chosen task or on all. */
@@ -90,7 +90,7 @@ function drawForest() {
     marks: [
       Plot.ruleX([0], { strokeOpacity: 0.6 }),
       Plot.ruleY(rows, { y: "label", x1: "low", x2: "high", strokeWidth: 2, stroke: "var(--k0)" }),
-      Plot.dot(rows, { y: "label", x: "delta", r: 4.5, fill: "var(--k0)", title: "told", tip: tips }),
+      Plot.dot(rows, { y: "label", x: "value", r: 4.5, fill: "var(--k0)", title: "told", tip: tips }),
     ],
   }, rows.map((row) => row.told)));
 }
@@ -111,7 +111,7 @@ function figure(title, options, told) {
   return make("figure", { class: "chart" }, make("figcaption", {}, title), drawn);
 }
 
-function lineRows([, , , lines]) {
+function lineRows({ lines }) {
   return lines.flatMap(([label, points]) => points.map(([x, value, low, high]) => ({ label, x, value, low, high })));
 }
 
@@ -119,14 +119,14 @@ function lineRows([, , , lines]) {
 function drawLines() {
   const share = { label: "accuracy %", grid: true, transform: (value) => 100 * value, domain: [0, 100] };
   fill("lines", ...data.lines.map((chart) => {
-    const rows = lineRows(chart), [factor, task, chance] = chart;
+    const rows = lineRows(chart), { factor, task, chance } = chart;
     const xs = rows.map((row) => row.x), wide = Math.min(...xs) > 0 && Math.max(...xs) / Math.min(...xs) >= 30;
     const told = rows.map((row) => `${row.label} at ${row.x}: ${percent(row.value)}`);
     const title = chance === null ? "" : ", dashed: chance";
     return figure(`${task}: accuracy against ${factor}, with 95 % intervals${title}`, {
       height: 320, x: { label: factor, type: wide ? "log" : "linear", inset: 14 }, y: share,
-      color: { legend: true, range: COLORS, domain: chart[3].map(([label]) => label) },
-      symbol: { legend: false, domain: chart[3].map(([label]) => label) },
+      color: { legend: true, range: COLORS, domain: chart.lines.map(([label]) => label) },
+      symbol: { legend: false, domain: chart.lines.map(([label]) => label) },
       marks: [
         chance === null ? null : Plot.ruleY([chance], { strokeDasharray: "4 4", strokeOpacity: 0.7 }),
         Plot.ruleX(rows, { x: "x", y1: "low", y2: "high", stroke: "label", strokeOpacity: 0.5 }),
@@ -142,8 +142,9 @@ function drawLines() {
 
 /** Accuracy over two swept settings, a map for each contestant and task. */
 function drawGrids() {
-  fill("grids", ...data.grids.map(([x, y, task, contestant, found]) => {
-    const cells = found.map(([left, top, value, n]) => ({ x: String(left), y: String(top), value, n }));
+  fill("grids", ...data.grids.map((grid) => {
+    const { x, y, task, contestant } = grid;
+    const cells = grid.cells.map(([left, top, value, n]) => ({ x: String(left), y: String(top), value, n }));
     const told = cells.map((cell) => `${x} ${cell.x}, ${y} ${cell.y}: ${percent(cell.value)}`);
     const range = (name) => [...new Set(cells.map((cell) => cell[name]))];
     return figure(`${contestant} on ${task}: accuracy % over ${x} and ${y}`, {
@@ -166,19 +167,19 @@ function drawCosts() {
     const arm = arms.get(`${who},${ALL}`) || { sums: {} };
     const tokens = (arm.sums.tokens_in || 0) + (arm.sums.tokens_out || 0);
     return { label, ...arm, cost: arm.sums.cost || 0, tokens, seconds: arm.sums.seconds || 0 };
-  }).filter((row) => typeof row.accuracy === "number");
+  }).filter((row) => typeof row.value === "number");
   fill("costs", ...PRICES.map(([name, title]) => {
     const known = rows.filter((row) => row[name] > 0), xs = known.map((row) => row[name]);
     if (new Set(xs).size < 2) return null;
-    const told = known.map((row) => `${row.label}: ${percent(row.accuracy)} % at ${row[name]}`);
+    const told = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
     return figure(`Accuracy against ${title}`, {
       width: 560, height: 320, marginRight: 40, marginTop: 30,
       x: { label: title, type: Math.max(...xs) / Math.min(...xs) >= 30 ? "log" : "linear", grid: true, nice: true },
       y: { label: "accuracy %", grid: true, transform: (share) => 100 * share },
       marks: [
         Plot.ruleX(known, { x: name, y1: "low", y2: "high", strokeOpacity: 0.35 }),
-        Plot.dot(known, { x: name, y: "accuracy", r: 4.5, fill: "var(--k0)", title: (row, i) => told[i], tip: tips }),
-        known.length > 12 ? null : Plot.text(known, { x: name, y: "accuracy", text: "label", dy: -11 }),
+        Plot.dot(known, { x: name, y: "value", r: 4.5, fill: "var(--k0)", title: (row, i) => told[i], tip: tips }),
+        known.length > 12 ? null : Plot.text(known, { x: name, y: "value", text: "label", dy: -11 }),
       ].filter(Boolean),
     }, told);
   }));

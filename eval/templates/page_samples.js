@@ -131,31 +131,37 @@ function drawAnswer(draw, said, known, count) {
     made.push(data.detailed === null ? null : make("p", { class: "note" }, "its words are not in this file: looktwice view RUN shows them"));
     return made.filter(Boolean);
   }
-  const [reply, seconds, tokensIn, tokensOut, cost, server, turns] = said;
-  const sent = turns.flatMap(([role, parts], i) => parts.filter(Array.isArray).map(([name, caption]) => [name, caption || `${role}, turn ${i + 1}`, []]));
+  const { reply, turns } = said;
+  const sent = turns.flatMap(({ role, parts }, i) => parts.filter(isPicture)
+    .map(({ name, caption }) => ({ name, caption: caption || `${role}, turn ${i + 1}`, marks: [] })));
   made.push(strip(sent, known));
   if (known.texts[reply]) made.push(make("pre", { class: "reply", tabindex: "0", "aria-label": "reply" }, known.texts[reply]));
-  const took = [[seconds, "s"], [tokensIn, "tokens in"], [tokensOut, "tokens out"], [cost, "list price"]]
+  const took = [[said.seconds, "s"], [said.tokens_in, "tokens in"], [said.tokens_out, "tokens out"], [said.cost, "list price"]]
     .filter(([value]) => value !== null).map(([value, unit]) => `${value} ${unit}`);
-  made.push(make("p", { class: "note" }, [...took, known.texts[server]].filter(Boolean).join(" · ")));
+  made.push(make("p", { class: "note" }, [...took, known.texts[said.served_by]].filter(Boolean).join(" · ")));
   if (turns.length) made.push(make("details", {}, make("summary", {}, "every word"), ...turns.flatMap((turn) => drawTurn(turn, known))));
   return made.filter(Boolean);
 }
 
-function drawTurn([role, parts], known) {
-  const shown = parts.map((part) => (Array.isArray(part) ? strip([part], known) : make("pre", { tabindex: "0" }, known.texts[part])));
+/** A part of a turn is a picture or the number of a text. */
+function isPicture(part) {
+  return typeof part === "object";
+}
+
+function drawTurn({ role, parts }, known) {
+  const shown = parts.map((part) => (isPicture(part) ? strip([part], known) : make("pre", { tabindex: "0" }, known.texts[part])));
   return [make("p", { class: "note" }, role), ...shown];
 }
 
 /** Pictures side by side with the marks over them. */
 function strip(pictures, known) {
   if (!pictures.length) return null;
-  return make("div", { class: "pics" }, ...pictures.map(([name, caption = "", marks = []]) => {
+  return make("div", { class: "pics" }, ...pictures.map(({ name, caption, marks }) => {
     const source = data.served ? `picture/${name}` : data.thumbnails[name];
     if (!source) return make("p", { class: "note" }, `${caption} (no picture in this file)`);
     const image = make("img", { src: source, alt: caption || "picture", loading: "lazy" });
     image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is gone")));
-    const box = make("div", { class: "pic" }, image, ...(marks || []).map(drawMark));
+    const box = make("div", { class: "pic" }, image, ...marks.map(drawMark));
     return make("figure", {}, data.served ? make("a", { href: source, target: "_blank", rel: "noopener" }, box) : box,
       caption ? make("figcaption", {}, caption) : null);
   }));

@@ -8,8 +8,8 @@ const VERDICTS = { r: "right", w: "wrong", u: "unreadable", f: "failed", h: "hid
 const SIGNS = { r: "✓", w: "✗", u: "?", f: "!", h: "·", "-": "–" };
 const EMPTY = { task: "", who: "", base: "", flip: "", verdict: "", disagree: "", q: "", sample: "", theme: "" };
 
-const samples = data.samples.map(([task, id, question, choices, key, pictures]) => ({
-  task, id, question: data.texts[question], choices: choices.map((n) => data.texts[n]), key, pictures,
+const samples = data.samples.map((sample) => ({
+  ...sample, question: data.texts[sample.question], choices: sample.choices.map((n) => data.texts[n]),
 }));
 const answers = data.contestants.map(() => new Array(samples.length)); // by contestant, then sample: its draws
 for (const [who, sample, draws] of data.answers) {
@@ -19,13 +19,8 @@ for (const [who, sample, draws] of data.answers) {
   }));
 }
 const words = new Map(data.words); // by sample: [[contestant, [draw, ...]], ...]
-const arms = new Map(data.arms.map((arm) => [`${arm[0]},${arm[1]}`, {
-  accuracy: arm[2], low: arm[3], high: arm[4], n: arm[5], sums: arm[6], clusters: arm[7],
-}]));
-const pairs = new Map(data.pairs.map((pair) => [`${pair[0]},${pair[1]},${pair[2]}`, {
-  delta: pair[3], low: pair[4], high: pair[5], p: pair[6], holm: pair[7], n: pair[8], gained: pair[9], lost: pair[10],
-  out: pair[11],
-}]));
+const arms = new Map(data.arms.map((arm) => [`${arm.contestant},${arm.task}`, arm]));
+const pairs = new Map(data.pairs.map((pair) => [`${pair.contestant},${pair.rival},${pair.task}`, pair]));
 const names = nameSamples();
 const byName = new Map(names.map((name, number) => [name, number]));
 let state = { ...EMPTY };
@@ -48,7 +43,7 @@ function pairOf(who, rival, task) {
   const other = pairs.get(`${rival},${who},${task}`);
   if (!other) return null;
   return {
-    ...other, delta: -other.delta, low: -other.high, high: -other.low, gained: other.lost, lost: other.gained,
+    ...other, value: -other.value, low: -other.high, high: -other.low, better: other.worse, worse: other.better,
   };
 }
 
@@ -166,6 +161,6 @@ function answersHold(number, hits) {
 
 function wordsHold(number, hits) {
   const said = (words.get(number) || []).flatMap(([, draws]) => draws);
-  return said.some(([reply, , , , , , turns]) =>
-    hits.has(reply) || turns.some(([, parts]) => parts.some((part) => hits.has(part))));
+  return said.some(({ reply, turns }) =>
+    hits.has(reply) || turns.some(({ parts }) => parts.some((part) => hits.has(part))));
 }

@@ -185,7 +185,7 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
     made.record(point, "s1", answer="A", pictures=("ab" * 32,))
     made.record(point, "s2", answer="A")
     found = Page(write_report([made.write().path], tmp_path / "sent")).data
-    assert [sample[5] for sample in found["samples"]] == [[], [], []]
+    assert [sample["pictures"] for sample in found["samples"]] == [[], [], []]
 
     def images(task: str, sample: str) -> tuple[Picture, ...]:
         return (picture,) if (task, sample) == ("id-t", "s2") else ()
@@ -193,8 +193,12 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
     made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
     assert found["thumbnails"][picture.sha].startswith("data:image/jpeg;base64,")
-    assert found["samples"][2][5] == [
-        [picture.sha, "source 1", [["point", 0.2188, 0.4375, 0, 0, "R&D"]]]
+    assert found["samples"][2]["pictures"] == [
+        {
+            "name": picture.sha,
+            "caption": "source 1",
+            "marks": [["point", 0.2188, 0.4375, 0, 0, "R&D"]],
+        }
     ]
 
 
