@@ -125,8 +125,8 @@ def print_table(scored: Any) -> None:
         console.print(crossed.console(title))
     if (fitted := threshold_table(scored.scores)).rows:
         console.print(fitted.console("thresholds", blocks=2, caption=THRESHOLD_NOTE))
-    if (fragile := fragility_table(scored.scores, published=False)).rows:
-        console.print(fragile.console("how fragile the marker makes it", blocks=2, caption=NOTE))
+    if (fragile := fragility_table(scored.scores, whole=False)).rows:
+        console.print(fragile.console("how fragile the marker makes it", blocks=1, caption=NOTE))
         if (flips := flip_table(scored.scores)).rows:
             console.print(flips.console("who would lead under another style", blocks=1))
     if gap.rows:

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.eval.display.table import once
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import (
     Estimate,
@@ -24,14 +25,6 @@ from looktwice.eval.statistics.paired import compare_paired, holm
 
 RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
 Floats = NDArray[np.float64]
-
-
-class Bounded(NamedTuple):
-    """A number with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -78,10 +71,10 @@ class Fragility:
     n: int
     accuracy: float
     shifts: tuple[StyleShift, ...]
-    ratio: Bounded | None
+    ratio: Estimate | None
     floor: float | None
-    above: Bounded | None
-    spread: Bounded
+    above: Estimate | None
+    spread: Estimate
     chance: Chance
     best: str
     worst: str
@@ -133,6 +126,11 @@ class Variants:
             tuple(clusters.values()),
         )
 
+    def pick(self, names: Sequence[str], samples: Sequence[str]) -> Floats:
+        """The values of some variants on some samples."""
+        rows = [self.names.index(name) for name in names]
+        return self.values[np.ix_(rows, [self.samples.index(name) for name in samples])]
+
 
 @dataclass(frozen=True)
 class Flip:
@@ -176,14 +174,11 @@ def _columns(found: Variants) -> Floats:
     elsewhere: their squared difference, the square and the value of one, and 1.
     """
     values, squares = found.values, found.squares
-    gaps = (
-        squares[1:] - 2 * values[1:] * values[0] + squares[0]
-    )  # two draws of different variants are independent
+    # two draws of different variants are independent
+    gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
     again = ~np.isnan(found.repeats)
-    drawn_twice = np.stack(
-        [np.nan_to_num(found.repeats), squares[0] * again, values[0] * again, again]
-    )
-    return np.concatenate([values, squares[:1], gaps, drawn_twice])
+    drawn_twice = [np.nan_to_num(found.repeats), squares[0] * again, values[0] * again, again]
+    return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
 
 
 def _ratios(means: Floats, variants: int) -> _Ratios:
@@ -205,24 +200,34 @@ def _over(moved: Floats, spread: Floats) -> Floats:
 def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
     """Differences, R and spread with intervals; one draw of the clusters serves all variants, so
     that all is paired."""
-    values, base, columns = found.values, found.values[0], _columns(found)
-    means, measured = values.mean(axis=1), _ratios(columns.mean(axis=1)[None], len(values))
-    drawn, count = _draw(columns, found.clusters, resamples)
-    redrawn = _ratios(drawn, len(values))
-    above, redrawn_above = measured.ratio - measured.floor, redrawn.ratio - redrawn.floor
-    deltas = [compare_paired(row, base, found.clusters) for row in values[1:]]
+    values, columns, count = found.values, _columns(found), len(found.values)
+    means, measured = values.mean(axis=1), _ratios(columns.mean(axis=1)[None], count)
+    drawn, clusters = _draw(columns, found.clusters, resamples)
+    redrawn = _ratios(drawn, count)
+
+    def estimate(value: float, draws: Floats) -> Estimate | None:
+        if np.isnan(value):
+            return None
+        low = high = value
+        if clusters > 1:
+            low, high = percentile_interval(draws[~np.isnan(draws)], clusters)
+        return Estimate(value, min(low, value), max(high, value), values.shape[1], clusters)
+
+    spread = estimate(float(np.ptp(means)), np.ptp(drawn[:, :count], axis=1))
+    assert spread is not None  # a mean of values is a number
+    ratio, floor = (float(each[0]) for each in measured)
+    deltas = [compare_paired(row, values[0], found.clusters) for row in values[1:]]
     corrected = holm([delta.p for delta in deltas])
-    shifts = tuple(map(StyleShift, found.names[1:], means[1:].tolist(), deltas, corrected))
     return Fragility(
         contestant=found.contestant,
         task=found.task,
         n=values.shape[1],
         accuracy=float(means[0]),
-        shifts=shifts,
-        ratio=_bounded_where_any(measured.ratio, redrawn.ratio, count),
-        floor=None if np.isnan(measured.floor[0]) else float(measured.floor[0]),
-        above=_bounded_where_any(above, redrawn_above, count),
-        spread=_bounded(float(np.ptp(means)), np.ptp(drawn[:, : len(values)], axis=1), count),
+        shifts=tuple(map(StyleShift, found.names[1:], means[1:].tolist(), deltas, corrected)),
+        ratio=estimate(ratio, redrawn.ratio),
+        floor=None if np.isnan(floor) else floor,
+        above=estimate(ratio - floor, redrawn.ratio - redrawn.floor),
+        spread=spread,
         chance=spread_by_chance(values, found.clusters),
         best=found.names[int(means.argmax())],
         worst=found.names[int(means.argmin())],
@@ -254,26 +259,26 @@ def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterato
         names = [name for name in one.names if name in other.names]
         if one.task != other.task or not samples or not names or one.names[0] != other.names[0]:
             continue
-        gaps = _pick(one, names, samples) - _pick(other, names, samples)
+        gaps = one.pick(names, samples) - other.pick(names, samples)
         lead = float(gaps[0].mean())
         if abs(lead) < 1e-9:
             continue
         clusters = one.clusters and [one.clusters[one.samples.index(name)] for name in samples]
         turned = _draw(gaps, clusters, resamples)[0] * np.sign(lead) < -1e-9
-        pair = (one, other) if lead > 0 else (other, one)
-        styles = int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum())
+        first, second = (one, other) if lead > 0 else (other, one)
         yield Flip(
-            one.task,
-            pair[0].contestant,
-            pair[1].contestant,
-            abs(lead),
-            styles,
-            len(names),
-            float(turned[:, 0].mean()),
-            float(turned.mean()),
+            task=one.task,
+            first=first.contestant,
+            second=second.contestant,
+            lead=abs(lead),
+            styles=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
+            of=len(names),
+            chance=float(turned[:, 0].mean()),
+            flipped=float(turned.mean()),
         )
 
 
+@once
 def find_variants(run: RunScores) -> list[Variants]:
     """The contestants of a run with `fragility:` that have its marker, on every task, styles and
     codecs in order."""
@@ -282,45 +287,35 @@ def find_variants(run: RunScores) -> list[Variants]:
         return []
     arms: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
-        if name := _variant_name(
-            scores.point.spec.get("stages") or {}, str(wanted.get("slot", "mark"))
-        ):
-            arms[scores.point.contestant, scores.point.task].setdefault(name, scores)
-    return [made for (who, task), each in arms.items() if (made := _collect(who, task, each))]
+        stages = scores.point.spec.get("stages") or {}
+        mark, encode = stages.get(str(wanted.get("slot", "mark"))) or {}, stages.get("encode") or {}
+        if "style" in mark:
+            codec = encode.get("codec", "png")
+            lossy = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
+            mine = arms[scores.point.contestant, scores.point.task]
+            mine.setdefault(f"{mark['style']}{lossy}", scores)
+    found = (_collect(who, task, variants) for (who, task), variants in arms.items())
+    return [variants for variants in found if variants is not None]
 
 
-def _variant_name(stages: Mapping[str, Any], slot: str) -> str:
-    """Such as "radius 3", and "radius 3, jpeg80" where the codec is not lossless; empty without a
-    style."""
-    mark, encode = stages.get(slot) or {}, stages.get("encode") or {}
-    codec = encode.get("codec", "png")
-    said = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
-    return f"{mark['style']}{said}" if "style" in mark else ""
+@once
+def fragilities(run: RunScores) -> list[Fragility]:
+    """The fragility of every contestant of a run on every task."""
+    return list(map(measure_fragility, find_variants(run)))
 
 
 def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants | None:
     """The samples that every arm has; None where there are none, or one arm alone."""
     default = next(iter(arms.values()))
-    samples = tuple(
-        name for name in default.comparable if all(name in arm.comparable for arm in arms.values())
-    )
+    shared = set.intersection(*(set(arm.comparable) for arm in arms.values()))
+    samples = [name for name in default.comparable if name in shared]
     if len(arms) < 2 or not samples:
         return None
     draws = {
         name: [[draw.score.value for draw in arm.not_failed(sample)] for sample in samples]
         for name, arm in arms.items()
     }
-    return Variants.of_draws(
-        who, task, draws, {sample: default.clusters[sample] for sample in samples}
-    )
-
-
-def _pick(found: Variants, names: Sequence[str], samples: Sequence[str]) -> Floats:
-    rows, columns = (
-        [found.names.index(name) for name in names],
-        [found.samples.index(name) for name in samples],
-    )
-    return found.values[np.ix_(rows, columns)]
+    return Variants.of_draws(who, task, draws, {name: default.clusters[name] for name in samples})
 
 
 def _draw(rows: Floats, clusters: Sequence[str] | None, resamples: int) -> tuple[Floats, int]:
@@ -328,14 +323,3 @@ def _draw(rows: Floats, clusters: Sequence[str] | None, resamples: int) -> tuple
     many clusters."""
     sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
     return resampled_means(sums, sizes, resamples=resamples), len(sizes)
-
-
-def _bounded_where_any(value: Floats, drawn: Floats, clusters: int) -> Bounded | None:
-    return (
-        None if np.isnan(value[0]) else _bounded(float(value[0]), drawn[~np.isnan(drawn)], clusters)
-    )
-
-
-def _bounded(value: float, drawn: Floats, clusters: int) -> Bounded:
-    low, high = percentile_interval(drawn, clusters) if clusters > 1 else (value, value)
-    return Bounded(value, min(low, value), max(high, value))

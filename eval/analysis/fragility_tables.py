@@ -4,21 +4,32 @@ beside them."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import isnan
 from statistics import fmean
+from typing import NamedTuple
 
 from looktwice.eval.analysis.fragility import (
-    Bounded,
     Flip,
     Fragility,
+    StyleShift,
     Variants,
     find_variants,
-    measure_fragility,
+    fragilities,
     rank_flips,
 )
-from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    estimate_cell,
+    format_p,
+    number_cell,
+    percent,
+    table,
+    text,
+)
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.settings import reordering
+from looktwice.eval.statistics.settings import Reordering, reordering
 
 NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the"
@@ -39,108 +50,124 @@ NOTE = (
 Published = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
 
+FLOOR, ABOVE, ALIKE = "floor\nof R", "above\nthe floor", "identical\nstyles"
 
-def fragility_table(runs: Sequence[RunScores], published: bool = True) -> TextTable:
+
+def fragility_table(runs: Sequence[RunScores], whole: bool = True) -> TextTable:
     """A line per contestant and task: the default, how much moves it, R, and best minus worst; then
-    published ones."""
-    measured = [fragility for run in runs for fragility in _measured(run)]
-    lines: list[tuple[str, ...]] = [
-        (
-            line.contestant,
-            line.task,
-            str(line.n),
-            percent(line.accuracy),
-            f"{sum(shift.significant for shift in line.shifts)} of {len(line.shifts)}",
-            _shown(line.ratio, 1),
-            "" if line.floor is None else f"{line.floor:.2f}",
-            _shown(line.above, 1),
-            _shown(line.spread, 100),
-            f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}",
-            line.worst,
-            line.best,
-        )
-        for line in measured
-    ]
-    header = (
-        "contestant",
-        "task",
-        "n",
-        "default %",
-        "differ from\nthe default",
-        "R",
-        "floor\nof R",
-        "above\nthe floor",
-        "best minus\nworst",
-        "identical\nstyles",
-        "worst",
-        "best",
+    published ones.
+
+    Without `whole`, as on a terminal: the run's own, without what chance makes.
+    """
+    columns: tuple[Column[Fragility], ...] = (
+        Column("contestant", "contestant", text),
+        Column("task", "task", text),
+        Column("n", "n"),
+        Column("default %", "accuracy", percent),
+        Column(
+            "differ from\nthe default",
+            lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
+        ),
+        Column("R", "ratio", number_cell),
+        Column(FLOOR, "floor", "{:.2f}".format),
+        Column(ABOVE, "above", number_cell),
+        Column("best minus\nworst", "spread", estimate_cell),
+        Column(ALIKE, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
+        Column("worst", "worst"),
+        Column("best", "best"),
     )
-    if measured and published:
-        lines += [line for run in runs for line in _published_spreads(read_published(run))]
-    return TextTable(header, lines, text_columns=2).without_empty()
+    own = table(columns, [line for run in runs for line in fragilities(run)])
+    if not whole:
+        return own.without(FLOOR, ABOVE, ALIKE)
+    spreads = [line for run in runs for line in _published_spreads(read_published(run))]
+    return own.above(table(PUBLISHED, spreads)).without_empty() if own.rows else own
+
+
+class _Spread(NamedTuple):
+    """Published accuracies of a model under several styles, in percent."""
+
+    model: str
+    task: str
+    spread: str
+    default: str = ""
+    worst: str = ""
+    best: str = ""
+
+
+PUBLISHED: tuple[Column[_Spread], ...] = (
+    Column("contestant", lambda line: f"{line.model}, published", text),
+    Column("task", "task", text),
+    Column("default %", "default"),
+    Column("best minus\nworst", "spread"),
+    Column("worst", "worst"),
+    Column("best", "best"),
+)
 
 
 def style_table(runs: Sequence[RunScores]) -> TextTable:
     """A line per contestant, task, style and codec: accuracy, difference, and how many samples
     change."""
-    lines = [
-        (
-            one.contestant,
-            one.task,
-            shift.name,
-            percent(shift.accuracy),
-            estimate_cell(shift.delta),
-            str(shift.delta.better),
-            str(shift.delta.worse),
-            format_p(shift.delta.p),
-            format_p(shift.p_holm),
-            "yes" if shift.significant else "",
-        )
-        for run in runs
-        for one in _measured(run)
-        for shift in one.shifts
-    ]
-    header = (
-        "contestant",
-        "task",
-        "style",
-        "accuracy %",
-        "difference",
-        "wrong\nto right",
-        "right\nto wrong",
-        "p",
-        "p\n(Holm)",
-        "differs",
+    columns: tuple[Column[tuple[Fragility, StyleShift]], ...] = (
+        Column("contestant", lambda line: line[0].contestant, text),
+        Column("task", lambda line: line[0].task, text),
+        Column("style", lambda line: line[1].name, text),
+        Column("accuracy %", lambda line: line[1].accuracy, percent),
+        Column("difference", lambda line: line[1].delta, estimate_cell),
+        Column("wrong\nto right", lambda line: line[1].delta.better),
+        Column("right\nto wrong", lambda line: line[1].delta.worse),
+        Column("p", lambda line: line[1].delta.p, format_p),
+        Column("p\n(Holm)", lambda line: line[1].p_holm, format_p),
+        Column("differs", lambda line: "yes" if line[1].significant else ""),
     )
-    return TextTable(header, lines, text_columns=3)
+    measured = [line for run in runs for line in fragilities(run)]
+    return table(columns, [(line, shift) for line in measured for shift in line.shifts])
+
+
+FLIPS: tuple[Column[Flip], ...] = (
+    Column("task", "task", text),
+    Column("leads", "first", text),
+    Column("over", "second", text),
+    Column("by, points", "lead", percent),
+    Column("styles that\nflip them", lambda flip: f"{flip.styles} of {flip.of}"),
+    Column("by samples\nalone %", "chance", percent),
+    Column("in all %", "flipped", percent),
+)
 
 
 def flip_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for every two contestants on a task: who leads under the default, and how often that
     turns round."""
-    lines = [
-        (
-            flip.task,
-            flip.first,
-            flip.second,
-            percent(flip.lead),
-            f"{flip.styles} of {flip.of}",
-            percent(flip.chance),
-            percent(flip.flipped),
-        )
-        for run in runs
-        for flip in _flips(run)
-    ]
-    header = (
-        "task",
-        "leads",
-        "over",
-        "by, points",
-        "styles that\nflip them",
-        "by samples\nalone %",
-        "in all %",
-    )
-    return TextTable(header, lines, text_columns=3)
+    flips = list[Flip]()
+    for run in runs:
+        tasks: dict[str, list[Variants]] = defaultdict(list)
+        for variants in find_variants(run):
+            tasks[variants.task].append(variants)
+        for contestants in tasks.values():
+            flips += rank_flips(contestants)
+    return table(FLIPS, flips)
+
+
+class _Moves(NamedTuple):
+    """How the ranks of models under a style differ from those under the default."""
+
+    whose: str
+    task: str
+    style: str
+    models: int
+    change: Reordering
+
+
+RANKS: tuple[Column[_Moves], ...] = (
+    Column("whose", "whose", text),
+    Column("task", "task", text),
+    Column("style", "style", text),
+    Column("models", "models"),
+    Column("pairs\nflipped", "change.flipped"),
+    Column("pairs\ntied", "change.tied"),
+    Column("models\nmoved", "change.moved"),
+    Column("largest\nmove", "change.furthest"),
+    Column("tau-b", lambda line: None if isnan(line.change.tau) else f"{line.change.tau:.2f}"),
+)
 
 
 def rank_table(runs: Sequence[RunScores]) -> TextTable:
@@ -148,107 +175,51 @@ def rank_table(runs: Sequence[RunScores]) -> TextTable:
 
     Those of the run, where it has three or more, and the published ones.
     """
-    lines: list[tuple[str, ...]] = []
+    lines = list[_Moves]()
     for run in runs:
         own: Published = defaultdict(lambda: defaultdict(dict))
-        for each in find_variants(run):
-            for name, accuracy in zip(each.names, each.values.mean(axis=1), strict=True):
-                own[each.task][name][each.contestant] = 100 * float(accuracy)
+        for variants in find_variants(run):
+            means = 100 * variants.values.mean(axis=1)
+            for name, accuracy in zip(variants.names, means.tolist(), strict=True):
+                own[variants.task][name][variants.contestant] = accuracy
         if own:
-            lines += [*_rank_lines(own, "this run"), *_rank_lines(read_published(run), "published")]
-    header = (
-        "whose",
-        "task",
-        "style",
-        "models",
-        "pairs\nflipped",
-        "pairs\ntied",
-        "models\nmoved",
-        "largest\nmove",
-        "tau-b",
-    )
-    return TextTable(header, lines, text_columns=3)
+            lines += [*_moves(own, "this run"), *_moves(read_published(run), "published")]
+    return table(RANKS, lines)
 
 
 def read_published(run: RunScores) -> Published:
     """The rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style and
     model."""
-    found: Published = defaultdict(lambda: defaultdict(dict))
+    published: Published = defaultdict(lambda: defaultdict(dict))
     for name, row in (run.config.get("published") or {}).items():
         model, bracket, style = str(name).partition(" [")
         for task, value in (row.get("accuracy") or {}).items() if bracket else ():
-            found[task][style.removesuffix("]")][model] = float(value)
-    return found
+            published[task][style.removesuffix("]")][model] = float(value)
+    return published
 
 
-def _published_spreads(published: Published) -> list[tuple[str, ...]]:
+def _published_spreads(published: Published) -> Iterator[_Spread]:
     """A line per task and model, and after those of a task their mean and the largest."""
-    lines: list[tuple[str, ...]] = []
     for task, styles in published.items():
-        models = dict.fromkeys(model for each in styles.values() for model in each)
+        models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)
         spreads = list[float]()
         for model in models if not task.endswith(" rank") else ():
             mine = {style: each[model] for style, each in styles.items() if model in each}
             worst, best = min(mine, key=mine.__getitem__), max(mine, key=mine.__getitem__)
             default = f"{mine['default']:.1f}" if "default" in mine else ""
             spreads.append(mine[best] - mine[worst])
-            lines.append(
-                (
-                    f"{model}, published",
-                    task,
-                    "",
-                    default,
-                    *[""] * 4,
-                    f"{spreads[-1]:.1f}",
-                    "",
-                    worst,
-                    best,
-                )
-            )
+            yield _Spread(model, task, f"{spreads[-1]:.1f}", default, worst, best)
         if len(spreads) > 1:
-            said = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
-            lines.append((f"{len(spreads)} models, published", task, *[""] * 6, said, "", "", ""))
-    return lines
+            mean = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
+            yield _Spread(f"{len(spreads)} models", task, mean)
 
 
-def _rank_lines(found: Published, whose: str) -> list[tuple[str, ...]]:
-    lines: list[tuple[str, ...]] = []
-    for task, styles in found.items():
+def _moves(accuracies: Published, whose: str) -> Iterator[_Moves]:
+    for task, styles in accuracies.items():
         sign = -1 if task.endswith(" rank") else 1  # of ranks the smaller is better
-        signed = {
-            name: {m: sign * value for m, value in each.items()} for name, each in styles.items()
-        }
-        first, *others = signed
-        for name in others if len(signed[first]) > 2 else ():
-            change = reordering(signed[first], signed[name])
-            counts = (len(signed[first]), *change[:-1])
-            lines.append(
-                (
-                    whose,
-                    task,
-                    name,
-                    *map(str, counts),
-                    f"{change.tau:.2f}" if change.tau == change.tau else "",
-                )
-            )
-    return lines
-
-
-def _measured(run: RunScores) -> list[Fragility]:
-    return list(map(measure_fragility, find_variants(run)))
-
-
-def _flips(run: RunScores) -> list[Flip]:
-    tasks: dict[str, list[Variants]] = defaultdict(list)
-    for each in find_variants(run):
-        tasks[each.task].append(each)
-    return [flip for each in tasks.values() for flip in rank_flips(each)]
-
-
-def _shown(found: Bounded | None, scale: float) -> str:
-    """A number above its interval; points without, R with two decimals."""
-    if found is None:
-        return ""
-    digits = 1 if scale == 100 else 2
-    value, low, high = (f"{scale * number:.{digits}f}" for number in found)
-    return f"{value}\n{low} to {high}"
+        first, *others = (
+            {model: sign * value for model, value in mine.items()} for mine in styles.values()
+        )
+        for name, other in zip([*styles][1:], others, strict=True):
+            if len(first) > 2:
+                yield _Moves(whose, task, name, len(first), reordering(first, other))

@@ -9,9 +9,9 @@ import io
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from looktwice.eval.display.printable import cell, csv_cell
 from looktwice.eval.display.score_tables import (
@@ -47,6 +47,24 @@ if TYPE_CHECKING:
 
 MOST_REASON = 160  # characters of a reason
 SHOWN = 3  # arms that a line names
+
+
+Found = TypeVar("Found")
+
+
+def once(measure: Callable[[RunScores], Found]) -> Callable[[RunScores], Found]:
+    """A measure of a run that several tables show: it is made once, and kept with the run's
+    scores."""
+
+    @wraps(measure)
+    def kept(run: RunScores) -> Found:
+        place, memory = f"_{measure.__module__}.{measure.__qualname__}", vars(run)
+        if place not in memory:
+            memory[place] = measure(run)
+        found: Found = memory[place]
+        return found
+
+    return kept
 
 
 @dataclass(frozen=True)

@@ -126,15 +126,16 @@ class TextTable:
         )
         out.caption, out.caption_justify = cell(caption) if caption else None, "left"
         header, texts = self.header[blocks:], self.text_columns - blocks
-        lines, whole = self._lines(blocks, " ["), True
-        if _width(header, lines, texts) > TERMINAL:  # what is below a number stays there
+        lines = self._lines(blocks, " [")
+        widths = _widths(header, lines, texts)
+        if sum(map(abs, widths)) > TERMINAL:  # what is below a number stays there
             lines = self._lines(blocks, "\n[")
-            # in a table that is too wide still, rich would cut what is not wrapped
-            whole = _width(header, lines, texts) <= TERMINAL
-        for number, name in enumerate(header):
+            widths = _widths(header, lines, texts)
+        # in a table that is too wide still, rich would cut what is not wrapped
+        fits = sum(map(abs, widths)) <= TERMINAL
+        for number, (name, width) in enumerate(zip(header, widths, strict=True)):
             side: Literal["left", "right"] = "left" if number < texts else "right"
-            no_wrap = whole and number >= texts
-            out.add_column(cell(name), justify=side, overflow="fold", no_wrap=no_wrap)
+            out.add_column(cell(name), justify=side, overflow="fold", no_wrap=fits and width > 0)
         for line in lines:
             out.add_row(*(cell(words, "bold" if len(line) == 1 else "") for words in line))
         return out
@@ -151,6 +152,13 @@ class TextTable:
             told = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
             lines.append([f"  {name}" if blocks else name, *told])
         return lines
+
+    def above(self, other: TextTable) -> TextTable:
+        """The table with the lines of another one below, whose cells stand under the same
+        titles."""
+        below = (dict(zip(other.header, row, strict=True)) for row in other.rows)
+        rows = [tuple(cells.get(title, "") for title in self.header) for cells in below]
+        return replace(self, rows=[*self.rows, *rows])
 
     def without_empty(self) -> TextTable:
         """The table without number columns that are empty."""
@@ -182,13 +190,15 @@ class TextTable:
         return TextTable(header, rows, sum(number < self.text_columns for number in kept))
 
 
-def _width(header: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> int:
-    """How wide a table is on a terminal; columns of text can be folded."""
-    wide = 0
+def _widths(header: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> list[int]:
+    """How wide the columns are on a terminal; below zero those that hold words, which can be folded
+    to NARROW."""
+    widths = []
     for number, column in enumerate(zip_longest(header, *lines, fillvalue="")):
         width = 2 + max(len(part) for words in column for part in words.split("\n"))
-        wide += min(width, NARROW) if number < texts else width
-    return wide
+        has_words = number < texts or any(words[:1].isalpha() for words in column[1:])
+        widths.append(-min(width, NARROW) if has_words else width)
+    return widths
 
 
 def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:

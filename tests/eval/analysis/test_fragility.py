@@ -32,6 +32,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.eval.statistics.settings import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
@@ -117,12 +118,12 @@ def test_differences_and_spread_by_hand() -> None:
         worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
     )
     same = measure_fragility(variants("a", "1100", "1100"))
-    assert not same.shifts[0].significant and same.ratio == (0.0, 0.0, 0.0)
+    assert not same.shifts[0].significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
 
 
 def test_resamples_are_paired_and_always_the_same() -> None:
     spread = measure_fragility(variants("a", "10" * 20, "10" * 20)).spread
-    assert spread == (0.0, 0.0, 0.0)  # unpaired resamples would make one
+    assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would make one
     moved = variants("a", "10" * 20, "1100" * 10)
     assert measure_fragility(moved) == measure_fragility(moved)
 
@@ -343,7 +344,7 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
         "radius 3",
         "default",
     )
-    assert len(fragility_table(scored.scores, published=False).rows) == 1
+    assert len(fragility_table(scored.scores, whole=False).rows) == 1
     assert len(style_table(scored.scores).rows) == 3 and not flip_table(scored.scores).rows
     assert not rank_table(scored.scores).rows
 
