@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -205,17 +206,14 @@ def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
     drawn, clusters = _draw(columns, found.clusters, resamples)
     redrawn = _ratios(drawn, count)
 
-    def estimate(value: float, draws: Floats) -> Estimate | None:
-        if np.isnan(value):
-            return None
+    def estimate(value: float, draws: Floats) -> Estimate:
         low = high = value
         if clusters > 1:
             low, high = percentile_interval(draws[~np.isnan(draws)], clusters)
         return Estimate(value, min(low, value), max(high, value), values.shape[1], clusters)
 
-    spread = estimate(float(np.ptp(means)), np.ptp(drawn[:, :count], axis=1))
-    assert spread is not None  # a mean of values is a number
-    ratio, floor = (float(each[0]) for each in measured)
+    ratio, floor = (float(number[0]) for number in measured)
+    above = ratio - floor
     deltas = [compare_paired(row, values[0], found.clusters) for row in values[1:]]
     corrected = holm([delta.p for delta in deltas])
     return Fragility(
@@ -224,10 +222,10 @@ def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
         n=values.shape[1],
         accuracy=float(means[0]),
         shifts=tuple(map(StyleShift, found.names[1:], means[1:].tolist(), deltas, corrected)),
-        ratio=estimate(ratio, redrawn.ratio),
-        floor=None if np.isnan(floor) else floor,
-        above=estimate(ratio - floor, redrawn.ratio - redrawn.floor),
-        spread=spread,
+        ratio=None if isnan(ratio) else estimate(ratio, redrawn.ratio),
+        floor=None if isnan(floor) else floor,
+        above=None if isnan(above) else estimate(above, redrawn.ratio - redrawn.floor),
+        spread=estimate(float(np.ptp(means)), np.ptp(drawn[:, :count], axis=1)),
         chance=spread_by_chance(values, found.clusters),
         best=found.names[int(means.argmax())],
         worst=found.names[int(means.argmin())],
