@@ -25,19 +25,10 @@ from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
 
 ERRORS, ANSWERS = "errors", "answers"
+ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
+"""The columns of a row that an item keeps."""
 SHOWN: Mapping[str, tuple[str, ...]] = {
-    ERRORS: (
-        "item",
-        "task",
-        "sample",
-        "contestant",
-        "question",
-        "choices",
-        "key",
-        "answer",
-        "reply",
-        "pictures",
-    ),
+    ERRORS: ("item", "task", "sample", "contestant", *ITEM[3:], "pictures"),
     ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
 }
 FILLED: Mapping[str, tuple[str, ...]] = {
@@ -112,36 +103,24 @@ def draw_sheet(
     for row in rows:
         strata[", ".join(str(row[name]) for name in names)].append(row)
     chance = random.Random(seed)
-    for held in strata.values():
-        chance.shuffle(held)
+    for stratum in strata.values():
+        chance.shuffle(stratum)
     taken = dict.fromkeys(strata, 0)
     while sum(taken.values()) < min(n, len(rows)):
-        for name in (one for one in strata if taken[one] < len(strata[one])):
-            if sum(taken.values()) < n:
+        for name, stratum in strata.items():
+            if taken[name] < len(stratum) and sum(taken.values()) < n:
                 taken[name] += 1
-    chosen = [(name, row) for name, held in strata.items() for row in held[: taken[name]]]
+    chosen = [(name, row) for name in strata for row in strata[name][: taken[name]]]
     chance.shuffle(chosen)
-    weights = {name: len(held) / len(rows) for name, held in strata.items()}
     return tuple(
-        _item(number, name, row, weights[name]) for number, (name, row) in enumerate(chosen, 1)
-    )
-
-
-def _item(number: int, stratum: str, row: Mapping[str, Any], weight: float) -> SheetItem:
-    words = {
-        name: row[name]
-        for name in (
-            "contestant",
-            "task",
-            "sample",
-            "question",
-            "choices",
-            "key",
-            "answer",
-            "reply",
+        SheetItem(
+            item=str(number),
+            stratum=name,
+            weight=len(strata[name]) / len(rows),
+            **{column: row[column] for column in ITEM},
         )
-    }
-    return SheetItem(item=str(number), stratum=stratum, weight=weight, **words)
+        for number, (name, row) in enumerate(chosen, 1)
+    )
 
 
 def write_sheet(
@@ -161,33 +140,28 @@ def write_sheet(
             f"{out} holds a sheet already, which somebody may have filled in; name another folder"
             " with --out"
         )
-    by_name = {log.name: log for log in name_apart(list(logs))}
+    by_name = {log.name: log for log in name_apart(logs)}
     shown, table = [], [(*SHOWN[ask], *FILLED[ask])]
     for item in items:
         pictures = list(_pictures(by_name[item.contestant], item))
         for name, picture in pictures:
             write_file(out / name, picture.payload.data)
-        words = asdict(item) | {
+        words: dict[str, Any] = asdict(item) | {
             "choices": "\n".join(
                 f"({chr(65 + at)}) {text}" for at, text in enumerate(item.choices)
             ),
             "pictures": " ".join(name for name, _ in pictures),
         }
-        table.append((*(words[name] for name in SHOWN[ask]), *("" for _ in FILLED[ask])))
-        shown.append(
-            {name: words[name] for name in SHOWN[ask]}
-            | {"pictures": [thumbnail(p, PICTURE_SIDE) for _, p in pictures]}
-        )
-    write_file(out / SHEET, csv_text(table, "\r\n").encode(errors="backslashreplace"))
-    write_file(
-        out / KEY_FILE, json.dumps(asdict(SheetKey(ask, tuple(taxonomy), tuple(items)))) + "\n"
-    )
-    write_file(out / PAGE, _page(shown, ask, taxonomy).encode(errors="backslashreplace"))
-    drawn = (
-        f"{counted(len(items), 'item')} of"
-        f" {counted(len({i.stratum for i in items}), 'stratum', 'strata')}"
-    )
-    yield f"sheet: {out / PAGE}, or {out / SHEET} ({drawn})"
+        words = {name: words[name] for name in SHOWN[ask]}
+        table.append((*words.values(), *("" for _ in FILLED[ask])))
+        thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
+        shown.append(words | {"pictures": thumbnails})
+    write_file(out / SHEET, csv_text(table, "\r\n"))
+    key = SheetKey(ask, tuple(taxonomy), tuple(items))
+    write_file(out / KEY_FILE, json.dumps(asdict(key)) + "\n")
+    write_file(out / PAGE, _page(shown, ask, taxonomy))
+    strata = counted(len({item.stratum for item in items}), "stratum", "strata")
+    yield f"sheet: {out / PAGE}, or {out / SHEET} ({counted(len(items), 'item')} of {strata})"
     yield (
         f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate"
         f" {out / '*.csv'}"
@@ -195,25 +169,23 @@ def write_sheet(
 
 
 def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
-    said = log.transcript(item.task, item.sample, 0) if log.transcript is not None else ()
+    """The pictures that were sent, each once, with the names of their files."""
     seen: set[str] = set()
-    for view in (view for message in said for view in message.views):
-        try:
-            payload = view.picture.payload
-        except PictureError:
-            continue
-        if payload.sha not in seen:
-            seen.add(payload.sha)
-            yield (
-                f"pictures/{payload.sha[:16]}.{payload.media_type.rpartition('/')[2]}",
-                view.picture,
-            )
+    for message in log.messages({"task": item.task, "sample": item.sample, "draw": 0}):
+        for picture in (view.picture for view in message.views):
+            try:
+                payload = picture.payload
+            except PictureError:
+                continue
+            if payload.sha not in seen:
+                seen.add(payload.sha)
+                ending = payload.media_type.rpartition("/")[2]
+                yield f"pictures/{payload.sha[:16]}.{ending}", picture
 
 
 def _page(shown: Sequence[Mapping[str, Any]], ask: str, taxonomy: Sequence[str]) -> str:
     """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV
     file."""
-    folder = template("sheet.html.j2")
     data = {
         "columns": SHOWN[ask],
         "filled": FILLED[ask],
@@ -222,4 +194,5 @@ def _page(shown: Sequence[Mapping[str, Any]], ask: str, taxonomy: Sequence[str])
     }
     script = str(template("sheet.js").render())
     sha = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return str(folder.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {ask}"))
+    page = template("sheet.html.j2")
+    return str(page.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {ask}"))

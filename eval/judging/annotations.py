@@ -18,8 +18,8 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.blink_twice import BlinkTwice
 from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.files import locate_data
-from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_files import open_table
+from looktwice.pipelines.config import did_you_mean
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
 
@@ -85,27 +85,27 @@ class AnnotatedSolutions:
         cells = open_table(place / task.file if task.file else place)
         named = self._find_columns(cells.columns)
         for number, row in enumerate(cells.rows(list(named.values()))):
-            yield number, {name: _join_texts(row[column]) for name, column in named.items()}
+            yield (
+                number,
+                {
+                    name: "; ".join(
+                        filter(None, (as_text(part).strip() for part in as_list(row[column])))
+                    )
+                    for name, column in named.items()
+                },
+            )
 
     def _find_columns(self, available: Sequence[str]) -> dict[str, str]:
         by_case = {column.casefold().replace(" ", "_"): column for column in available}
         chosen = {}
         for name, guesses in COLUMN_NAMES.items():
-            guess = next((by_case[one] for one in guesses if one in by_case), "")
+            guess = next((by_case[guess] for guess in guesses if guess in by_case), "")
             column = chosen[name] = self.columns.get(name, guess)
             if column not in available:
-                problem = (
-                    f"there is no column {column!r}{suggest_name(column, available)}"
-                    if column
-                    else "none found"
-                )
+                near = did_you_mean(column, available)
+                problem = f"there is no column {column!r}{near}" if column else "none found"
                 raise TaskError(
                     f"{name}: {problem}; the columns are {', '.join(available)}. Say --column"
                     f" {name}=COLUMN"
                 )
         return chosen
-
-
-def _join_texts(cell: Any) -> str:
-    """The text of a cell; several texts are joined."""
-    return "; ".join(as_text(one).strip() for one in as_list(cell) if as_text(one).strip())

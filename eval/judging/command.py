@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -33,7 +34,6 @@ from looktwice.eval.records.judgements import (
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import explain_missing_reply
 from looktwice.eval.scoring.score_run import score_run
-from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.model import Model, ModelError, Stopped, strip_thoughts
 from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.endpoint import EndpointWatch
@@ -102,13 +102,13 @@ class RunJudge:
         finally:
             lock.release()
         judged = judgements(self.run)
-        notes = [*solutions.notes, *([] if jobs else ["nothing is left to judge"])]
-        sentences = (
+        for sentence in (
+            *solutions.notes,
+            *(() if jobs else ["nothing is left to judge"]),
             *summary(judged.lines, self.name),
             *judged.which_counts,
             *agreement(judged.lines),
-        )
-        for sentence in (*notes, *sentences):
+        ):
             say(sentence)
         return failed
 
@@ -132,52 +132,36 @@ class RunJudge:
         """Every reply covered by a pass that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
-        seen = set(done)
+        passes = [PASSES[name] for name in PASSES if not self.passes or name in self.passes]
         for scores in score_run(folder, self.reader, judge="none", plugins=self.plugins).points:
-            for judging in PASSES.values():
-                if judging.covers_point(scores.point) and (
-                    not self.passes or judging.name in self.passes
-                ):
-                    for job in self._jobs_of_point(folder, scores, records, judging, solutions):
-                        key = self._judgement(job, JudgeVerdict()).key
-                        if key not in seen:
-                            seen.add(key)
-                            yield job
-
-    def _jobs_of_point(
-        self,
-        folder: RunFolder,
-        scores: PointScores,
-        records: Mapping[Any, Record],
-        judging: JudgePass,
-        solutions: AnnotatedSolutions,
-    ) -> Iterator[_Job]:
-        for entry in scores.all:
-            record = records[scores.point.recorded_as, entry.sample, entry.draw]
-            row, replies = scores.samples[entry.sample], record.replies
-            if (
-                record.error
-                or record.answer is not None
-                or explain_missing_reply(record) is not None
-            ):
-                continue
-            sample = row.without_pixels(folder.blobs, record.choices)
-            case = JudgeCase(sample, row.answer or "", replies[-1].text, entry)
-            case = solutions(case, scores.point) if judging.name == REASONING_PASS else case
-            if judging.covers(case):
-                yield _Job(judging, case, record)
+            for judging in passes:
+                for entry in scores.all if judging.covers_point(scores.point) else ():
+                    record = records[scores.point.recorded_as, entry.sample, entry.draw]
+                    if record.error or record.answer is not None or explain_missing_reply(record):
+                        continue
+                    row = scores.samples[entry.sample]
+                    sample = row.without_pixels(folder.blobs, record.choices)
+                    text = record.replies[-1].text
+                    case = JudgeCase(sample, row.answer or "", text, entry)
+                    if judging.name == REASONING_PASS:
+                        case = solutions(case, scores.point)
+                    job = _Job(judging, case, record)
+                    key = self._judgement(job, JudgeVerdict()).key
+                    if judging.covers(case) and key not in done:
+                        done.add(key)
+                        yield job
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> int:
         """Run the jobs in threads and write each verdict when it arrives; return how many calls
         failed."""
-        failed, stop, counts, dead = 0, threading.Event(), [0, 0], list[str]()
+        failed, stop, spent, dead = 0, threading.Event(), Counter[str](), list[str]()
 
         def give_up(why: str) -> None:
             dead.append(why)
             stop.set()
 
         model = self._wrap(stop, EndpointWatch(give_up))
-        display = Display(self.console, len(jobs), lambda: Spent(counts[0], counts[1]))
+        display = Display(self.console, len(jobs), lambda: Spent(spent["in"], spent["out"]))
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
@@ -189,11 +173,8 @@ class RunJudge:
                         )
                     append(self.run, line)
                     failed += bool(line.error)
-                    paid = not line.cached
-                    counts[:] = (
-                        counts[0] + paid * line.tokens_in,
-                        counts[1] + paid * line.tokens_out,
-                    )
+                    if not line.cached:
+                        spent.update({"in": line.tokens_in, "out": line.tokens_out})
                     display.add("judged")
         except (
             KeyboardInterrupt
@@ -231,18 +212,12 @@ class RunJudge:
         verdict = JudgeVerdict(reason=f"no words ({reply.finish})")
         if text.strip():
             verdict = job.judging.parse(text, job.case)
-        return self._judgement(
-            job,
-            verdict,
-            said=text,
-            cached=reply.cached,
-            tokens_in=reply.usage.tokens_in,
-            tokens_out=reply.usage.tokens_out,
-        )
+        usage = {"tokens_in": reply.usage.tokens_in, "tokens_out": reply.usage.tokens_out}
+        return self._judgement(job, verdict, said=text, cached=reply.cached, **usage)
 
     def _judgement(self, job: _Job, verdict: JudgeVerdict, **more: Any) -> Judgement:
         record = job.record
-        names = (
+        return Judgement(
             job.judging.name,
             record.point,
             record.sample,
@@ -250,9 +225,10 @@ class RunJudge:
             self.name,
             self.identity,
             words_of(record),
+            job.judging.version,
+            **vars(verdict),
+            **more,
         )
-        fields = verdict.answer, verdict.scores, verdict.none, verdict.reason
-        return Judgement(*names, job.judging.version, *fields, **more)
 
     def _wrap(self, stop: threading.Event, watch: EndpointWatch) -> Model:
         """The model with cache, retries and limits if it is called over a network."""

@@ -3,9 +3,8 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from looktwice.eval.records.records import RunFolder
 from looktwice.pipelines.config import did_you_mean
@@ -44,28 +43,18 @@ def build_judge_model(
             f"{strange[0]}: a judge's settings stand under `models:`, as"
             f" models.{name or 'judge'}.model=NAME"
         )
-    node = resolve({"models": node.get("models") or {}, **_plain(node)}, faults)
+    node = resolve({**node, "models": node.get("models") or {}}, faults)
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
-        faults.append(_unknown(name, models))
+        faults.append(
+            f"--model {name}: there is no such model under `models:`"
+            f" ({', '.join(models) or 'none'}){did_you_mean(name, models)}; name one, add one with"
+            f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
+            " --config FILE"
+        )
         raise ConfigError(faults)
     binder = Binder(scope, models, faults)
     made: Model = binder.node(models[name], f"models.{name}", "model")
     if binder.faults:
         raise ConfigError(binder.faults)
     return made
-
-
-def _plain(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The other entries, which a model's settings may refer to."""
-    return {key: value for key, value in node.items() if key != "models"}
-
-
-def _unknown(name: str, models: Mapping[str, Any]) -> str:
-    hint = did_you_mean(name, models)
-    return (
-        f"--model {name}: there is no such model under `models:`"
-        f" ({', '.join(models) or 'none'}){hint}; name one, add one with"
-        f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
-        " --config FILE"
-    )

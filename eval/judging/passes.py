@@ -172,11 +172,10 @@ class ReasoningPass:
 
     def parse(self, text: str, case: JudgeCase) -> JudgeVerdict:
         """The marks of the last two lines named Clues and Truth."""
-        lines = [
-            re.findall(rf"^[^\w\n]*{name}\b.*$", text, re.I | re.M)[-1:]
-            for name in ("Clues?", "Truth")
-        ]
-        marks = judged_cot("\n".join(line for matches in lines for line in matches))
+        lines = list[str]()
+        for name in ("Clues?", "Truth"):
+            lines += re.findall(rf"^[^\w\n]*{name}\b.*$", text, re.I | re.M)[-1:]
+        marks = judged_cot("\n".join(lines))
         if marks is None:
             return JudgeVerdict(reason="not one mark from 0 to 1 for each of the two criteria")
         return JudgeVerdict(scores={"clues": marks[0], "truth": marks[1]})
@@ -222,17 +221,10 @@ class UnreadablePass:
             ),
         ]
         if case.sample.choices:
-            texts = (
-                "(a picture)" if isinstance(choice, Picture) else choice
-                for choice in case.sample.choices
-            )
-            lines += [
-                "Choices:",
-                *(
-                    f"({letter}) {text}"
-                    for letter, text in zip(case.sample.letters, texts, strict=True)
-                ),
-            ]
+            lines.append("Choices:")
+            for letter, choice in zip(case.sample.letters, case.sample.choices, strict=True):
+                text = "(a picture)" if isinstance(choice, Picture) else choice
+                lines.append(f"({letter}) {text}")
             form = f"one letter of {', '.join(case.sample.letters)}"
         else:
             form = ANSWER_FORMS[_answer_kind(case.sample)]
@@ -253,19 +245,11 @@ class UnreadablePass:
         if answer_line.strip("() ").upper() == "NONE":
             return JudgeVerdict(none=True)
         if not case.sample.choices:
-            answer = read_open(answer_line, _answer_kind(case.sample)).answer
-            return (
-                JudgeVerdict(answer=answer)
-                if answer
-                else JudgeVerdict(
-                    reason=f"{answer_line!r} is no {_answer_kind(case.sample)} answer"
-                )
-            )
-        letters = {
-            letter
-            for letter in re.findall(r"\b[A-Z]\b", answer_line)
-            if letter in case.sample.letters
-        }
+            kind = _answer_kind(case.sample)
+            if answer := read_open(answer_line, kind).answer:
+                return JudgeVerdict(answer=answer)
+            return JudgeVerdict(reason=f"{answer_line!r} is no {kind} answer")
+        letters = set(re.findall(r"\b[A-Z]\b", answer_line)) & set(case.sample.letters)
         if len(letters) == 1 and re.match(r"\(?[A-Z]\b", answer_line):
             return JudgeVerdict(answer=letters.pop())
         return JudgeVerdict(
@@ -277,7 +261,7 @@ JudgePass = VideoPass | ReasoningPass | UnreadablePass
 """One kind of question to a judge. Raise `version` when its wording changes: the replies are then
 judged again."""
 PASSES: Mapping[str, JudgePass] = {
-    each.name: each for each in (VideoPass(), ReasoningPass(), UnreadablePass())
+    judging.name: judging for judging in (VideoPass(), ReasoningPass(), UnreadablePass())
 }
 """Every pass by its name, as `--pass` takes it."""
 

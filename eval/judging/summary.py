@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.display.text_tables import Column, TextTable, table, text
 from looktwice.eval.records.judgements import Judgement
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.answers import cohens_kappa
 from looktwice.pipelines.counted import counted
+
+
+@dataclass(frozen=True)
+class JudgedArm:
+    """What one judge said in one pass of the replies of one arm; tokens are those of the judge's
+    calls, not of the contestants'."""
+
+    judge: str
+    kind: str
+    contestant: str
+    task: str
+    lines: Sequence[Judgement]
+
+    @property
+    def paid(self) -> list[Judgement]:
+        """The judgements that a server was asked for."""
+        return [line for line in self.lines if not line.cached and not line.error]
+
+    def count(self, field: str) -> int:
+        """How many judgements have this field."""
+        return sum(bool(getattr(line, field)) for line in self.lines)
+
+    @property
+    def tokens_in(self) -> int:
+        """Of the calls that were paid."""
+        return sum(line.tokens_in for line in self.paid)
+
+    @property
+    def tokens_out(self) -> int:
+        """Of the calls that were paid."""
+        return sum(line.tokens_out for line in self.paid)
 
 
 def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
@@ -19,29 +51,20 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
     tokens."""
     mine = [line for line in lines if line.judge == judge]
     for kind in dict.fromkeys(line.kind for line in mine):
-        judged = [line for line in mine if line.kind == kind]
-        given = sum(line.given for line in judged)
-        none = sum(line.none for line in judged)
-        parts = [
-            f"{given} of {counted(len(judged), 'reply', 'replies')} judged"
-            + (f", {none} of them to choose nothing" if none else "")
-        ]
-        why = Counter(line.reason for line in judged if line.reason)
-        parts += [f"{count} without a verdict ({reason})" for reason, count in why.most_common(3)]
-        failed = sum(bool(line.error) for line in judged)
-        parts += (
-            [f"{failed} failed, such as: {next(line.error for line in judged if line.error)}"]
-            if failed
-            else []
-        )
-        calls = [line for line in judged if not line.error]
-        paid = [line for line in calls if not line.cached]
-        tokens = (
-            f"{sum(line.tokens_in for line in paid)} tokens in,"
-            f" {sum(line.tokens_out for line in paid)} out"
-        )
+        arm = JudgedArm(judge, kind, "", "", [line for line in mine if line.kind == kind])
+        judged = counted(len(arm.lines), "reply", "replies")
+        parts = [f"{arm.count('given')} of {judged} judged"]
+        if none := arm.count("none"):
+            parts[0] += f", {none} of them to choose nothing"
+        reasons = Counter(line.reason for line in arm.lines if line.reason)
+        for reason, count in reasons.most_common(3):
+            parts.append(f"{count} without a verdict ({reason})")
+        if errors := [line.error for line in arm.lines if line.error]:
+            parts.append(f"{len(errors)} failed, such as: {errors[0]}")
+        cached = len(arm.lines) - len(errors) - len(arm.paid)
         parts.append(
-            f"{counted(len(paid), 'call')} and {len(calls) - len(paid)} from the cache, {tokens}"
+            f"{counted(len(arm.paid), 'call')} and {cached} from the cache, {arm.tokens_in} tokens"
+            f" in, {arm.tokens_out} out"
         )
         yield f"judge {judge}, {kind}: {'; '.join(parts)}"
 
@@ -58,71 +81,50 @@ def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
             reply = line.point, line.sample, line.draw, line.words
             by_pass.setdefault(line.kind, {}).setdefault(line.judge, {})[reply] = line
     for kind, judges in by_pass.items():
-        for one, other in combinations(judges, 2):
-            pairs = [
-                (judges[one][reply], judges[other][reply])
-                for reply in judges[one]
-                if reply in judges[other]
-            ]
+        for first, second in combinations(judges, 2):
+            mine, theirs = judges[first], judges[second]
+            pairs = [(mine[reply], theirs[reply]) for reply in mine if reply in theirs]
             if pairs:
-                yield f"agreement on {kind}, {one} and {other}: {_describe_agreement(pairs)}"
+                yield f"agreement on {kind}, {first} and {second}: {_describe_agreement(pairs)}"
 
 
 def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
-    same = sum(a.verdict == b.verdict for a, b in pairs)
-    text = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
+    verdicts = [[line.verdict for line in lines] for lines in zip(*pairs, strict=True)]
+    same = sum(map(str.__eq__, *verdicts))
+    told = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
     distances = [
-        abs(a.scores[name] - b.scores[name])
-        for a, b in pairs
-        for name in a.scores
-        if name in b.scores
+        abs(mine.scores[name] - theirs.scores[name])
+        for mine, theirs in pairs
+        for name in mine.scores.keys() & theirs.scores.keys()
     ]
     if distances:
-        return f"{text}, marks {fmean(distances):.3f} apart on average"
-    kappa = cohens_kappa([a.verdict for a, _ in pairs], [b.verdict for _, b in pairs])
-    return f"{text}, kappa {kappa.value:.3f}"
+        return f"{told}, marks {fmean(distances):.3f} apart on average"
+    return f"{told}, kappa {cohens_kappa(*verdicts).value:.3f}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line per judge, pass, contestant and task; tokens are those of the judge's calls, not of
-    the contestants'."""
-    header = (
-        "judge",
-        "pass",
-        "contestant",
-        "task",
-        "judged",
-        "chose\nnothing",
-        "no\nverdict",
-        "failed",
-        "calls",
-        "from\ncache",
-        "tokens in",
-        "tokens out",
-    )
-    rows: list[tuple[str, ...]] = []
+    """A line per judge, pass, contestant and task."""
+    arms = []
     for run in runs:
-        names: Mapping[str, PointScores] = {s.point.id: s for s in run.points}
-        by_arm: dict[tuple[str, str, str], list[Judgement]] = {}
+        labels = {scores.point.id: (scores.contestant, scores.task) for scores in run.points}
+        by_arm: dict[tuple[str, str, str], list[Judgement]] = defaultdict(list)
         for line in run.judged.lines:
-            by_arm.setdefault((line.judge, line.kind, line.point), []).append(line)
+            by_arm[line.judge, line.kind, line.point].append(line)
         for (judge, kind, point), lines in by_arm.items():
-            judge_label = f"{judge} (counts)" if judge == run.judged.counts else judge
-            where = (names[point].contestant, names[point].task) if point in names else (point, "")
-            rows.append((judge_label, kind, *where, *_counts(lines)))
-    return TextTable(header, rows, text_columns=4)
-
-
-def _counts(lines: Sequence[Judgement]) -> tuple[str, ...]:
-    paid = [line for line in lines if not line.cached and not line.error]
-    counts = (
-        sum(line.given for line in lines),
-        sum(line.none for line in lines),
-        sum(bool(line.reason) for line in lines),
-        sum(bool(line.error) for line in lines),
-        len(paid),
-        sum(line.cached for line in lines),
-        sum(line.tokens_in for line in paid),
-        sum(line.tokens_out for line in paid),
+            label = f"{judge} (counts)" if judge == run.judged.counts else judge
+            arms.append(JudgedArm(label, kind, *labels.get(point, (point, "")), lines))
+    columns: tuple[Column[JudgedArm], ...] = (
+        Column("judge", "judge", text),
+        Column("pass", "kind", text),
+        Column("contestant", "contestant", text),
+        Column("task", "task", text),
+        Column("judged", lambda arm: arm.count("given")),
+        Column("chose\nnothing", lambda arm: arm.count("none")),
+        Column("no\nverdict", lambda arm: arm.count("reason")),
+        Column("failed", lambda arm: arm.count("error")),
+        Column("calls", lambda arm: len(arm.paid)),
+        Column("from\ncache", lambda arm: arm.count("cached")),
+        Column("tokens in", "tokens_in"),
+        Column("tokens out", "tokens_out"),
     )
-    return tuple(str(count) for count in counts)
+    return table(columns, arms)

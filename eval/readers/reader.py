@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from looktwice.pipelines.config.aliases import ALIASES, named_alias
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.state import Stage, State, WithoutModel
@@ -97,24 +99,27 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
 
     Raises ConfigError.
     """
-    if "." in name:
-        own: Stage = build({"use": name}, Scope(plugins=tuple(plugins)), "reader")
-        return own
-    readers = readers_by_name()
-    if name not in readers:
-        raise ConfigError(
-            [f"reader: no reader is named {name!r}; there are {', '.join(sorted(readers))}"]
-        )
-    reader: Stage = readers[name]()
+    path = name if "." in name else readers_by_name().get(name)
+    if path is None:
+        known = ", ".join(sorted(readers_by_name()))
+        raise ConfigError([f"reader: no reader is named {name!r}; there are {known}"])
+    reader: Stage = build({"use": path}, Scope(plugins=tuple(plugins)), "reader")
     return reader
 
 
-def readers_by_name() -> dict[str, type]:
-    """Every reader of this room by its name in snake case, as `--reader` takes it."""
-    room = import_module("looktwice.eval.readers")
-    return {reader_name(name): getattr(room, name) for name in room.__all__}
+def readers_by_name() -> dict[str, str]:
+    """The path of every reader of this room by its name in snake case, as `--reader` takes it."""
+    room = "eval.readers"
+    paths = [f"{room}.{name}" for name in import_module(f"looktwice.{room}").__all__]
+    paths += [path for path in ALIASES if path.startswith(f"{room}.")]
+    return {_in_snake_case(path): path for path in paths}
 
 
-def reader_name(class_name: str) -> str:
-    """`BlinkOfficial` or `eval.readers.BlinkOfficial` as `blink_official`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name.rpartition(".")[2]).lower()
+def reader_name(reader: object) -> str:
+    """The name of a reader, as `--reader` takes it."""
+    return _in_snake_case(named_alias(public_path(type(reader)), reader)[0])
+
+
+def _in_snake_case(path: str) -> str:
+    """`eval.readers.BlinkOfficial` as `blink_official`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.rpartition(".")[2]).lower()

@@ -4,137 +4,93 @@ reads them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from looktwice.eval.readers.fixed_forms import WholeReply
 from looktwice.eval.readers.reader import Reader, Reading, subtask_of
+from looktwice.eval.readers.vocabulary import NUMBERS
 from looktwice.pipelines.state import State
 
-
-@dataclass(frozen=True)
-class Vlm2Exact(Reader):
-    """VLM2-Bench's reading of GC: exactly T or F; "T." and "True" are no answer."""
-
-    def read(self, state: State) -> Reading:
-        text = state.reply.strip()
-        return Reading.of(text if text in ("T", "F") else None)
-
-
-@dataclass(frozen=True)
-class Vlm2TrueFalse(Reader):
-    """VLM2-Bench's reading of OC-Cpr and PC-Cpr: the only word that is t, f, true or false.
-
-    None where there are several; the t of "don't" is such a word.
-    """
-
-    def read(self, state: State) -> Reading:
-        found = _TRUE_FALSE.findall(state.reply)
-        return Reading.of(found[0][0].upper() if len(found) == 1 else None)
-
-
-@dataclass(frozen=True)
-class Vlm2Count(Reader):
-    """VLM2-Bench's reading of counts: the only number, where all number words together are one.
-
-    "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is none. Words that make
-    more than a trillion count nothing that an image shows, and are none either.
-    """
-
-    def read(self, state: State) -> Reading:
-        numbers = [
-            digits.lstrip("0") or "0" for digits in re.findall(r"\d+", state.reply)
-        ]  # of any length
-        words = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(state.reply)])
-        numbers += [str(words)] if words else []
-        return Reading.of(numbers[0] if len(numbers) == 1 and words <= MOST else None)
-
-
-@dataclass(frozen=True)
-class Vlm2Grouping(Reader):
-    """VLM2-Bench's reading of Grp: what stands before the first ")", so that "(D)" is not D.
-
-    None where the reply has several letters in brackets.
-    """
-
-    def read(self, state: State) -> Reading:
-        several = len(re.findall(r"\([A-Z]\)", state.reply)) > 1
-        return Reading.of(None if several else state.reply.partition(")")[0].strip() or None)
-
-
-_RULES: Mapping[str, Reader] = {
-    "Mat": Vlm2Exact(),
-    "Trk": Vlm2Exact(),
-    "Cpr": Vlm2TrueFalse(),
-    "Cnt": Vlm2Count(),
-    "Grp": Vlm2Grouping(),
-    "VID": WholeReply(),
+MOST = 10**12
+_VALUES = {
+    word: int(digits)
+    for word, digits in NUMBERS.items()
+    if word.isascii() and word.isalpha() and word != "zero"
 }
+_NUMBER_WORDS = re.compile(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b", re.I)
 
 
 @dataclass(frozen=True)
-class Vlm2Official(Reader):
-    """GC: exactly T or F; Cpr: the only word for true or false; Cnt: the only number; Grp: before
-    the first ")".
+class Vlm2(Reader):
+    """VLM2-Bench's readings. `form` "official": GC "exact", Cpr "true_false", Cnt "count", Grp
+    "grouping"; a video's reply is the description or a judge's words ("Score: 1"), which the
+    benchmark's scorer reads.
 
-    A video's reply is the description or a judge's words ("Score: 1"), which the benchmark's scorer
-    reads. Which subtask it is stands in `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it.
-    Raises ValueError for any other.
+    "vlmevalkit" is "true_false" on GC, else official; its other difference, what counts in the
+    denominators, is in the metrics named `..._vlmevalkit`. Of these two the subtask stands in
+    `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it; a ValueError is raised for any other.
+
+    "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
+    f, true or false; the t of "don't" is such a word. "count": the only number, where all number
+    words together are one: "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is
+    none; words that make more than a trillion count nothing that an image shows. "grouping": what
+    stands before the first ")", so that "(D)" is not D; none where there are several letters in
+    brackets.
     """
 
+    form: Literal["official", "vlmevalkit", "exact", "true_false", "count", "grouping"] = "official"
+
     def read(self, state: State) -> Reading:
-        subtask = subtask_of(state)
-        rule = _RULES.get(subtask.rpartition("-")[2])
-        if rule is None:
+        form, subtask = str(self.form), subtask_of(state)
+        if form == "vlmevalkit" and subtask.startswith("GC-"):
+            form = "true_false"
+        elif form in ("official", "vlmevalkit"):
+            form = _FORMS.get(subtask.rpartition("-")[2], "")
+        if form not in _RULES:
             raise ValueError(
                 f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
                 "read other tasks with eval.readers.Robust"
             )
-        return rule.read(state)
+        return Reading.of(_RULES[form](state.reply) or None)
 
 
-@dataclass(frozen=True)
-class Vlm2Vlmevalkit(Reader):
-    """The only word for true or false also on GC, where the official script wants exactly T or F;
-    else as officially.
-
-    Its other difference, what counts in the denominators, is in the metrics named `..._vlmevalkit`.
-    Raises ValueError for samples of another benchmark.
-    """
-
-    def read(self, state: State) -> Reading:
-        cues = subtask_of(state).startswith("GC-")
-        return (Vlm2TrueFalse() if cues else Vlm2Official()).read(state)
+def _read_exact(reply: str) -> str:
+    return reply.strip() if reply.strip() in ("T", "F") else ""
 
 
-MOST = 10**12
-_TRUE_FALSE = re.compile(r"\b(t|f|true|false)\b", re.I)
-_UNITS = (
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-)
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_VALUES = {word: n for n, word in enumerate(_UNITS, 1)} | {
-    word: 10 * n for n, word in enumerate(_TENS, 2)
+def _read_true_false(reply: str) -> str:
+    words = re.findall(r"\b(t|f|true|false)\b", reply, re.I)
+    return words[0][0].upper() if len(words) == 1 else ""
+
+
+def _read_count(reply: str) -> str:
+    numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", reply)]  # of any length
+    words = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(reply)])
+    numbers += [str(words)] if words else []
+    return numbers[0] if len(numbers) == 1 and words <= MOST else ""
+
+
+def _read_grouping(reply: str) -> str:
+    several = len(re.findall(r"\([A-Z]\)", reply)) > 1
+    return "" if several else reply.partition(")")[0].strip()
+
+
+_RULES: Mapping[str, Callable[[str], str]] = {
+    "exact": _read_exact,
+    "true_false": _read_true_false,
+    "count": _read_count,
+    "grouping": _read_grouping,
+    "whole": str.strip,
 }
-_NUMBER_WORDS = re.compile(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b", re.I)
+_FORMS = {
+    "Mat": "exact",
+    "Trk": "exact",
+    "Cpr": "true_false",
+    "Cnt": "count",
+    "Grp": "grouping",
+    "VID": "whole",
+}
 
 
 def _value_of_words(words: Sequence[str]) -> int:

@@ -173,7 +173,7 @@ def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
     if scored.answer is None:
         said = scored.reason
     elif scored.read or scored.judge:
-        said = f"{scored.answer!r}, read by {scored.judge or reader_name(type(reader).__name__)}"
+        said = f"{scored.answer!r}, read by {scored.judge or reader_name(reader)}"
     else:
         said = f"{scored.answer!r}, set by a stage"
     detail = scored.detail.removeprefix(f"{scored.reason}: ").partition("\n")[0]

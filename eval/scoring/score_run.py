@@ -103,7 +103,7 @@ def _with_readers(scores: PointScores) -> PointScores:
     alone = [entry for entry in scores.all if not entry.judge]
     was_needed = any(entry.read or entry.reason == "unread" for entry in alone)
     if was_needed and isinstance(scores.score, RecordScorer):
-        names = {reader_name(type(scores.score.reader).__name__): None} | names
+        names = {reader_name(scores.score.reader): None} | names
     return replace(scores, reader=" + ".join(names))
 
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {}
+ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "eval.readers.Vlm2Count": ("eval.readers.Vlm2", {"form": "count"}),
+    "eval.readers.Vlm2Exact": ("eval.readers.Vlm2", {"form": "exact"}),
+    "eval.readers.Vlm2Grouping": ("eval.readers.Vlm2", {"form": "grouping"}),
+    "eval.readers.Vlm2Official": ("eval.readers.Vlm2", {"form": "official"}),
+    "eval.readers.Vlm2TrueFalse": ("eval.readers.Vlm2", {"form": "true_false"}),
+    "eval.readers.Vlm2Vlmevalkit": ("eval.readers.Vlm2", {"form": "vlmevalkit"}),
+}
 """The old path of a class: its path now, and the settings that the old one stood for, as the object
 holds them."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
-from looktwice.eval.readers import Vlm2Count, Vlm2Official
+from looktwice.eval.readers import Vlm2
 from looktwice.eval.readers.open_answers import KINDS, read_open
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.tasks.do_you_see_me.metrics import standard_answer
@@ -121,7 +121,7 @@ def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
 
 
 @pytest.mark.parametrize("words", ["one hundred and " * 6250, "hundred hundred " * 90_000])
-@pytest.mark.parametrize("reader", [Vlm2Count(), Vlm2Official()])
+@pytest.mark.parametrize("reader", [Vlm2("count"), Vlm2()])
 def test_number_words_without_end_are_no_count(words: str, reader: Any) -> None:
     """The product had more digits than Python writes, and the reader raised ValueError."""
     state = State(

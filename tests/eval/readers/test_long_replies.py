@@ -9,7 +9,7 @@ import pytest
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.reader import readers_by_name
+from looktwice.eval.readers.reader import build_reader, readers_by_name
 from looktwice.pipelines.model import Message, strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -112,7 +112,8 @@ OUR_RUNS = (  # what our own rules look for, and every sign
     *(sign + end for sign in punctuation for end in ("", "\n")),
 )
 SUBTASKS = {
-    name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp") for name in ("vlm2_official", "vlm2_vlmevalkit")
+    name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp")
+    for name in ("vlm2", "vlm2_official", "vlm2_vlmevalkit")
 }
 
 
@@ -135,7 +136,7 @@ def seconds(reader: Any, length: int, run: str, choices: tuple[str, ...], subtas
     [(name, task) for name in sorted(readers_by_name()) for task in SUBTASKS.get(name, ("",))],
 )
 def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask: str) -> None:
-    reader, slow = readers_by_name()[name](), {}
+    reader, slow = build_reader(name), {}
     for run in RUNS:
         for choices in [("red", "blue", "the left one")] + [()] * (name == "robust"):
             short = seconds(reader, 10_000, run, choices, subtask)

@@ -15,15 +15,12 @@ from looktwice.eval.readers import (
     Marked,
     Robust,
     Strict,
-    Vlm2Count,
-    Vlm2Exact,
-    Vlm2Grouping,
-    Vlm2TrueFalse,
+    Vlm2,
     Vlmevalkit,
     WholeReply,
 )
 from looktwice.eval.readers.reader import build_reader, reader_name, readers_by_name
-from looktwice.pipelines.config import ConfigError, build
+from looktwice.pipelines.config import ConfigError, build, spec
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -132,42 +129,42 @@ def test_lmms_eval(reply: str, answer: str | None) -> None:
 @pytest.mark.parametrize(
     ("stage", "reply", "answer"),
     [
-        (Vlm2TrueFalse(), "T", "T"),
-        (Vlm2TrueFalse(), "false", "F"),
-        (Vlm2TrueFalse(), "Answer: T.", "T"),
-        (Vlm2TrueFalse(), "T or F", None),
-        (Vlm2TrueFalse(), "I don't know", "T"),
-        (Vlm2TrueFalse(), "True, because it's", "T"),
-        (Vlm2TrueFalse(), "", None),
-        (Vlm2Exact(), " T ", "T"),
-        (Vlm2Exact(), " F\n", "F"),
-        (Vlm2Exact(), "", None),
-        (Vlm2Exact(), "T.", None),
-        (Vlm2Exact(), "True", None),
-        (Vlm2Count(), "3", "3"),
-        (Vlm2Count(), "three", "3"),
-        (Vlm2Count(), "twenty one", "21"),
-        (Vlm2Count(), "There are 2 bags", "2"),
-        (Vlm2Count(), "2 (two)", None),
-        (Vlm2Count(), "one or two", "3"),
-        (Vlm2Count(), "0", "0"),
-        (Vlm2Count(), "12", "12"),
-        (Vlm2Count(), "two hundred and five", "205"),
-        (Vlm2Count(), "three thousand and twelve", "3012"),
-        (Vlm2Count(), "two hundred thousand", "200000"),
-        (Vlm2Count(), "", None),
-        (Vlm2Count(), "zero", None),
-        (Vlm2Count(), "1.5", None),
-        (Vlm2Count(), "image 1 and image 2 show 2", None),
-        (Vlm2Grouping(), "D) 1 and 2", "D"),
-        (Vlm2Grouping(), "D)", "D"),
-        (Vlm2Grouping(), "D", "D"),
-        (Vlm2Grouping(), "(D)", "(D"),
-        (Vlm2Grouping(), "D. 1 and 2", "D. 1 and 2"),
-        (Vlm2Grouping(), "(A) or (D)", None),
-        (Vlm2Grouping(), "d) 1 and 2", "d"),
-        (Vlm2Grouping(), "Answer: D) 1 and 2", "Answer: D"),
-        (Vlm2Grouping(), "", None),
+        (Vlm2("true_false"), "T", "T"),
+        (Vlm2("true_false"), "false", "F"),
+        (Vlm2("true_false"), "Answer: T.", "T"),
+        (Vlm2("true_false"), "T or F", None),
+        (Vlm2("true_false"), "I don't know", "T"),
+        (Vlm2("true_false"), "True, because it's", "T"),
+        (Vlm2("true_false"), "", None),
+        (Vlm2("exact"), " T ", "T"),
+        (Vlm2("exact"), " F\n", "F"),
+        (Vlm2("exact"), "", None),
+        (Vlm2("exact"), "T.", None),
+        (Vlm2("exact"), "True", None),
+        (Vlm2("count"), "3", "3"),
+        (Vlm2("count"), "three", "3"),
+        (Vlm2("count"), "twenty one", "21"),
+        (Vlm2("count"), "There are 2 bags", "2"),
+        (Vlm2("count"), "2 (two)", None),
+        (Vlm2("count"), "one or two", "3"),
+        (Vlm2("count"), "0", "0"),
+        (Vlm2("count"), "12", "12"),
+        (Vlm2("count"), "two hundred and five", "205"),
+        (Vlm2("count"), "three thousand and twelve", "3012"),
+        (Vlm2("count"), "two hundred thousand", "200000"),
+        (Vlm2("count"), "", None),
+        (Vlm2("count"), "zero", None),
+        (Vlm2("count"), "1.5", None),
+        (Vlm2("count"), "image 1 and image 2 show 2", None),
+        (Vlm2("grouping"), "D) 1 and 2", "D"),
+        (Vlm2("grouping"), "D)", "D"),
+        (Vlm2("grouping"), "D", "D"),
+        (Vlm2("grouping"), "(D)", "(D"),
+        (Vlm2("grouping"), "D. 1 and 2", "D. 1 and 2"),
+        (Vlm2("grouping"), "(A) or (D)", None),
+        (Vlm2("grouping"), "d) 1 and 2", "d"),
+        (Vlm2("grouping"), "Answer: D) 1 and 2", "Answer: D"),
+        (Vlm2("grouping"), "", None),
     ],
 )
 def test_the_official_readings_of_vlm2(stage: Stage, reply: str, answer: str | None) -> None:
@@ -231,6 +228,7 @@ def test_readers_have_names() -> None:
         "marked",
         "robust",
         "strict",
+        "vlm2",
         "vlm2_count",
         "vlm2_exact",
         "vlm2_grouping",
@@ -246,7 +244,10 @@ def test_readers_have_names() -> None:
         == build({"use": "eval.readers.BlinkOfficial"})
     )
     assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
-    assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
+    assert reader_name(BlinkOfficial()) == "blink_official"
+    assert build_reader("vlm2_count") == Vlm2("count")
+    assert reader_name(Vlm2("count")) == "vlm2_count"
+    assert spec(Vlm2()) == {"use": "eval.readers.Vlm2Official"}
     with pytest.raises(
         ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"
     ):

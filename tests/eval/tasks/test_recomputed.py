@@ -18,7 +18,7 @@ from looktwice.eval.analysis.contestants import contestants, pair_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
 from looktwice.eval.logs.replies import load_replies, replies_lines
-from looktwice.eval.readers import Vlm2Official
+from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import OfficialLabel, RecordedQuestions, load_key
@@ -313,9 +313,9 @@ def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> No
 def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | None) -> None:
     sample = Sample("s", "q", meta={"subtask": subtask})
     state = State(sample, messages=(Message("assistant", (reply,)),))
-    assert Vlm2Official()(state, NoModel()).answer == answer
+    assert Vlm2()(state, NoModel()).answer == answer
     with pytest.raises(ValueError, match="'no subtask' is none of VLM2-Bench's subtasks"):
-        Vlm2Official()(state.replace(sample=Sample("s", "q")), NoModel())
+        Vlm2()(state.replace(sample=Sample("s", "q")), NoModel())
 
 
 def counted(tmp_path: Path, items: Sequence[tuple[str, int, str]]) -> dict[str, Row]:

@@ -13,7 +13,7 @@ import yaml
 
 from looktwice.eval.analysis.factors import factor_effects, factor_table
 from looktwice.eval.display.table import score_table
-from looktwice.eval.readers import Vlm2Official, Vlm2Vlmevalkit
+from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
@@ -147,8 +147,8 @@ def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
     state = State(
         Sample("s", "?", meta={"subtask": subtask}), messages=(Message("assistant", (reply,)),)
     )
-    assert Vlm2Official()(state, NO_MODEL).answer == official
-    assert Vlm2Vlmevalkit()(state, NO_MODEL).answer == toolkit
+    assert Vlm2()(state, NO_MODEL).answer == official
+    assert Vlm2("vlmevalkit")(state, NO_MODEL).answer == toolkit
 
 
 # ---- presets as configurations
