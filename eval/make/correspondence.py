@@ -57,9 +57,9 @@ class HomographyScene:
     maps: tuple[Matrix, ...]
     change: str | None = None
 
-    def between(self, one: int, other: int) -> Matrix:
+    def between(self, start: int, end: int) -> Matrix:
         """The map from one view to another."""
-        return np.asarray(self.maps[other] @ np.linalg.inv(self.maps[one]))
+        return np.asarray(self.maps[end] @ np.linalg.inv(self.maps[start]))
 
 
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
@@ -182,12 +182,12 @@ class Correspondence(MadeFromFiles):
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]
         for scene in self._in_turn(number, self._scenes, "scene"):
-            one, other = (int(view) for view in rng.permutation(len(scene.views))[:2])
-            marks = _choose_marks(rng, scene, (one, other), letter, rank, asked)
+            start, end = (int(view) for view in rng.permutation(len(scene.views))[:2])
+            marks = _choose_marks(rng, scene, (start, end), letter, rank, asked)
             if marks:
                 meta: dict[str, Any] = {"subtask": "Visual_Correspondence", "source": scene.name}
-                meta |= {"change": scene.change, "views": [one + 1, other + 1]}
-                views = (scene.views[one], scene.views[other])
+                meta |= {"change": scene.change, "views": [start + 1, end + 1]}
+                views = (scene.views[start], scene.views[end])
                 name = f"correspondence_{number:04}"
                 return make_item(name, words, views, choices, letter, marks, **meta)
         raise TaskError(

@@ -198,11 +198,11 @@ def read_map(file: Path) -> Map:
 def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
     """The pixels (n, 2) that lie on a smooth known surface and not at a rim, and how near each
     is."""
-    known = np.isfinite(values)
+    measured = np.isfinite(values)
     kernel = np.ones((7, 7), np.uint8)
-    high = cv2.dilate(np.where(known, values, np.inf), kernel)
-    low = cv2.erode(np.where(known, values, 0.0), kernel)
-    smooth = known & (high <= SMOOTH * low)
+    high = cv2.dilate(np.where(measured, values, np.inf), kernel)
+    low = cv2.erode(np.where(measured, values, 0.0), kernel)
+    smooth = measured & (high <= SMOOTH * low)
     rim = int(MARGIN)
     smooth[:rim], smooth[-rim:], smooth[:, :rim], smooth[:, -rim:] = False, False, False, False
     rows, columns = np.nonzero(smooth)

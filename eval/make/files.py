@@ -38,8 +38,8 @@ def require_file(root: Path, name: str) -> Path:
     if not file.is_file():
         place = file.parent
         there = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-        held = f"{place} holds {', '.join(there[:12])}" if there else f"{place} holds nothing"
-        raise TaskError(f"there is no file {file}; {held}")
+        listing = f"{place} holds {', '.join(there[:12])}" if there else f"{place} holds nothing"
+        raise TaskError(f"there is no file {file}; {listing}")
     return file
 
 
@@ -158,5 +158,5 @@ def make_item(
     )
     lines = [f"({letter}) {choice}" for letter, choice in zip("ABCDEFGH", choices, strict=False)]
     prompt = "\n".join([words, "Select from the following choices.", *lines]) if choices else words
-    said = {"prompt": prompt} | {name: value for name, value in meta.items() if value is not None}
-    return Item(Sample(identifier, words, pictures, choices, marks, said), answer)
+    fields = {"prompt": prompt} | {name: value for name, value in meta.items() if value is not None}
+    return Item(Sample(identifier, words, pictures, choices, marks, fields), answer)

@@ -77,10 +77,10 @@ class Jigsaw(MadeFromFiles):
 
     @cached_property
     def _files(self) -> list[Path]:
-        found = keep_readable(list_images(require_folder(self.path, "images")), self._skipped)
-        if not found:
+        readable = keep_readable(list_images(require_folder(self.path, "images")), self._skipped)
+        if not readable:
             raise self._skipped.nothing_left(Path(self.path), "there is no image that can be read")
-        return found
+        return readable
 
     @cached_property
     def _used(self) -> list[Path]:

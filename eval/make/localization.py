@@ -83,9 +83,9 @@ class Localization(MadeFromFiles):
         if isinstance(data, dict):
             lists = {name: data.get(name) for name in LISTS}
         if not lists or any(not isinstance(rows, list) for rows in lists.values()):
-            found = ", ".join(sorted(data)) if lists else type(data).__name__
+            names = ", ".join(sorted(data)) if lists else type(data).__name__
             raise TaskError(
-                f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {found}"
+                f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {names}"
             )
         for name, rows in lists.items():
             for number, row in enumerate(rows):
@@ -140,7 +140,7 @@ class Localization(MadeFromFiles):
         rng = seeded_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
         size = image_size(file)
-        others = [box for other, box in objects if other == name and box != true]
+        others = [box for kind, box in objects if kind == name and box != true]
         true = _clip(true, size)
         pair = [true, self._noisy(rng, true, size, others)]
         letter = deal_evenly(number, "AB", "letter", "localization", self.seed)
@@ -168,7 +168,9 @@ class Localization(MadeFromFiles):
             if min(x0, y0) < 0 or x1 > size[0] or y1 > size[1] or min(x1 - x0, y1 - y0) < 2:
                 continue
             box = (x0, y0, x1, y1)
-            if low <= iou(box, true) <= high and all(iou(box, other) < 0.5 for other in others):
+            if low <= iou(box, true) <= high and all(
+                iou(box, neighbour) < 0.5 for neighbour in others
+            ):
                 return box
         raise TaskError(
             f"no noisy box with an intersection over union in {self.iou} stays inside; the object"

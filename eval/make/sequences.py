@@ -41,9 +41,9 @@ class ObjectKind:
         """Whether there are things and photographs enough for a pattern, each letter being another
         thing."""
         needed = sorted(Counter(pattern).values(), reverse=True)
-        held = sorted((len(files) for files in self.things.values()), reverse=True)
-        return len(held) >= len(needed) and all(
-            have >= need for have, need in zip(held, needed, strict=False)
+        shots = sorted((len(files) for files in self.things.values()), reverse=True)
+        return len(shots) >= len(needed) and all(
+            have >= need for have, need in zip(shots, needed, strict=False)
         )
 
 

@@ -8,9 +8,8 @@ from .folder import Folder as Folder
 from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
-from .near_sighted_model import NearSighted as NearSighted
-from .never_looks_model import NeverLooks as NeverLooks
 from .photos.task import Photos as Photos
+from .toy_models import NearSighted as NearSighted, NeverLooks as NeverLooks
 from .vlm2.metrics import (
     CountScorer as CountScorer,
     GroupScorer as GroupScorer,

@@ -66,11 +66,11 @@ class FolderFiles:
 
     def ending(self, tail: str) -> Iterator[str]:
         """The names that end with these parts, the shortest first."""
-        found = (
+        paths = (
             path.relative_to(self.root).as_posix()
             for path in self.root.rglob(PurePosixPath(tail).name)
         )
-        yield from sorted((name for name in found if f"/{name}".endswith(f"/{tail}")), key=len)
+        yield from sorted((name for name in paths if f"/{name}".endswith(f"/{tail}")), key=len)
 
 
 @dataclass(frozen=True)

@@ -90,37 +90,33 @@ class LettersAndShapes(MadeTask):
 
     def _item(self, number: int) -> Item:
         rng = seeded_rng("letters and shapes", self.seed, number)
-        kind, color = _kind(number), deal_evenly(number // 2, tuple(COLORS), "color", self.seed)
-        rank = deal_evenly(number // 2, range(8), "size", self.seed)
+        kind, turn = _kind(number), number // 2
+        color = deal_evenly(turn, tuple(COLORS), "color", self.seed)
+        rank = deal_evenly(turn, range(8), "size", self.seed)
         span = math.log(self.largest / self.smallest)
         high = round(self.smallest * math.exp(span * (rank + rng.random()) / 8))
-        colors = [color, *rng.permutation([name for name in COLORS if name != color])[:3]]
-        image = Image.new(
-            "RGB",
-            (self.width, self.height),
-            tuple(int(v) for v in rng.integers(235, 250, 1).repeat(3)),
-        )
-        thing = _letter(rng, number) if kind == "letter" else _shapes(rng, number)
-        taken = [_paste(image, rng, thing, high, str(color), [])]
-        for other in colors[1:]:
+        others = rng.permutation([name for name in COLORS if name != color])[:3]
+        ground = int(rng.integers(235, 250, 1)[0])
+        image = Image.new("RGB", (self.width, self.height), (ground, ground, ground))
+        target = _letter(rng) if kind == "letter" else _shapes(rng, turn)
+        taken = [_paste(image, rng, target, high, color, [])]
+        for tint in others:
             other_high = round(self.smallest * math.exp(span * rng.random()))
             another = _letter(rng) if rng.random() < 0.5 else _shapes(rng)
-            taken.append(_paste(image, rng, another, other_high, str(other), taken))
-        question = (
-            f"Which letter is {color}?"
-            if kind == "letter"
-            else f"How many of the {color} shapes are {SHAPES[0]}?"
-        )
-        answer = str(thing[0]) if kind == "letter" else str(thing.count(SHAPES[0]))
+            taken.append(_paste(image, rng, another, other_high, str(tint), taken))
+        answer, question = target[0], f"Which letter is {color}?"
+        if kind == "count":
+            answer = str(target.count(SHAPES[0]))
+            question = f"How many of the {color} shapes are {SHAPES[0]}?"
         leaky = self.leak > 0 and seeded_rng("leak", self.seed, number).random() < self.leak
-        question += _hint(answer) if leaky else ""
+        if leaky:
+            question += _hint(answer)
         meta = {"kind": kind, "region": "target", "px": high, "size": 1 + rank // 2}
         mark = Box("target", *taken[0])
         picture = Picture(np.asarray(image), f"letters and shapes {number}")
         truth = {"leaky": leaky} if self.leak else {}
-        return Item(
-            Sample(self._id(number), question, (picture,), (), (mark,), meta), answer, truth
-        )
+        sample = Sample(self._id(number), question, (picture,), (), (mark,), meta)
+        return Item(sample, answer, truth)
 
 
 def _hint(answer: str) -> str:
@@ -128,27 +124,24 @@ def _hint(answer: str) -> str:
     if answer.isdigit():
         return f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
     place = ascii_uppercase.index(answer)
-    return (
-        f" It stands between {ascii_uppercase[place - 1]} and {ascii_uppercase[(place + 1) % 26]}"
-        " in the alphabet."
-    )
+    before, after = ascii_uppercase[place - 1], ascii_uppercase[(place + 1) % 26]
+    return f" It stands between {before} and {after} in the alphabet."
 
 
 def _kind(number: int) -> str:
     return ("letter", "count")[number % 2]
 
 
-def _letter(rng: Generator, number: int | None = None) -> list[str]:
+def _letter(rng: Generator) -> list[str]:
     return [str(rng.choice(list(ascii_uppercase)))]
 
 
-def _shapes(rng: Generator, number: int | None = None) -> list[str]:
-    """Six shapes, one to five of them triangles."""
-    triangles = (
-        int(rng.integers(1, 6))
-        if number is None
-        else deal_evenly(number // 2, range(1, 6), "triangles")
-    )
+def _shapes(rng: Generator, turn: int | None = None) -> list[str]:
+    """Six shapes, one to five of them triangles: a random number, or that of this turn."""
+    if turn is None:
+        triangles = int(rng.integers(1, 6))
+    else:
+        triangles = deal_evenly(turn, range(1, 6), "triangles")
     others = [str(rng.choice(SHAPES[1:])) for _ in range(COLUMNS * ROWS - triangles)]
     return [str(shape) for shape in rng.permutation([SHAPES[0]] * triangles + others)]
 
@@ -156,19 +149,19 @@ def _shapes(rng: Generator, number: int | None = None) -> list[str]:
 def _paste(
     image: Image.Image,
     rng: Generator,
-    thing: Sequence[str],
+    shapes: Sequence[str],
     high: int,
     color: str,
     taken: Sequence[PixelRect],
 ) -> PixelRect:
     """Draw a thing where there is room; gives the box around it."""
-    shape = _letter_mask(thing[0], high) if len(thing) == 1 else _shapes_mask(thing, high)
+    shape = _letter_mask(shapes[0], high) if len(shapes) == 1 else _shapes_mask(shapes, high)
     width, height = shape.size
     for _ in range(TRIES):
         left = int(rng.integers(APART, image.size[0] - width - APART))
         top = int(rng.integers(APART, image.size[1] - height - APART))
         area = left, top, left + width, top + height
-        if not any(overlaps(grow(area, APART), other) for other in taken):
+        if not any(overlaps(grow(area, APART), box) for box in taken):
             image.paste(COLORS[color], area, shape)
             return area
     raise TaskError(

@@ -89,13 +89,13 @@ class RowErrors:
         return [*self.found[:limit], *more]
 
 
-def suggest_among(word: str, known: Iterable[str]) -> str:
+def suggest_among(word: str, among: Iterable[str]) -> str:
     """Ends a sentence about an unknown name with a spelling suggestion, if there is one, and all
     known names."""
-    return f"{suggest_name(word, names := tuple(known))} There are {', '.join(names)}"
+    return f"{suggest_name(word, names := tuple(among))} There are {', '.join(names)}"
 
 
-def suggest_name(word: str, known: Iterable[str]) -> str:
+def suggest_name(word: str, among: Iterable[str]) -> str:
     """Ends a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if no known name
     is similar."""
-    return did_you_mean(word, known) or "."
+    return did_you_mean(word, among) or "."

@@ -231,10 +231,10 @@ def map_columns(
 
 def require_known(columns: Iterable[str], available: Iterable[str]) -> None:
     """Raise TaskError for a column that the table has not."""
-    known = [*available]
+    names = [*available]
     for column in columns:
-        if column not in known:
+        if column not in names:
             raise TaskError(
-                f"there is no column {column!r}{suggest_name(column, known)} the table has the"
-                f" columns {', '.join(known)}"
+                f"there is no column {column!r}{suggest_name(column, names)} the table has the"
+                f" columns {', '.join(names)}"
             )

@@ -55,19 +55,19 @@ def standard_answer(answer: str, form: Form) -> str | None:
     yes and no are spelt "Yes" and "No". This is the standardisation that the paper (5.1) speaks of;
     its code was not published.
     """
-    said = answer.strip().strip("*`\"'. ")
+    text = answer.strip().strip("*`\"'. ")
     if form == "integer":
-        found = re.fullmatch(
-            r"(\d{1,100})(?:\.0+)?", said
+        match = re.fullmatch(
+            r"(\d{1,100})(?:\.0+)?", text
         )  # no count is longer, and Python reads no 5,000 digits
-        return str(int(found[1])) if found else None
+        return str(int(match[1])) if match else None
     if form == "option":
-        found = re.fullmatch(r"(?:option\s*)?[(\[<]?([1-4])[)\]>]?", said, re.I)
-        return found[1] if found else None
+        match = re.fullmatch(r"(?:option\s*)?[(\[<]?([1-4])[)\]>]?", text, re.I)
+        return match[1] if match else None
     if form == "letters":
-        plain = re.sub(r"[\s,;-]+", "", said).upper()
+        plain = re.sub(r"[\s,;-]+", "", text).upper()
         return plain if re.fullmatch("[A-Z]+", plain) else None
-    return {"yes": "Yes", "no": "No"}.get(said.casefold())
+    return {"yes": "Yes", "no": "No"}.get(text.casefold())
 
 
 def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -80,21 +80,21 @@ def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
         chdtrc,
     )  # scipy.stats, which has the whole test, takes a second to open
 
-    held = [group for group in groups if group]
-    found, place, times = np.unique(
-        [v for group in held for v in group], return_inverse=True, return_counts=True
+    filled = [group for group in groups if group]
+    levels, place, times = np.unique(
+        [v for group in filled for v in group], return_inverse=True, return_counts=True
     )
     n = len(place)
-    if len(held) < 2 or len(found) < 2:
+    if len(filled) < 2 or len(levels) < 2:
         return 0.0, 1.0
     ranks = (np.cumsum(times) - (times - 1) / 2)[place]
     sums = [
         part.sum() ** 2 / len(part)
-        for part in np.split(ranks, np.cumsum([len(group) for group in held])[:-1])
+        for part in np.split(ranks, np.cumsum([len(group) for group in filled])[:-1])
     ]
     ties = 1 - float((times.astype(float) ** 3 - times).sum()) / (n**3 - n)
     h = max(0.0, (12 / (n * (n + 1)) * sum(sums) - 3 * (n + 1)) / ties)
-    return min(1.0, h / (n - 1)), float(chdtrc(len(held) - 1, h))
+    return min(1.0, h / (n - 1)), float(chdtrc(len(filled) - 1, h))
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,13 @@ class SweepScorer(Scorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact match of the standard forms; what has not the form is no answer."""
-        found, wanted = (
+        given, wanted = (
             standard_answer(answer, self.form),
             standard_answer(row.answer or "", self.form),
         )
-        if found is None:
+        if given is None:
             return Score(Verdict.UNREADABLE)
-        right = found == wanted
+        right = given == wanted
         return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
@@ -149,15 +149,15 @@ class SweepScorer(Scorer):
 def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
     """For every control that has several levels its test, and the accuracy at each of its
     levels."""
-    values, found = accuracy(scores), list[Metric]()
+    values, metrics = accuracy(scores), list[Metric]()
     for control in controls:
         levels: dict[Any, dict[str, float]] = defaultdict(dict)
         for name, row in scores.keyed.items():
             if control in row.meta and name in values:
                 levels[row.meta[control]][name] = values[name]
         if len(levels) > 1:
-            found += _along(control, levels)
-    return found
+            metrics += _along(control, levels)
+    return metrics
 
 
 def _along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Metric]:
@@ -189,8 +189,8 @@ class JointScorer(Scorer):
         images = group_by(samples, "image")
         sides = {
             role: {
-                image: [n for n in held if samples[n].meta.get("role") == role]
-                for image, held in images.items()
+                image: [n for n in members if samples[n].meta.get("role") == role]
+                for image, members in images.items()
             }
             for role in ("perception", "reasoning")
         }

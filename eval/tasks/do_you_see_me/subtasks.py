@@ -186,11 +186,11 @@ def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]
         isinstance(value, str | int | float) and math.isfinite(_number(value)) for value in values
     ):
         raise ValueError(f"sweep holds numbers and words, found {sweep!r}")
-    found = dict(zip(names, values, strict=True))
+    controls = dict(zip(names, values, strict=True))
     if subtask.name == "visual_closure" and (number := re.fullmatch(r"(\d+)\.\w+", filename)):
         place = int(number[1]) // 24
-        found |= {"shape": CLOSURE_SHAPES[place]} if place < len(CLOSURE_SHAPES) else {}
-    return found
+        controls |= {"shape": CLOSURE_SHAPES[place]} if place < len(CLOSURE_SHAPES) else {}
+    return controls
 
 
 def _number(value: Any) -> float:

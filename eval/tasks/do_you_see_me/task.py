@@ -51,10 +51,10 @@ class DoYouSeeMe(TableTask):
     def __post_init__(self) -> None:
         if self.kind not in SUBTASKS:
             raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
-        known = SUBTASKS[self.kind]
-        if self.name not in known:
+        names = SUBTASKS[self.kind]
+        if self.name not in names:
             raise TaskError(
-                f"no {self.kind} subtask is named {self.name!r}{suggest_among(self.name, known)}"
+                f"no {self.kind} subtask is named {self.name!r}{suggest_among(self.name, names)}"
             )
 
     @property
@@ -94,10 +94,10 @@ class DoYouSeeMe(TableTask):
     @cached_property
     def _folder(self) -> str:
         """The subtask's folder within the files; empty where `path` is that folder."""
-        other = f"{'3D' if self.kind == '2D' else '2D'}_DoYouSeeMe"
+        half = f"{'3D' if self.kind == '2D' else '2D'}_DoYouSeeMe"
         names = self.subtask.folders
         for entry in (entry for name in names for entry in self._files.ending(f"{name}/{FILE}")):
-            if other not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
+            if half not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
                 return entry.removesuffix(FILE)
         if Path(self.path).name in names and self._files.has(FILE):
             return ""

@@ -171,8 +171,8 @@ def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if left < right and top < bottom:
         inside = tuple(np.round(contour - (left, top), 6).tobytes() for contour in contours)
-        found = _cached_coverage if (right - left) * (bottom - top) <= LARGEST else _coverage
-        share = found(inside, right - left, bottom - top)
+        cover = _cached_coverage if (right - left) * (bottom - top) <= LARGEST else _coverage
+        share = cover(inside, right - left, bottom - top)
         there = pixels[top:bottom, left:right]
         there[:] = np.rint(there * (1 - share) + np.array(color) * share)
 

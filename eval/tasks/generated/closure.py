@@ -124,7 +124,7 @@ def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     chosen = params.shuffled(seen)
     first = _bend_corners(params, points, chosen[:number])
     second = _bend_corners(params, points, chosen[number : 2 * number])
-    return [points + one * first + two * second for one, two in CORNERS]
+    return [points + a * first + two * second for a, two in CORNERS]
 
 
 def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
@@ -159,8 +159,8 @@ def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
 
     drawn = [ink(_segments(points, gaps)) for points in choices]
     whole = [ink(_segments(points)) for points in choices]
-    for one, other in permutations(range(len(choices)), 2):
-        if np.clip(drawn[one] - whole[other], 0, None).sum() < VISIBLE:
+    for a, b in permutations(range(len(choices)), 2):
+        if np.clip(drawn[a] - whole[b], 0, None).sum() < VISIBLE:
             return False
     return True
 

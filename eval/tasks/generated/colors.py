@@ -97,9 +97,9 @@ class ColoredShape:
         wide, high = (width * cos + height * sin) / 2, (width * sin + height * cos) / 2
         return self.x - wide, self.y - high, self.x + wide, self.y + high
 
-    def touches(self, other: ColoredShape, apart: float) -> bool:
+    def touches(self, figure: ColoredShape, apart: float) -> bool:
         """Whether less than `apart` lies between their rooms in both directions."""
-        (a0, b0, a1, b1), (c0, d0, c1, d1) = self.room, other.room
+        (a0, b0, a1, b1), (c0, d0, c1, d1) = self.room, figure.room
         return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _fit_figure(
     for _ in range(PLACES):
         x, y = params.rng.uniform(low, SIDE - low)
         figure = ColoredShape(kind, color, float(x), float(y), scale, params.rng.uniform(0, 360))
-        if not any(figure.touches(other, apart) for other in others):
+        if not any(figure.touches(placed, apart) for placed in others):
             return figure
     return None
 

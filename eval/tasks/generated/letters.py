@@ -77,7 +77,9 @@ class Contrast(Control):
     def fault(self, value: object) -> str:
         """What is wrong with a level; empty where nothing is."""
         if value in RATIOS or (
-            isinstance(value, str) and (said := RATIO.fullmatch(value)) and 1 < float(said[1]) <= 15
+            isinstance(value, str)
+            and (ratio := RATIO.fullmatch(value))
+            and 1 < float(ratio[1]) <= 15
         ):
             return ""
         return (
@@ -86,9 +88,9 @@ class Contrast(Control):
         )
 
 
-def contrast(one: RGB, other: RGB) -> float:
+def contrast(color: RGB, ground: RGB) -> float:
     """The contrast ratio of two colours, 1 to 21 (WCAG 2)."""
-    low, high = sorted((_luminance(one), _luminance(other)))
+    low, high = sorted((_luminance(color), _luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
 

@@ -56,7 +56,7 @@ def draw_counting(params: SceneParameters) -> Iterator[Scene | None]:
         corners: list[XY] = []
         for _ in range(PLACES):
             corner = params.rng.uniform(MARGIN, SIDE - MARGIN - shape)
-            apart = (np.abs(corner - other) >= shape + MARGIN for other in corners)
+            apart = (np.abs(corner - taken) >= shape + MARGIN for taken in corners)
             if len(corners) < count and all(beside.any() for beside in apart):
                 corners.append(corner)
         if len(corners) < count:

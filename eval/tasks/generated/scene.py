@@ -140,11 +140,13 @@ class SweptTask(MadeTask):
         """The levels of every control: those given, one or several, else its own. Raises TaskError
         for unknown controls, and for levels that cannot be."""
         name, controls = self._sort
-        known = {control.name: control for control in controls}
-        for other in self.controls:
-            if other not in known:
-                hint = suggest_name(other, known)
-                raise TaskError(f"{name} has no control {other!r}{hint} It has {', '.join(known)}")
+        by_name = {control.name: control for control in controls}
+        for unknown in self.controls:
+            if unknown not in by_name:
+                hint = suggest_name(unknown, by_name)
+                raise TaskError(
+                    f"{name} has no control {unknown!r}{hint} It has {', '.join(by_name)}"
+                )
         levels, faults = {}, []
         for control in controls:
             given = self.controls.get(control.name, control.levels)

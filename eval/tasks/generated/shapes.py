@@ -82,17 +82,17 @@ class ConcentricShape:
         return {"shape": self.shape, **numbers, "rings": self.rings, "box": list(self.box)}
 
 
-def are_apart(one: ConcentricShape, other: ConcentricShape, distance: float) -> bool:
+def are_apart(first: ConcentricShape, second: ConcentricShape, distance: float) -> bool:
     """Whether more than `distance` lies between the turned squares around two shapes; less than 0
     lets them overlap.
 
     Squares are apart where their shadows on one of the four directions of their sides are
     (separating axes).
     """
-    for axis in (a + turn for a in (one.rotation, other.rotation) for turn in (0, 90)):
+    for axis in (a + turn for a in (first.rotation, second.rotation) for turn in (0, 90)):
         cos, sin = math.cos(math.radians(axis)), math.sin(math.radians(axis))
-        between = abs((one.x - other.x) * cos + (one.y - other.y) * sin)
-        for shape in (one, other):
+        between = abs((first.x - second.x) * cos + (first.y - second.y) * sin)
+        for shape in (first, second):
             turn = math.radians(shape.rotation - axis)
             between -= HALF * shape.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
         if between > distance:
@@ -125,7 +125,7 @@ def _place_all(params: SceneParameters) -> list[ConcentricShape]:
             rim = 1.2 * 2 * HALF * scale
             x, y = (float(place) for place in rng.uniform(rim, SIDE - rim, 2))
             outline = ConcentricShape(kind, x, y, scale, rotation)
-            if all(are_apart(outline, other, levels["min_distance"]) for other in placed):
+            if all(are_apart(outline, neighbour, levels["min_distance"]) for neighbour in placed):
                 rings = params.whole(2, 3) if rng.random() < CONCENTRIC else 1
                 placed.append(replace(outline, rings=rings))
                 break

@@ -98,7 +98,7 @@ def all_differ(patterns: Sequence[Pattern]) -> bool:
         for element in pattern:
             element.draw(pixels, 60, 60)
         inks.append(pixels[:, :, 0].astype(np.float64))
-    differences = (np.abs(one - other).sum() / 255 for one, other in combinations(inks, 2))
+    differences = (np.abs(first - second).sum() / 255 for first, second in combinations(inks, 2))
     return all(difference >= VISIBLE for difference in differences)
 
 
@@ -176,7 +176,7 @@ def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
         else:
             first, second = _split_changes(params, base)
             corners = CORNERS if second else tuple((times, 0) for times in range(4))
-            made = [_apply(_apply(base, first, one), second, two) for one, two in corners]
+            made = [_apply(_apply(base, first, a), second, b) for a, b in corners]
             choices, place = params.shuffled(made), params.deal(range(4))
         if params.official or all_differ(choices):
             scene = draw_sheet("form_constancy", "Visual Discrimination Test", choices, place)

@@ -211,11 +211,11 @@ def _compared(
     """A and B are marked: the dealt one is of the two that have `more`, or both are equal."""
     answer = params.deal(("A", "B", "same"))
     if answer == "same":
-        one, other = params.shuffled(params.pick((more, less)))
+        a, b = params.shuffled(params.pick((more, less)))
     else:
-        one, other = params.pick(more), params.pick(less)
-        one, other = (one, other) if answer == "A" else (other, one)
-    return AskedScene(tuple(params.shuffled(placed)), (one, other), ask(one, other), 3)
+        a, b = params.pick(more), params.pick(less)
+        a, b = (a, b) if answer == "A" else (b, a)
+    return AskedScene(tuple(params.shuffled(placed)), (a, b), ask(a, b), 3)
 
 
 def make_larger(params: MarkedSceneParameters) -> AskedScene:
@@ -249,10 +249,7 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
             replace(thing, x=float(x), y=upper + drop * (number // 2))
             for number, (thing, x) in enumerate(zip(things, across, strict=True))
         ]
-        if all(
-            abs(one.x - other.x) > 0.7 * (one.size + other.size)
-            for one, other in combinations(placed, 2)
-        ):
+        if all(abs(a.x - b.x) > 0.7 * (a.size + b.size) for a, b in combinations(placed, 2)):
             return _compared(params, placed, placed[:2], placed[2:], questions.ask_higher)
     raise TaskError(
         f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a"
@@ -273,9 +270,9 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     count, by = params.deal(range(most + 1)), params.rng.integers(3)
     names = params.shuffled(product(COLORS if by != 1 else [""], SHAPES if by else [""]))
     absent, *groups = names[: most + 2]
-    for one, other in permutations(groups, 2):
-        if (one[0], other[1]) not in groups:
-            absent = one[0], other[1]  # both are there, but not of one thing
+    for first, second in permutations(groups, 2):
+        if (first[0], second[1]) not in groups:
+            absent = first[0], second[1]  # both are there, but not of one thing
             break
     sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
     things = []

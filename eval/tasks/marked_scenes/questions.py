@@ -36,35 +36,35 @@ def ask_shape(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> 
 
     Where these are too few, words of nothing among them are added.
     """
-    there = [other.shape for other in among if not other.symbol]
+    there = [peer.shape for peer in among if not peer.symbol]
     return _choose(rng, "What shape is the marked thing?", thing.shape, there, SHAPES, at)
 
 
 def ask_color(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
     """What colour a marked thing has."""
-    there = [other.color for other in among]
+    there = [peer.color for peer in among]
     return _choose(rng, "What color is the marked thing?", thing.color, there, tuple(COLORS), at)
 
 
 def ask_symbol(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
     """What a marked tile says."""
-    there = [other.symbol for other in among if other.symbol]
+    there = [peer.symbol for peer in among if peer.symbol]
     return _choose(
         rng, "Which letter or digit is on the marked tile?", thing.symbol, there, SYMBOLS, at
     )
 
 
-def ask_larger(one: Thing, other: Thing) -> Question:
+def ask_larger(a: Thing, b: Thing) -> Question:
     """Which of two things that are marked A and B is larger."""
-    answer = SAME_SIZE if one.size == other.size else "A" if one.size > other.size else "B"
+    answer = SAME_SIZE if a.size == b.size else "A" if a.size > b.size else "B"
     return Question(
         "Which of the two marked things is larger, A or B?", answer, ("A", "B", SAME_SIZE)
     )
 
 
-def ask_higher(one: Thing, other: Thing) -> Question:
+def ask_higher(a: Thing, b: Thing) -> Question:
     """Which of two things that are marked A and B is higher up."""
-    answer = SAME_HEIGHT if one.y == other.y else "A" if one.y < other.y else "B"
+    answer = SAME_HEIGHT if a.y == b.y else "A" if a.y < b.y else "B"
     return Question(
         "Which of the two marked things is higher up in the image, A or B?",
         answer,
@@ -82,7 +82,7 @@ def ask_count(things: Sequence[Thing], color: str = "", shape: str = "") -> Ques
 def ask_cell(rng: Generator, thing: Thing, among: Sequence[Thing], side: int, at: int) -> Question:
     """In which cell of a grid of three by three a thing lies that is the only one of its name."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
-    there = [cell_of(other, side) for other in among]
+    there = [cell_of(peer, side) for peer in among]
     return _choose(rng, text, cell_of(thing, side), there, CELLS, at)
 
 

@@ -135,8 +135,12 @@ class Thing:
     def is_apart(self, others: Sequence[Thing]) -> bool:
         """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
         them."""
-        for other in others:
-            across, down, sizes = self.x - other.x, self.y - other.y, self.size + other.size
+        for neighbour in others:
+            across, down, sizes = (
+                self.x - neighbour.x,
+                self.y - neighbour.y,
+                self.size + neighbour.size,
+            )
             if math.hypot(across, down) < 0.62 * sizes or max(abs(across), abs(down)) < sizes / 2:
                 return False
         return True

@@ -54,8 +54,8 @@ def two_windows(rng: Generator, frame: tuple[int, int]) -> tuple[XY, XY, tuple[i
 def find_corners(pixels: Pixels, most: int = 400) -> XY:
     """Well textured pixels (n, 2), 8 px apart or more (Shi and Tomasi, CVPR 1994)."""
     gray = cv2.GaussianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (0, 0), 1)
-    found = cv2.goodFeaturesToTrack(gray, most, 0.01, 8, blockSize=7)
-    return np.zeros((0, 2)) if found is None else found.reshape(-1, 2).astype(np.float64)
+    corners = cv2.goodFeaturesToTrack(gray, most, 0.01, 8, blockSize=7)
+    return np.zeros((0, 2)) if corners is None else corners.reshape(-1, 2).astype(np.float64)
 
 
 def are_inside(place: XY, size: tuple[int, int]) -> NDArray[np.bool_]:
@@ -80,18 +80,18 @@ def choose_points(
         picked = [int(true)]
         for others, count in ((lead > 0, rank), (lead < 0, 3 - rank)):
             wanted = len(picked) + count
-            for other in numbers[others.all(0)].tolist():
+            for number in numbers[others.all(0)].tolist():
                 if len(picked) == wanted:
                     break
-                if all(_distance(place, picked, other) >= APART for place in places):
-                    picked.append(other)
+                if all(_distance(place, picked, number) >= APART for place in places):
+                    picked.append(number)
         if len(picked) == 4:
             return picked
     return None
 
 
-def _distance(place: XY, picked: list[int], other: int) -> float:
-    return float(np.hypot(*(place[picked] - place[other]).T).min())
+def _distance(place: XY, picked: list[int], number: int) -> float:
+    return float(np.hypot(*(place[picked] - place[number]).T).min())
 
 
 def make_marks(reference: XY, candidates: XY, letter: str) -> tuple[Mark, ...]:

@@ -72,14 +72,14 @@ def cut_jigsaw(
     for _ in range(200):
         grid, crop = _cut_grid(rng, photo, whole)
         row, column = OTHERS[int(rng.integers(len(OTHERS)))]
-        missing, other = grid[1, :, 1], grid[row, :, column]
-        difference = np.abs(missing.astype(np.int16) - other).mean()
-        if min(missing.std(), other.std()) >= PLAIN and difference >= ALIKE:
+        missing, distractor = grid[1, :, 1], grid[row, :, column]
+        difference = np.abs(missing.astype(np.int16) - distractor).mean()
+        if min(missing.std(), distractor.std()) >= PLAIN and difference >= ALIKE:
             break
     else:
         raise TaskError(f"{name} has no two pieces that differ{'' if whole else ', in any crop'}")
     light = Light.draw(rng, strength)
-    pieces = [light(piece, rng) for piece in (missing, other)]
+    pieces = [light(piece, rng) for piece in (missing, distractor)]
     board = grid[:2, :, :2].copy()
     board[1, :, 1] = 0
     board = board.reshape(2 * grid.shape[1], 2 * PIECE, 3)

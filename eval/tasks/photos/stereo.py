@@ -124,8 +124,8 @@ def near_and_far(
     """
     if len(points) < 2:
         return None
-    one, other = rng.integers(len(points), size=(2, 4000))
-    near, far = np.where(value[one] >= value[other], (one, other), (other, one))
+    first, second = rng.integers(len(points), size=(2, 4000))
+    near, far = np.where(value[first] >= value[second], (first, second), (second, first))
     times, away = value[near] / value[far], points[near] - points[far]
     distance = np.hypot(*away.T)
     spread = np.hypot(*(points - np.array(size) / 2).T)
@@ -143,11 +143,11 @@ def known_surface() -> NDArray[np.bool_]:
     """Where on the left view the disparity is known and smooth (1 px in 7x7), and the right view
     shows the spot."""
     disparity = stereo_pair()[2]
-    known = np.isfinite(disparity)
-    filled = np.where(known, disparity, 1e3).astype(np.float32)
+    measured = np.isfinite(disparity)
+    filled = np.where(measured, disparity, 1e3).astype(np.float32)
     kernel = np.ones((7, 7), np.uint8)
     smooth = cv2.dilate(filled, kernel) - cv2.erode(filled, kernel) <= 1
-    return np.asarray(known & smooth & _visible(disparity))
+    return np.asarray(measured & smooth & _visible(disparity))
 
 
 def _visible(disparity: XY) -> NDArray[np.bool_]:

@@ -61,7 +61,9 @@ class PairScorer(SubtaskScorer):
         samples = scores.keyed
         pairs = group_by(samples, "pair")
         sides = {
-            key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()}
+            key: {
+                n: [s for s in members if samples[s].answer == key] for n, members in pairs.items()
+            }
             for key in "TF"
         }
         whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
@@ -73,7 +75,7 @@ class PairScorer(SubtaskScorer):
                 metric,
                 "pair",
                 scores,
-                {n: held for n, held in sides[key].items() if n in both},
+                {n: members for n, members in sides[key].items() if n in both},
                 any,
             )
             for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
@@ -105,10 +107,10 @@ class CountScorer(SubtaskScorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact numbers; what is no number is no answer."""
-        found = _number(answer)
-        if found is None:
+        count = _number(answer)
+        if count is None:
             return Score(Verdict.UNREADABLE)
-        right = found == int(row.answer or 0)
+        right = count == int(row.answer or 0)
         return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
@@ -118,7 +120,7 @@ class CountScorer(SubtaskScorer):
         samples, usable = scores.keyed, scores.comparable
         for name, row in samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
-            draws = [_number(found.answer) for found in scores.asked(name)]
+            draws = [_number(scored.answer) for scored in scores.asked(name)]
             inside = [
                 numeric_score(n, truth, images) for n in draws if n is not None and 1 <= n <= images
             ]
@@ -174,10 +176,10 @@ class VideoScorer(SubtaskScorer):
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """The judged score over the highest one, which is the key; RIGHT is the full score."""
         most = int(row.answer or 1)
-        found = _number(answer)
-        if found is None or found > most:
+        grade = _number(answer)
+        if grade is None or grade > most:
             return Score(Verdict.UNREADABLE)
-        return Score(Verdict.RIGHT if found == most else Verdict.WRONG, found / most)
+        return Score(Verdict.RIGHT if grade == most else Verdict.WRONG, grade / most)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """AB, ABA and their mean."""
@@ -212,21 +214,21 @@ def _number(answer: str | None) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
-def numeric_score(found: int, truth: int, images: int) -> float:
+def numeric_score(count: int, truth: int, images: int) -> float:
     """What a count is worth (0..1) on a question with this many images.
 
     1 where it is right, else 1 - (4/images) * e**(1/10), not below 0, with e the error over the
     largest that is possible. Worked values: 4 images, truth 1, found 2: 0.10404.
     """
-    if found == truth:
+    if count == truth:
         return 1.0
     largest = max(truth - 1, images - truth)
     if largest <= 0:
         return 0.0
-    penalty = 4 / images * float((abs(found - truth) / largest) ** 0.1)
+    penalty = 4 / images * float((abs(count - truth) / largest) ** 0.1)
     return max(0.0, 1.0 - penalty)
 
 
 def chance_numeric(truth: int, images: int) -> float:
     """The mean score of a count drawn evenly from 1 to the number of images."""
-    return fmean(numeric_score(found, truth, images) for found in range(1, images + 1))
+    return fmean(numeric_score(count, truth, images) for count in range(1, images + 1))

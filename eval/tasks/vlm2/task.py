@@ -256,8 +256,8 @@ class Vlm2Bench(TableTask):
             raise ValueError(f"{identifier} has no images")
         answer = _read_key(row["gt_answer"], name)
         meta: dict[str, Any] = {"subtask": name}
-        if name.startswith("OC") and (thing := OBJECT.search(words)):
-            meta["type"] = (thing[1] or thing[2]).lower()
+        if name.startswith("OC") and (named := OBJECT.search(words)):
+            meta["type"] = (named[1] or named[2]).lower()
         meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
         meta |= {"prompt": f"\n{words}", "q_id": identifier}
         if name.endswith("Cpr"):

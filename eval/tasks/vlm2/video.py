@@ -85,17 +85,17 @@ class VideoFrames:
                 f"{self.name}: the video does not decode (no frames found); fetch it again"
             )
         with self._on_disk() as path:
-            found, seen = _decode_frames(path, self.numbers)
-            if seen and len(found) < len(self.numbers):
-                found, _ = _decode_frames(
+            frames, seen = _decode_frames(path, self.numbers)
+            if seen and len(frames) < len(self.numbers):
+                frames, _ = _decode_frames(
                     path, choose_frames(seen, self.rate, len(self.numbers), None)
                 )
-        if len(found) < len(self.numbers):
+        if len(frames) < len(self.numbers):
             raise PictureError(
                 f"{self.name}: the video ends after {seen} of {self.count} frames, too few to show"
                 f" {len(self.numbers)}"
             )
-        return found
+        return frames
 
     @contextmanager
     def _on_disk(self) -> Iterator[Path]:
@@ -124,15 +124,15 @@ def _decode_frames(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], in
     """The frames of these rising numbers, RGB, read in order (seeking is not exact), and how many
     there were."""
     capture, wanted, seen = cv2.VideoCapture(str(path)), set(numbers), 0
-    found: list[Pixels] = []
+    frames: list[Pixels] = []
     try:
         while seen <= max(numbers) and capture.grab():
             if seen in wanted:
                 ok, frame = capture.retrieve()
                 if not ok or frame is None:
                     break
-                found.append(np.ascontiguousarray(frame[:, :, ::-1], dtype=np.uint8))
+                frames.append(np.ascontiguousarray(frame[:, :, ::-1], dtype=np.uint8))
             seen += 1
-        return found, seen
+        return frames, seen
     finally:
         capture.release()

@@ -1,13 +1,13 @@
-"""A model that is near-sighted and nothing else: it reads what is large enough, and else asks to
-look closer.
+"""Two models that make runs of agents without any network or weights: one that is near-sighted and
+nothing else, and one that never looks.
 
-It makes runs of agents without any network or weights, in which looking again is worth something
-that can be known beforehand. It is a measuring device for the tools and the loop, and says nothing
-about language models.
+What looking again is worth to the one, and that it is worth nothing to the other, is known
+beforehand. They measure the tools and the loop, and say nothing about language models.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -49,16 +49,45 @@ class Sighting:
     """What is seen of one colour in an image: `cover` (0..1) within `box` (left, top, right,
     bottom) of its pixels.
 
-    `height` is that of a letter or of the middle one of several shapes; `whole` is false where the
-    rim cuts it off.
+    `whole` is false where the rim cuts it off.
     """
 
     number: int
     size: tuple[int, int]
     box: tuple[int, int, int, int]
     cover: Mask
-    height: float
     whole: bool
+
+    @property
+    def parts(self) -> list[list[int]]:
+        """Of each connected part: left, top, width, height, area; specks are left out."""
+        solid = (self.cover >= 0.5).astype(np.uint8)
+        parts = cv2.connectedComponentsWithStats(solid, connectivity=8)[2][1:]
+        kept: list[list[int]] = parts[parts[:, 4] * 8 >= parts[:, 4].max()].tolist()
+        return kept
+
+    def height(self, several: bool) -> float:
+        """The height of a letter, or of the middle one of several shapes, in pixels."""
+        if not several:
+            return self.box[3] - self.box[1]
+        return float(np.median([high for _, _, _, high, _ in self.parts]))
+
+    def count(self, kind: str) -> int:
+        """How many of the parts fill as much of their box as this kind of shape does."""
+        low, high = EXTENTS.get(kind, (2.0, 2.0))
+        return sum(low <= area / (wide * tall) < high for _, _, wide, tall, area in self.parts)
+
+    def read(self) -> str:
+        """The letter whose drawing is most like what is seen, in form and in proportion."""
+        shape = _to_square(self.cover)
+        height, width = self.cover.shape
+
+        def unlike(letter: str) -> float:
+            drawn, aspect = _letters()[letter]
+            unlikeness = np.abs(drawn - shape).mean()
+            return float(unlikeness) + 0.2 * abs(math.log(aspect * height / width))
+
+        return min(ascii_uppercase, key=unlike)
 
 
 @dataclass(frozen=True)
@@ -102,11 +131,14 @@ class NearSighted:
     ) -> Reply:
         """The answer where it can be read, else a call of the tool, else that it cannot be told."""
         text, calls = self._reply(messages, options)
-        said = len(text) + sum(len(call.arguments) for call in calls)
-        usage = Usage(
-            sum(map(_cost, (part for message in messages for part in message.parts))),
-            math.ceil(said / 4),
-        )
+        cost = 0
+        for part in (part for message in messages for part in message.parts):
+            if isinstance(part, str):
+                cost += math.ceil(len(part) / 4)
+            else:
+                cost += math.ceil(part.size[0] / PATCH) * math.ceil(part.size[1] / PATCH)
+        written = len(text) + sum(len(call.arguments) for call in calls)
+        usage = Usage(cost, math.ceil(written / 4))
         return Reply(text, "tool" if calls else "stop", tool_calls=calls, usage=usage)
 
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
@@ -116,25 +148,21 @@ class NearSighted:
             return self._describe(messages), ()
         if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
-        color, several = asked[-1][1], asked[-1].re is COUNT
-        images = [_see(number, view, color, several) for number, view in _images(messages)]
-        seen = [sight for sight in images if sight is not None]
+        question, images = asked[-1], list(_images(messages))
+        color, several = question[1], question.re is COUNT
+        seen = [sight for number, view in images if (sight := _see(number, view, color))]
         if not seen:
             return f"I see nothing {color}.", ()
-        best = max(seen, key=lambda sight: (sight.whole, sight.height))
-        if best.height >= self.min_height:
-            found = str(_count(best, asked[-1][2])) if several else _read(best)
-            return f"In image {best.number} it is large enough for me.\nANSWER: {found}", ()
-        if told := [
-            match
-            for message in messages
-            for match in TOLD.finditer(message.text)
-            if match[1] == color
-        ]:
-            return f"I was told so.\nANSWER: {told[-1][2] or told[-1][3]}", ()
+        best = max(seen, key=lambda sight: (sight.whole, sight.height(several)))
+        height = best.height(several)
+        if height >= self.min_height:
+            answer = best.count(question[2]) if several else best.read()
+            return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
+        notes = TOLD.findall("\n".join(message.text for message in messages))
+        for _, letter, triangles in (note for note in reversed(notes) if note[0] == color):
+            return f"I was told so.\nANSWER: {letter or triangles}", ()
         small = (
-            f"What is {color} in image {best.number} is {best.height:.0f} pixels high, too small"
-            " for me."
+            f"What is {color} in image {best.number} is {height:.0f} pixels high, too small for me."
         )
         window = self.window * 0.9 ** (len(images) - len(seen))
         arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
@@ -143,22 +171,22 @@ class NearSighted:
     def _describe(self, messages: Messages) -> str:
         """What it can tell of every colour of every image; letters are in one part, shapes in
         several."""
-        said = []
+        notes = []
         for number, view in _images(messages):
             for color in HUES:
-                sight = _see(number, view, color, several=True)
-                if sight is not None and sight.height >= self.min_height:
-                    shapes = f"triangles {_count(sight, 'triangles')}"
-                    told = shapes if len(_parts(sight.cover)) > 1 else f"the letter {_read(sight)}"
-                    said.append(f"{color}: {told}")
-        return "\n".join(said) or "I can tell nothing."
+                sight = _see(number, view, color)
+                if sight is not None and sight.height(several=True) >= self.min_height:
+                    shapes = f"triangles {sight.count('triangles')}"
+                    note = shapes if len(sight.parts) > 1 else f"the letter {sight.read()}"
+                    notes.append(f"{color}: {note}")
+        return "\n".join(notes) or "I can tell nothing."
 
     def _call(
         self, small: str, arguments: str, messages: Messages, options: CallOptions
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """The call in the form in which tools are offered."""
         opened = "\n".join(message.text for message in messages if message.role == "system")
-        if options.tools is not None and any(tool.name == self.tool for tool in options.tools):
+        if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
         if not NO_MORE.search(messages[-1].text):
             if "<tool_call>" in opened:
@@ -171,80 +199,45 @@ class NearSighted:
     def _around(self, sight: Sighting, window: float) -> list[float]:
         """The part of the image around what is seen, not smaller than that itself with a rim,
         pushed into the image."""
-        edges: list[float] = [0, 0, 0, 0]
+        lows, highs = list[float](), list[float]()
+        digits = 4 if self.coordinates == "0-1" else 0
         for axis, side in enumerate(sight.size):
             first, last = sight.box[axis], sight.box[axis + 2]
             length = min(side, max(window * side, 1.3 * (last - first)))
             low = min(max(0.0, (first + last - length) / 2), side - length)
             per = {"pixels": 1.0, "0-1": 1 / side, "0-1000": 1000 / side}[self.coordinates]
-            digits = 4 if self.coordinates == "0-1" else 0
-            edges[axis], edges[axis + 2] = (
-                round(low * per, digits),
-                round((low + length) * per, digits),
-            )
-        return edges
+            lows.append(round(low * per, digits))
+            highs.append(round((low + length) * per, digits))
+        return lows + highs
 
 
 def _images(messages: Messages) -> Iterator[tuple[int, View]]:
     """Every image with its number: what the words right before it say, or else its place."""
-    number, named = 0, ""
+    number, before = 0, ""
     for part in (part for message in messages for part in message.parts):
         if isinstance(part, str):
-            named = part
+            before = part
             continue
-        found = NUMBER.findall(named)
-        number, named = int(found[-1]) if found else number + 1, ""
+        numbers = NUMBER.findall(before)
+        number, before = int(numbers[-1]) if numbers else number + 1, ""
         yield number, part
 
 
-def _see(number: int, view: View, color: str, several: bool) -> Sighting | None:
+def _see(number: int, view: View, color: str) -> Sighting | None:
     """What is seen of a colour, or None; the bytes are decoded as any server would do it."""
     pixels = decode(view.picture.payload.data, f"image {number}")
-    hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16)
-    off = np.abs((hsv[..., 0] - HUES[color] + 90) % 180 - 90)
-    saturation = np.where((off <= HUE_OFF) & (hsv[..., 1] >= SATURATION), hsv[..., 1], 0).astype(
-        np.float32
-    )
-    if not saturation.any():
+    hue, saturation, _ = cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16))
+    off = np.abs((hue - HUES[color] + 90) % 180 - 90)
+    seen = np.where((off <= HUE_OFF) & (saturation >= SATURATION), saturation, 0).astype(np.float32)
+    if not seen.any():
         return None
-    cover: Mask = np.minimum(saturation / saturation.max(), 1)
-    ys, xs = np.nonzero(cover >= 0.5)
-    left, top, right, bottom = int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
+    cover: Mask = np.minimum(seen / seen.max(), 1)
     height, width = cover.shape
+    left, top, wide, high = cv2.boundingRect((cover >= 0.5).astype(np.uint8))
+    right, bottom = left + wide, top + high
     whole = left > 0 and top > 0 and right < width and bottom < height
-    inside = cover[top:bottom, left:right]
-    high = float(np.median(_parts(inside)[:, 3])) if several else bottom - top
-    return Sighting(number, (width, height), (left, top, right, bottom), inside, high, whole)
-
-
-def _parts(cover: Mask) -> NDArray[np.int32]:
-    """Of each connected part: left, top, width, height, area; specks are left out."""
-    _, _, stats, _ = cv2.connectedComponentsWithStats(
-        (cover >= 0.5).astype(np.uint8), connectivity=8
-    )
-    parts = stats[1:]
-    return np.asarray(parts[parts[:, 4] * 8 >= parts[:, 4].max()], np.int32)
-
-
-def _count(sight: Sighting, kind: str) -> int:
-    """How many of the parts fill as much of their box as this kind of shape does."""
-    low, high = EXTENTS.get(kind, (2.0, 2.0))
-    return sum(
-        low <= area / (width * height) < high
-        for _, _, width, height, area in _parts(sight.cover).tolist()
-    )
-
-
-def _read(sight: Sighting) -> str:
-    """The letter whose drawing is most like what is seen, in form and in proportion."""
-    shape = _to_square(sight.cover)
-    height, width = sight.cover.shape
-
-    def unlike(letter: str) -> float:
-        drawn, aspect = _letters()[letter]
-        return float(np.abs(drawn - shape).mean()) + 0.2 * abs(math.log(aspect * height / width))
-
-    return min(ascii_uppercase, key=unlike)
+    box = (left, top, right, bottom)
+    return Sighting(number, (width, height), box, cover[top:bottom, left:right], whole)
 
 
 @lru_cache(maxsize=1)
@@ -265,7 +258,50 @@ def _to_square(cover: Mask) -> Mask:
     return np.asarray(cv2.resize(cover, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _cost(part: str | View) -> int:
-    if isinstance(part, str):
-        return math.ceil(len(part) / 4)
-    return math.ceil(part.size[0] / PATCH) * math.ceil(part.size[1] / PATCH)
+BETWEEN = re.compile(r"between ([A-Z]) and [A-Z] in the alphabet")
+OTHERS = re.compile(r"Of the (\d+), (\d+) are not")
+CHOICE = re.compile(r"^\(([A-Z])\)", re.M)
+
+
+@dataclass(frozen=True)
+class NeverLooks:
+    """Answers questions of `LettersAndShapes` without their images, to test what finds such models
+    out.
+
+    Hints in the words, which its task plants with `leak`, give it the answer; else it guesses,
+    differently for every question and draw. Where tools are offered it calls `tool` once, for the
+    whole image. If it is `careless` it takes the hints in only after a call: tool use then raises
+    its accuracy, and no pixel does. It counts a token for every four characters.
+    """
+
+    careless: bool = False
+    tool: str = "zoom"
+
+    @property
+    def identity(self) -> str:
+        """Its settings."""
+        return canonical(settings(self))
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """A call of the tool, or the answer."""
+        called = any(message.tool_calls for message in messages)
+        usage = Usage(sum(len(message.text) for message in messages) // 4, 8)
+        if not called and any(tool.name == self.tool for tool in options.tools or ()):
+            whole = json.dumps({"image": 1, "box": [0, 0, 99, 99]})
+            call = ToolCall(f"call_{len(messages)}", self.tool, whole)
+            return Reply("Let me look.", "tool", tool_calls=(call,), usage=usage)
+        words = next((message.text for message in messages if message.role == "user"), "")
+        return Reply(
+            f"ANSWER: {self._answer(words, draw, called or not self.careless)}", usage=usage
+        )
+
+    def _answer(self, words: str, draw: int, careful: bool) -> str:
+        if careful and (hint := BETWEEN.search(words)):
+            return ascii_uppercase[(ascii_uppercase.index(hint[1]) + 1) % 26]
+        if careful and (hint := OTHERS.search(words)):
+            return str(int(hint[1]) - int(hint[2]))
+        guesses = CHOICE.findall(words) or list("12345" if "How many" in words else ascii_uppercase)
+        digest = hashlib.sha256(f"{draw}\n{words}".encode()).digest()
+        return str(guesses[int.from_bytes(digest[:4], "big") % len(guesses)])
