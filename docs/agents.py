@@ -137,7 +137,7 @@ the task; where there is no cache, an edited reply cannot be told from a given o
 
 ## Conversations for fine-tuning
 
-`looktwice trajectories RUN --out FILE` writes a line for each conversation, as JSONL, or as Parquet where the name ends
+`looktwice export RUN --as trajectories --out FILE` writes a line for each conversation, as JSONL, or as Parquet where the name ends
 in `.parquet`. `--only right` keeps verdicts, `--whole` leaves out conversations with refused calls. All lines have the
 same fields of the same types, so that Arrow, `datasets` and pandas read the file as it is; what is absent is null:
 

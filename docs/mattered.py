@@ -97,7 +97,7 @@ CONTRIBUTION = """
 ## What a tool contributes
 
     looktwice run tool_contribution
-    looktwice certify runs/tool_contribution
+    looktwice analyse runs/tool_contribution certify
 
 Eight arms of one agent with the same seed, sizes and budgets: `without` the tool, `full`, `black` images of the same
 size, `format` (calls without results), `result` (what the looks brought, at once, without a tool turn), a `random`
@@ -116,7 +116,7 @@ AUDIT = """
 ## What is answered without the images
 
     looktwice run blindness
-    looktwice audit runs/blindness
+    looktwice analyse runs/blindness audit
 
 Arms without the image, with a blank or another one, with shuffled patches, with a description, with the choices or
 the question alone. `audit` writes audit.md, needs_no_image.csv and clean.yaml, the samples that are left: `include:

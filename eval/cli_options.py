@@ -41,10 +41,16 @@ AllowedOfRun = Annotated[
     ),
 ]
 On = Annotated[
-    str, typer.Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.")
+    str,
+    typer.Option(
+        help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True
+    ),
 ]
 Gpus = Annotated[
-    float, typer.Option(min=0, help="The share of a GPU of each actor that holds networks on Ray.")
+    float,
+    typer.Option(
+        min=0, help="The share of a GPU of each actor that holds networks on Ray.", hidden=True
+    ),
 ]
 Budget = Annotated[
     float | None,
@@ -52,15 +58,28 @@ Budget = Annotated[
 ]
 Log = Annotated[
     Literal["words", "json"],
-    typer.Option(help="How progress is told on stderr: in words, or as lines of JSON."),
+    typer.Option(
+        help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True
+    ),
 ]
 CacheSize = Annotated[
     str | None,
     typer.Option(
-        metavar="SIZE", help="Prune the reply cache at the end where it is larger than 20GB, say."
+        metavar="SIZE",
+        help="Prune the reply cache at the end where it is larger than 20GB, say.",
+        hidden=True,
     ),
 ]
-MaxRequests = Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")]
+MaxRequests = Annotated[
+    int | None, typer.Option(min=1, help="Stop after so many requests.", hidden=True)
+]
+OnlyCached = Annotated[
+    bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="NAME=COLUMN", help="A table's column, or value=SCORER."),
+]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 Exports = Annotated[
@@ -105,6 +124,12 @@ def print_results(run: Path, plan: Any) -> None:
     say(f"report: {report}")
 
 
+def print_text_table(table: Any, title: str, caption: str) -> None:
+    from rich.console import Console
+
+    Console().print(table.console(title, blocks=2, caption=caption))
+
+
 def print_table(scored: Any) -> None:
     """Print the table, and the effect of each factor of a sweep, of each single change, or of a
     gap."""
@@ -140,10 +165,13 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(number), int(shards)
 
 
-def parse_column(text: str) -> tuple[str, str]:
+def parse_named(option: str, text: str) -> tuple[str, str]:
+    """NAME=VALUE of an option as a pair. Raises typer.BadParameter."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise typer.BadParameter(f"--column {text}: expected clues=COLUMN or truth=COLUMN")
+        raise typer.BadParameter(
+            f"--{option} {text}: expected NAME=COLUMN, such as sample=question_id"
+        )
     return name, value
 
 

@@ -99,7 +99,7 @@ def _read(path: Path) -> Any:
         return read_as(list[RaceNode], read_file(path))
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{path}: it cannot be read ({exc}); `looktwice race` writes it again"
+            f"{path}: it cannot be read ({exc}); a run with `choose.by=race` writes it again"
         ) from exc
 
 

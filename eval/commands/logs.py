@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +10,13 @@ import typer
 
 from looktwice.eval.cli_options import (
     AllowedOfRun,
+    Columns,
     Plugins,
     Reader,
     build_reader,
     input_errors,
     load_plugins,
+    parse_named,
     say,
 )
 
@@ -33,10 +36,7 @@ def compare(
     baseline: Annotated[
         str, typer.Option(help="The contestant, or variant, to compare with (default: first).")
     ] = "",
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=COLUMN", help="A table's column, or value=SCORER."),
-    ] = None,
+    column: Columns = None,
     reader: Reader = None,
     out: Annotated[
         Path, typer.Option(help="The folder for compare.md, .csv and the items.")
@@ -55,7 +55,7 @@ def compare(
         from looktwice.eval.logs.compare import compare_logs
         from looktwice.eval.logs.format import read_logs
 
-        named, console = dict(_parse_named(text) for text in column or ()), Console()
+        named, console = dict(parse_named("column", text) for text in column or ()), Console()
         if standings.is_published(logs, named):
             table = standings.read_standings(logs[0], named, baseline)
             for title, told in (
@@ -83,38 +83,67 @@ def export(
         list[Path],
         typer.Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them."),
     ],
-    to: Annotated[str, typer.Option(help="inspect (.eval), every-eval-ever or eval-results.")],
-    out: Annotated[Path, typer.Option(help="The folder to write into.")] = Path("export"),
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            "--as",
+            help=(
+                "inspect (.eval), every-eval-ever or eval-results; of a run: trajectories; of the"
+                " shards of one: run."
+            ),
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Where to write: a folder; trajectories: FILE.jsonl or .parquet.")
+    ] = Path("export"),
     dataset: Annotated[
         str, typer.Option(help="eval-results: the benchmark's repository on the hub.")
     ] = "",
-    column: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=COLUMN", help="A table's column, or value=SCORER."),
+    only: Annotated[
+        list[str] | None, typer.Option(help="trajectories: keep these verdicts, such as right.")
     ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="trajectories: none with refused calls.")
+    ] = False,
+    column: Columns = None,
     reader: Reader = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
     """Write runs and logs in the formats of others.
 
-    `.eval` opens in Inspect View, with the pictures; `replies --export` writes EvalAI, VLMEvalKit
-    and lmms-eval.
+    `.eval` opens in Inspect View, with the pictures; trajectories are conversations for
+    fine-tuning, tools and images included; run merges shards. `score --export` writes EvalAI,
+    VLMEvalKit and lmms-eval.
     """
     with input_errors(allow, out=out):
-        from looktwice.eval.logs.format import export_logs, read_logs
-
-        named, plugins = dict(_parse_named(text) for text in column or ()), load_plugins(plugin)
+        plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
-        held = [log for path in logs for log in read_logs(path, named, read, plugins)]
-        for line in export_logs(held, to, out, dataset):
+        if to == "run":
+            from looktwice.eval.runs.merge import merge
+
+            merged = merge(logs, out)
+            say(merged.said)
+            if merged.missing:
+                raise typer.Exit(1)
+            return
+        if to == "trajectories":
+            from looktwice.eval.runs.trajectories import write_trajectories
+
+            file = out if out.suffix else out / "trajectories.jsonl"
+            lines = write_trajectories(_one_run(logs), file, only or (), read, whole, plugins)
+        else:
+            from looktwice.eval.logs.format import export_logs, read_logs
+
+            named = dict(parse_named("column", text) for text in column or ())
+            held = [log for path in logs for log in read_logs(path, named, read, plugins)]
+            lines = export_logs(held, to, out, dataset)
+        for line in lines:
             say(line)
 
 
-def _parse_named(text: str) -> tuple[str, str]:
-    name, equals, column = text.partition("=")
-    if not (name and equals and column):
-        raise typer.BadParameter(
-            f"--column {text}: expected NAME=COLUMN, such as sample=question_id"
-        )
-    return name, column
+def _one_run(logs: Sequence[Path]) -> Path:
+    if len(logs) > 1:
+        raise typer.BadParameter("trajectories are written of one run; give one folder")
+    return logs[0]

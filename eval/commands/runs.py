@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from looktwice.eval.cli_options import (
     Exports,
     Judged,
     Only,
+    OnlyCached,
     Overrides,
     Plugins,
     Reader,
@@ -22,7 +24,7 @@ from looktwice.eval.cli_options import (
     build_reader,
     input_errors,
     load_plugins,
-    parse_column,
+    parse_named,
     print_table,
     say,
 )
@@ -30,7 +32,13 @@ from looktwice.pipelines.counted import counted
 
 
 def score(
-    runs: Runs,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...|FILE...",
+            help="Run folders; or recorded replies: JSONL, plain or .gz, toolkits' tables.",
+        ),
+    ],
     reader: Reader = None,
     by: By = None,
     judge: Judged = "",
@@ -38,12 +46,24 @@ def score(
     allow: AllowedOfRun = None,
     all_arms: AllArms = False,
     only: Only = None,
+    key: Annotated[Path | None, typer.Option(help="Files: a JSON file of answers by idx.")] = None,
+    disagreements: Annotated[
+        Path | None, typer.Option(help="Files: write where reader and label differ into a file.")
+    ] = None,
+    export: Exports = None,
 ) -> None:
-    """Read and score runs again; no model is called."""
+    """Read and score runs, or recorded replies; no model is called."""
     with input_errors(allow):
+        plugins = load_plugins(plugin)
+        files = [run for run in runs if run.suffix and not run.is_dir()]
+        if files or key or disagreements or export:
+            from looktwice.eval.logs.replies import replies_lines
+
+            for line in replies_lines(runs, reader, key, disagreements, export or (), plugins):
+                say(line)
+            return
         from looktwice.eval.display.table import score_table
 
-        plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
         print_table(
             score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only)
@@ -68,9 +88,7 @@ def judge(
     cache: Annotated[
         Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")
     ] = None,
-    only_cached: Annotated[
-        bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
-    ] = False,
+    only_cached: OnlyCached = False,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
 ) -> None:
@@ -85,7 +103,7 @@ def judge(
         plugins = load_plugins(plugin)
         found = build_judge_model(run, model, config, overrides or (), plugins, allow or ())
         columns, read = (
-            dict(parse_column(text) for text in column or ()),
+            dict(parse_named("column", text) for text in column or ()),
             build_reader(reader, plugins),
         )
         judging = RunJudge(
@@ -109,6 +127,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Where to write (default: the first run's folder).")
     ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper", help="Figures (SVG, PDF), table.tex and records.parquet instead, into paper."
+        ),
+    ] = False,
     reader: Reader = None,
     by: By = None,
     judge: Judged = "",
@@ -117,22 +141,51 @@ def report(
     all_arms: AllArms = False,
     only: Only = None,
 ) -> None:
-    """Write report.html, report.md and report.csv."""
-    with input_errors(allow, out=out):
-        from looktwice.eval.display.table import score_table
-        from looktwice.eval.page.own_images import recorded_tasks, sample_images
-        from looktwice.eval.report import write_report
+    """Write report.html, report.md and report.csv.
 
+    The figures of a paper need matplotlib, which `looktwice[figures]` installs; without it the rest
+    is written.
+    """
+    with input_errors(allow, out=out):
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
+        if paper:
+            _write_paper(runs, out or Path("paper"), reader=read, judge=judge, plugins=plugins)
+            return
+        from looktwice.eval.display.table import score_table
+        from looktwice.eval.report import write_report
+
         scored = score_table(
             runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only
         )
-        tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
-        for fault in faults:
-            say(f"shown with the stored pictures, for {fault}")
         folder = runs[0] / only.stem if only else runs[0]
-        say(f"report: {write_report(scored, out or folder, sample_images(tasks))}")
+        say(f"report: {write_report(scored, out or folder, _images(scored, plugins))}")
+
+
+def _write_paper(runs: Sequence[Path], out: Path, **how: Any) -> None:
+    from looktwice.eval.records.records import RunError
+    from looktwice.eval.results import Results
+
+    results = Results.open(*runs, **how)
+    say(f"table: {results.save_latex(out / 'table.tex')}")
+    count = results.save_parquet(out / "records.parquet")
+    say(f"records: {out / 'records.parquet'} ({counted(count, 'record')})")
+    try:
+        for path in results.save_figures(out / "figures"):
+            say(f"figure: {path}")
+    except RunError as exc:
+        say(str(exc))
+        raise typer.Exit(1) from None
+
+
+def _images(scored: Any, plugins: list[str]) -> Any:
+    """How the page gets a sample's own images; says whose data are not there."""
+    from looktwice.eval.page.own_images import recorded_tasks, sample_images
+
+    tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
+    for fault in faults:
+        say(f"shown with the stored pictures, for {fault}")
+    return sample_images(tasks)
 
 
 def view(
@@ -155,7 +208,6 @@ def view(
     with input_errors(allow):
         from looktwice.eval.display.table import score_table
         from looktwice.eval.page.of_runs import RunPage
-        from looktwice.eval.page.own_images import recorded_tasks, sample_images
         from looktwice.eval.page.serving import serve_page
         from looktwice.eval.report import html_page
         from looktwice.eval.runs.show import sample_page
@@ -164,10 +216,7 @@ def view(
         scored = score_table(
             runs, build_reader(reader, plugins), by or (), judge, plugins=plugins, all_arms=all_arms
         )
-        tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
-        for fault in faults:
-            say(f"shown with the stored pictures, for {fault}")
-        page = RunPage(scored.scores, sample_images(tasks))
+        page = RunPage(scored.scores, _images(scored, plugins))
         html = "".join(html_page(scored, page, served=True))
         serve_page(page, html, partial(sample_page, plugins=plugins), port, say)
 
@@ -193,45 +242,6 @@ def show(
 
         for line in show_sample(run, sample, out, load_plugins(plugin), cache):
             say(line)
-
-
-def replies(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", help="JSONL files, plain or .gz, toolkits' tables, or run folders."
-        ),
-    ],
-    reader: Reader = None,
-    key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
-    disagreements: Annotated[
-        Path | None, typer.Option(help="Write where reader and label differ into a file.")
-    ] = None,
-    export: Exports = None,
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
-) -> None:
-    """Score recorded replies by their labels or a reader."""
-    with input_errors(allow):
-        from looktwice.eval.logs.replies import replies_lines
-
-        for line in replies_lines(
-            files, reader, key, disagreements, export or (), load_plugins(plugin)
-        ):
-            say(line)
-
-
-def merge(
-    runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]
-) -> None:
-    """Merge the shards of one run."""
-    with input_errors(out=out):
-        from looktwice.eval.runs.merge import merge
-
-        merged = merge(runs, out)
-        say(merged.said)
-        if merged.missing:
-            raise typer.Exit(1)
 
 
 def reply_cache(
@@ -280,30 +290,3 @@ def replay(
             say(line)
         if not found.done:
             raise typer.Exit(1)
-
-
-def trajectories(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="FILE.jsonl, with images beside it, or FILE.parquet.")],
-    only: Annotated[
-        list[str] | None, typer.Option(help="Keep these verdicts, such as right.")
-    ] = None,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Leave out conversations with refused calls.")
-    ] = False,
-    reader: Reader = None,
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
-) -> None:
-    """Write conversations for fine-tuning, as JSONL or Parquet.
-
-    Tools and images are included; every line has the same fields.
-    """
-    with input_errors(allow, out=out):
-        from looktwice.eval.runs.trajectories import write_trajectories
-
-        plugins = load_plugins(plugin)
-        for line in write_trajectories(
-            run, out, only or (), build_reader(reader, plugins), whole, plugins
-        ):
-            say(line)

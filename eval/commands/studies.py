@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,12 +18,14 @@ from looktwice.eval.cli_options import (
     Log,
     MaxRequests,
     On,
+    OnlyCached,
     Overrides,
     Plugins,
     input_errors,
     load_plugins,
     parse_shard,
     print_results,
+    print_text_table,
     say,
     say_left_out,
 )
@@ -75,71 +77,115 @@ def run(
     plugin: Plugins = None,
     allow: Allowed = None,
     shard: Annotated[
-        str, typer.Option(help="i/n: run the i-th of n parts of the samples.")
+        str, typer.Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)
     ] = "1/1",
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start again; an earlier run is renamed and kept.")
-    ] = False,
-    only_cached: Annotated[
-        bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
-    ] = False,
-    keep_failed: Annotated[
-        bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")
-    ] = False,
+    again: Annotated[
+        Literal["failed", "nothing", "all"],
+        typer.Option(help="What an earlier run has that is asked again; all: it is renamed."),
+    ] = "failed",
     cache: Annotated[
         Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
     ] = None,
-    cache_size: CacheSize = None,
     budget: Budget = None,
     max_requests: MaxRequests = None,
+    only_cached: OnlyCached = False,
+    cache_size: CacheSize = None,
     on: On = "",
     gpus: Gpus = 0.0,
     log: Log = "words",
 ) -> None:
     """Run a configuration and write its report.
 
-    A run that was stopped is continued.
+    A run that was stopped is continued. With `choose:` in the study it is a race or a staircase.
+    What only clusters and schedulers need is listed in docs/reference/commands.md.
     """
     with input_errors(allow, out=out, cache=cache):
+        from rich.console import Console
+
         from looktwice.eval.runs.predict import RunOptions
         from looktwice.eval.runs.study import Study
         from looktwice.pipelines.config.plan import load_plan
 
-        found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
-        say_left_out(found)
-        options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
+        plan = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
+        say_left_out(plan)
+        options = RunOptions(
+            workers, limit, parse_shard(shard), again == "nothing", budget, max_requests
+        )
         prune = _make_pruning(cache_size, cache or out / ".cache", out)
-        outcome = Study(
-            found,
+        steering = _steering(plan.config)
+        typed = any(getattr(model, "types", False) for model in plan.models)
+        study = Study(
+            plan,
             out,
             options,
             cache,
-            fresh,
+            again == "all",
             only_cached,
+            # no bar where somebody types
+            console=Console(stderr=True, force_terminal=False if typed else None),
+            steering=steering,
             on=on,
             gpus=gpus,
             json_lines=log == "json",
-        )()
-        if outcome.written or outcome.kept:
-            print_results(outcome.folder, found)
-        say(
-            f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there,"
-            f" {outcome.failed} failed)"
         )
+        outcome = study()
+        if outcome.written or outcome.kept:
+            print_results(outcome.folder, plan)
+            _show_race(steering, outcome.folder)
+        _say_outcome(outcome)
         for line in prune():
             say(line)
-        if outcome.failed:
-            say(
-                f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same"
-                " command asks again"
-            )
-        if outcome.why:
-            say(
-                f"stopped: {outcome.why}; what was answered is kept, and the same command goes on"
-                " later"
-            )
         if outcome.why or outcome.failed or outcome.stopped:
             raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
+
+
+def _steering(config: Mapping[str, Any]) -> Any:
+    """What chooses the questions, as `choose:` of the study says; None asks all of them."""
+    choose = dict(config.get("choose") or {})
+    if not choose:
+        return None
+    from looktwice.eval.adaptive.runs import Races, Staircases
+    from looktwice.eval.psychometrics.thresholds import Along
+    from looktwice.eval.records.records import RunError
+
+    if choose.pop("by") == "race":
+        return Races(**choose)
+    along = Along.of(config.get("thresholds") or {})
+    if along is None:
+        raise RunError(
+            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
+            " was named"
+        )
+    return Staircases(along, **choose)
+
+
+def _show_race(steering: Any, folder: Path) -> None:
+    """Who won, where a run was a race."""
+    from looktwice.eval.adaptive.runs import Races
+    from looktwice.eval.adaptive.tables import NOTE, race_table, save_races, say_race
+
+    if isinstance(steering, Races):
+        print_text_table(race_table(steering.results), "the race", NOTE)
+        for result in steering.results:
+            say(say_race(result, steering.level))
+        say(f"race: {save_races(folder, steering.results, steering.level)}")
+
+
+def _say_outcome(outcome: Any) -> None:
+    """How many records a run wrote, and why it stopped, where it did."""
+    say(
+        f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there,"
+        f" {outcome.failed} failed)"
+    )
+    if outcome.failed:
+        say(
+            f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same"
+            " command asks again"
+        )
+    if outcome.why:
+        say(
+            f"stopped: {outcome.why}; what was answered is kept, and the same command goes on later"
+        )
 
 
 def _make_pruning(size: str | None, cache: Path, runs: Path) -> Callable[[], Iterable[str]]:

@@ -1,4 +1,4 @@
-"""A subset of a run's samples, as `looktwice audit` writes it, laid over scores: every table shows
+"""A subset of a run's samples, as the analysis audit writes it, laid over scores: every table shows
 it or the whole."""
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
     tasks = {**(held.get("tasks") or {}), **({"task": held["task"]} if "task" in held else {})}
     if not tasks:
         raise RunError(
-            f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice audit` writes such a"
-            " file"
+            f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice analyse RUN audit`"
+            " writes such a file"
         )
     return {str(name): set(node["subset"]["ids"]) for name, node in tasks.items()}
 

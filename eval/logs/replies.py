@@ -1,4 +1,4 @@
-"""What `looktwice replies` does: scores recorded replies by their labels or a reader, lists
+"""What `looktwice score FILE` does: scores recorded replies by their labels or a reader, lists
 differences, exports."""
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterato
             yield (
                 f"{now['path']} changed since this run was begun; what is recorded stays. A class"
                 " that now computes something else needs a higher `version`, or start over with"
-                " --fresh"
+                " --again all"
             )
 
 

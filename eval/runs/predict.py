@@ -278,7 +278,8 @@ class Run:
         if names:
             raise RunError(
                 f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first run,"
-                f" such as {', '.join(names[:3])}; choose another --out, or start over with --fresh"
+                f" such as {', '.join(names[:3])}; choose another --out, or start over:"
+                " --again all"
             )
 
     def _predict_all(self, work: Work) -> None:

@@ -1,5 +1,5 @@
-"""`looktwice trajectories`: whole conversations of a run, tools and images included, as JSONL or
-Parquet for tuning.
+"""`looktwice export --as trajectories`: whole conversations of a run, tools and images included, as
+JSONL or Parquet for tuning.
 
 Every line has every field, a field has one type in all lines, and what is absent is null.
 `messages` have the form of chat APIs: a `role`, a `content` that is a list of text and image parts,

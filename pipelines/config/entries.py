@@ -4,7 +4,7 @@ written from here."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
@@ -114,6 +114,45 @@ class Fragility(TypedDict, total=False):
         Entry(
             "The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.",
             "codecs: [png, jpeg80]",
+        ),
+    ]
+
+
+class Choose(TypedDict, total=False):
+    """Questions that are chosen by the answers so far; `by` says how, and the others are its
+    settings."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    by: Annotated[
+        Required[Literal["race", "staircase"]],
+        Entry(
+            "`race` asks arms that can no longer win no more, and confirms the winner on other"
+            " samples; `staircase` looks for the level of `thresholds` at which each arm passes"
+            " its target.",
+            "by: race",
+        ),
+    ]
+    level: Annotated[
+        float,
+        Field(ge=0.001, le=0.5),
+        Entry("race: the chance of dropping the best arm; 0.05 without it.", "level: 0.01"),
+    ]
+    held_out: Annotated[
+        float,
+        Field(ge=0, le=0.9),
+        Entry("race: the share of samples to confirm on; 0.3 without it.", "held_out: 0.5"),
+    ]
+    questions: Annotated[
+        int,
+        Field(ge=2),
+        Entry("staircase: the most questions of each arm; 60 without it.", "questions: 40"),
+    ]
+    width: Annotated[
+        float,
+        Field(ge=0),
+        Entry(
+            "staircase: stop at an interval this wide; on a log scale, the ratio of its ends.",
+            "width: 1.5",
         ),
     ]
 
@@ -296,6 +335,14 @@ class StudyConfig(TypedDict, total=False):
             "Sweeps the marker in VPBench's styles under several codecs, and tells how far the"
             " results hang on them.",
             "fragility: {slot: mark, codecs: [png]}",
+        ),
+    ]
+    choose: Annotated[
+        Choose | None,
+        Entry(
+            "Asks what tells most, in place of everything: a race between the arms, or a staircase"
+            " for each.",
+            "choose: {by: race, level: 0.05}",
         ),
     ]
     thresholds: Annotated[

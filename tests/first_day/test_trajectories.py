@@ -57,7 +57,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(run: Path, out: Path) -> Path:
-    result = CliRunner().invoke(app, ["trajectories", str(run), "--out", str(out)])
+    result = CliRunner().invoke(
+        app, ["export", str(run), "--as", "trajectories", "--out", str(out)]
+    )
     assert result.exit_code == 0 and result.output.startswith("4 conversations"), result.output
     return out
 
@@ -118,6 +120,6 @@ def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
     """An empty file was left when no conversation was of the wanted verdict."""
     out = tmp_path / "none.jsonl"
     result = CliRunner().invoke(
-        app, ["trajectories", str(run), "--out", str(out), "--only", "hidden"]
+        app, ["export", str(run), "--as", "trajectories", "--out", str(out), "--only", "hidden"]
     )
     assert result.exit_code == 2 and "no such conversation" in result.output and not out.exists()

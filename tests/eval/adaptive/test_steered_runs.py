@@ -128,7 +128,7 @@ def test_a_race_needs_two_arms(study: Path) -> None:
 
 def test_the_commands(study: Path) -> None:
     out = ["--out", str(study.parent / "runs")]
-    raced = CliRunner().invoke(app, ["race", str(study), *out])
+    raced = CliRunner().invoke(app, ["run", str(study), "choose.by=race", *out])
     assert raced.exit_code == 0, raced.output
     assert "color: sees wins, confirmed on 27 held-out samples" in raced.output
     (saved,) = json.loads((study.parent / "runs" / "s" / "race.json").read_text())
@@ -142,27 +142,27 @@ def test_the_commands(study: Path) -> None:
     )
     (study.parent / "runs" / "s" / "race.json").write_text('[{"task": 1}]')
     damaged = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
-    assert damaged.exit_code == 2 and "looktwice race" in damaged.output
+    assert damaged.exit_code == 2 and "choose.by=race" in damaged.output
     (study.parent / "runs" / "s" / "race.json").unlink()
     climbed = CliRunner().invoke(
-        app, ["staircase", str(study), *out, "--along", "size", "--questions", "10", "name=c"]
+        app,
+        [
+            *("run", str(study), *out, "name=c", "choose.by=staircase", "thresholds.along=size"),
+            "choose.questions=10",
+        ],
     )
     assert (
         climbed.exit_code == 0
         and "thresholds" in climbed.output
-        and "(20 new, 0 failed)" in climbed.output
+        and "(20 new, 0 were there, 0 failed)" in climbed.output
     )
-    told = CliRunner().invoke(
-        app, ["thresholds", str(study.parent / "runs" / "c"), "--along", "size"]
-    )
+    runs = study.parent / "runs"
+    told = CliRunner().invoke(app, ["analyse", str(runs / "c"), "thresholds", "along=size"])
     assert told.exit_code == 0 and "chance, color" in told.output
     for words, said in (
-        (["thresholds", str(study.parent / "runs" / "s")], "--along size"),
-        (
-            ["thresholds", str(study.parent / "runs" / "s"), "--along", "x"],
-            "no sample has numbers in 'x'",
-        ),
-        (["staircase", str(study), *out], "none was named"),
+        (["analyse", str(runs / "s"), "thresholds"], "along=size"),
+        (["analyse", str(runs / "s"), "thresholds", "along=x"], "no sample has numbers in 'x'"),
+        (["run", str(study), *out, "choose.by=staircase"], "none was named"),
     ):
         failed = CliRunner().invoke(app, words)
         assert failed.exit_code == 2 and said in failed.output

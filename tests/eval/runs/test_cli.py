@@ -15,7 +15,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from looktwice.eval.cli import app
+from looktwice.eval.cli import COMMANDS, OLD, app, renew
 from looktwice.eval.records import RunFolder
 from looktwice.eval.scoring.row import COLUMNS
 from looktwice.pipelines.config import ConfigError, load_plan
@@ -252,3 +252,59 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
     checked = looktwice("check", path)
     assert checked.exit_code == 2 and "stages.look" in checked.output
     assert "Pocket knows no tools" in checked.output and "system: 'Be brief'" in checked.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "today"),
+    [
+        ("race s.yaml --level 0.1", "run s.yaml choose.level=0.1 choose.by=race"),
+        (
+            "staircase s.yaml --along=size --width 2 n=1",
+            "run s.yaml thresholds.along=size choose.width=2 n=1 choose.by=staircase",
+        ),
+        ("fragility s.yaml", "run s.yaml sweep=null each=null fragility.slot=mark"),
+        ("fragility s.yaml --slot dot", "run s.yaml fragility.slot=dot sweep=null each=null"),
+        ("thresholds r --along size --log", "analyse r along=size scale=log thresholds"),
+        ("certify r --role full=a --out o", "analyse r role.full=a --out o certify"),
+        ("audit r --any", "analyse r rule=any audit"),
+        ("probe r --held-out 0.5", "analyse r held_out=0.5 probe"),
+        ("paper r --out p", "report r --out p --paper"),
+        ("replies f.jsonl --key k", "score f.jsonl --key k"),
+        ("trajectories r --out t.jsonl", "export r --out t.jsonl --as trajectories"),
+        ("merge a b --out c", "export a b --out c --as run"),
+        ("run s.yaml --fresh --limit 3", "run s.yaml --again=all --limit 3"),
+        ("run s.yaml --keep-failed", "run s.yaml --again=nothing"),
+        ("score r --by size", "score r --by size"),
+    ],
+)
+def test_former_commands_are_those_of_today(typed: str, today: str) -> None:
+    assert " ".join(renew(typed.split())) == today
+
+
+def test_at_most_18_commands_are_listed_and_former_ones_still_answer() -> None:
+    listed = done("--help")
+    assert sum(map(len, COMMANDS.values())) == 18
+    assert all(f"\n{group}:" in listed for group in COMMANDS)
+    assert not any(f"\n  {name} " in listed for name in OLD)
+    answered = looktwice("merge", "nowhere", "--out", "x")
+    assert answered.exit_code == 2
+    said = "`looktwice merge` has become `looktwice export nowhere --out x --as run`"
+    assert said in answered.output
+
+
+def test_a_table_of_the_report_is_shown_by_its_name(study: Path) -> None:
+    done("run", study)
+    run = study.parent / "runs" / "study"
+    assert "certify" in done("analyse", "--list") and "pairs" in done("analyse")
+    assert "Contestants with one another" in done("analyse", run, "pairs")
+    for words, says in (
+        (["pears"], "did you mean 'pairs'"),
+        (["pairs", "along=size"], "has no setting along; there are none"),
+        (["audit", "role=x"], "has no setting role; there are rule"),
+        ([], "the name of one analysis"),
+        (["certify", "role.x=plain"], "the arms are"),
+        (["audit"], "needs the contestants seen and no-image"),
+        (["probe", "held_out=2"], "from 0.1 to 0.9"),
+    ):
+        result = looktwice("analyse", run, *words)
+        assert result.exit_code == 2 and says in result.output, result.output
