@@ -1,11 +1,11 @@
 """YAML to objects and back: reads a configuration, checks all of it, builds what it names, plans
 the run.
 
-Here: includes, overlays and overrides (`load`), how much a YAML file may hold (`yaml_input`), which
-files it may read (`paths`), what entries mean (`entries`) and may hold (`schema`), contestants and
-sweeps (`expand`), building classes by name (`build`), the arms of a run (`plan`, `factors`), and
-identities (`spec`). Not here: what the named classes do, and the YAML files themselves, which lie
-in `configs/`."""
+Here: includes, overlays, overrides and what entries may hold (`load`), what they mean (`entries`),
+how much a YAML file may hold (`yaml_input`), which files it may read (`paths`), which classes it
+may name (`classes`, and `aliases` for former paths), contestants and sweeps (`expand`), building
+(`build`), the arms of a run (`arm`, `plan`), and identities (`spec`). Not here: what the named
+classes do, and the YAML files themselves, which lie in `configs/`."""
 
 import lazy_loader
 
