@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from looktwice.pipelines.geometry import Affine, bounds, intersect, rectangle
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.pipeline import NoModel
@@ -82,8 +84,11 @@ class ShownImage:
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
         if max(map(abs, scaled)) > FARTHEST:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
-        if len(numbers) == 2:
-            return self._point(scaled, 0.0 if frame == "pixels" else 0.5, numbers, where)
+        if len(numbers) == 2:  # pixel numbers are those of centres, other frames count from the rim
+            x, y = (number - (0.0 if frame == "pixels" else 0.5) for number in scaled)
+            if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
+                raise ToolError(f"the point {_format_numbers(numbers)} lies outside {where}")
+            return tuple(float(value) for value in self.affine.inverse((x, y)))
         if not (scaled[0] < scaled[2] and scaled[1] < scaled[3]):
             raise ToolError(
                 f"the box {_format_numbers(numbers)} has no area; give left, top, right, bottom, in"
@@ -96,17 +101,6 @@ class ShownImage:
         if not full:
             raise ToolError(f"the box {_format_numbers(numbers)} has no area within {where}")
         return bounds(full)
-
-    def _point(
-        self, xy: Sequence[float], half: float, numbers: Sequence[float], where: str
-    ) -> tuple[float, ...]:
-        """`half` is 0.5 for frames measured from the image's edge; pixel numbers are those of pixel
-        centres."""
-        x, y = xy[0] - half, xy[1] - half
-        width, height = self.sent.size
-        if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
-            raise ToolError(f"the point {_format_numbers(numbers)} lies outside {where}")
-        return tuple(float(value) for value in self.affine.inverse((x, y)))
 
 
 def state_of_view(state: State, view: View, *marks: Mark) -> State:
@@ -138,20 +132,15 @@ def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ..
     Empty for a view that shows no source image, or the same region as an earlier view. For a view
     of several images it is the region of the one that fills most of it.
     """
-    found = [_source_region(view) for view in views]
-    return tuple(
-        () if any(_nearly_equal(found[number], found[k]) for k in range(number)) else found[number]
-        for number in range(first, len(views))
-    )
-
-
-def _source_region(view: View) -> tuple[float, ...]:
-    seen = source_box(view, Box("", 0, 0, *view.size))
-    return () if seen is None else (seen.image, *(round(edge, 2) for edge in seen.xyxy))
-
-
-def _nearly_equal(one: Sequence[float], two: Sequence[float]) -> bool:
-    return len(one) == len(two) and all(abs(a - b) <= 1 for a, b in zip(one, two, strict=True))
+    regions: list[tuple[float, ...]] = []
+    new: list[tuple[float, ...]] = []
+    for view in views:
+        seen = source_box(view, Box("", 0, 0, *view.size))
+        region = () if seen is None else (seen.image, *(round(edge, 2) for edge in seen.xyxy))
+        alike = (r for r in regions if r and region and np.abs(np.subtract(r, region)).max() <= 1)
+        new.append(() if any(alike) else region)
+        regions.append(region)
+    return tuple(new[first:])
 
 
 def _format_numbers(numbers: Sequence[float]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, Literal, Protocol
@@ -48,8 +48,14 @@ class CallFormat(Protocol):
         """Why a reply without a call cannot be the final answer; empty if it can."""
 
 
+class _Calls:
+    def find_fault(self, reply: Reply) -> str:
+        """Nothing: a reply without a call is an answer."""
+        return ""
+
+
 @dataclass(frozen=True)
-class NativeCalls:
+class NativeCalls(_Calls):
     """Function calls with JSON schemas, for servers that support them.
 
     Most servers accept images in user turns only. `images_as` "user" puts the images of all results
@@ -87,15 +93,15 @@ class NativeCalls:
             Message("tool", tuple(p for p in parts if isinstance(p, str)), call_id=c.id)
             for c, parts in answers
         ]
-        shown = tuple(part for _, parts in answers for part in _named_images(parts))
-        return (*words, Message("user", shown)) if shown else tuple(words)
+        shown: list[str | View] = []
+        for _, parts in answers:
+            for before, part in zip(("", *parts), parts, strict=False):
+                if isinstance(part, View):
+                    shown += [before, part] if isinstance(before, str) and before else [part]
+        return (*words, Message("user", tuple(shown))) if shown else tuple(words)
 
-    def find_fault(self, reply: Reply) -> str:
-        """Nothing: a reply without a call is an answer."""
-        return ""
 
-
-class _CallsInText:
+class _CallsInText(_Calls):
     """Calls that are written in the text of a reply, where `pattern` finds them."""
 
     pattern: ClassVar[re.Pattern[str]]
@@ -145,10 +151,6 @@ class TaggedCalls(_CallsInText):
         """One user turn with all results."""
         wrapped = (("<tool_response>", *parts, "</tool_response>") for _, parts in answers)
         return (Message("user", tuple(part for parts in wrapped for part in parts)),)
-
-    def find_fault(self, reply: Reply) -> str:
-        """Nothing: a reply without a call is an answer."""
-        return ""
 
 
 @dataclass(frozen=True)
@@ -232,13 +234,6 @@ def _list_tools(tools: Sequence[Tool]) -> str:
         for t in tools
     )
     return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in described)
-
-
-def _named_images(parts: Parts) -> Iterable[str | View]:
-    """The images of a result, each after the text that precedes it."""
-    for before, part in zip(("", *parts), parts, strict=False):
-        if isinstance(part, View):
-            yield from (before, part) if isinstance(before, str) and before else (part,)
 
 
 def _refuse_constant(name: str) -> Any:

@@ -96,29 +96,25 @@ def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
         if look.outcome != "answered"
     }
     state = state.measured("looks", sum(look.outcome != "refused" for look in looks))
-    shares = [_share(state, *region) for look in looks for region in look.regions if region]
+    shares = []
+    for image, left, top, right, bottom in filter(
+        None, (r for look in looks for r in look.regions)
+    ):
+        width, height = state.sample.images[int(image)].size
+        shares.append((right - left) * (bottom - top) / (width * height))
     state = state.measured("crop_share", fmean(shares)) if shares else state
     return state.measured("turn_call", (*asked.values(), last))
 
 
-def _share(
-    state: State, image: float, left: float, top: float, right: float, bottom: float
-) -> float:
-    width, height = state.sample.images[int(image)].size
-    return (right - left) * (bottom - top) / (width * height)
-
-
 def read_looks(notes: Iterable[str]) -> list[Look]:
     """The looks among the notes of a record or state, in order."""
-    return [look for note in notes if (look := _read_note("look", Look, note)) is not None]
+    return list(filter(None, (_read_note("look", Look, note) for note in notes)))
 
 
 def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
     """The last EpisodeEnd among the notes of a record or state."""
-    found = [
-        ended for note in notes if (ended := _read_note("ended", EpisodeEnd, note)) is not None
-    ]
-    return found[-1] if found else None
+    read = (_read_note("ended", EpisodeEnd, note) for note in reversed([*notes]))
+    return next(filter(None, read), None)
 
 
 def _write_note(word: str, thing: Look | EpisodeEnd) -> str:
@@ -261,23 +257,18 @@ class Episode:
     def add_turns(self, *turns: Message) -> Episode:
         """Add turns, and put a text in place of every image that was taken back."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
-        whole = (*self.turns, *turns)
-        return self.replace(
-            turns=tuple(_hide_images(turn, hidden) for turn in whole) if hidden else whole
-        )
+        whole = [*self.turns, *turns]
+        for number, turn in enumerate(whole):
+            if not hidden.isdisjoint(map(id, turn.parts)):
+                parts = (IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts)
+                whole[number] = replace(turn, parts=tuple(parts))
+        return self.replace(turns=tuple(whole))
 
     def image_parts(self, number: int, frame: str) -> Parts:
         """An image after a line with its number and, if coordinates are in pixels, its size."""
         sent = self.shown[number - 1].sent
         size = f" ({sent.size[0]} x {sent.size[1]} pixels)" if frame == "pixels" else ""
         return f"Image {number}{size}:", sent
-
-
-def _hide_images(turn: Message, hidden: set[int]) -> Message:
-    parts: Sequence[str | View] = [
-        IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts
-    ]
-    return replace(turn, parts=tuple(parts)) if tuple(parts) != turn.parts else turn
 
 
 def _megapixels(view: View) -> float:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -128,9 +128,6 @@ class AgentTool(Protocol):
     def __call__(self, state: State, arguments: Any) -> ToolResult: ...
 
 
-AnyArguments = TypeVar("AnyArguments", bound=Arguments)
-
-
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
     """The tool as it is described to the model, its parameters as a JSON schema."""
     schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
@@ -156,7 +153,20 @@ def parse_arguments(
             for fault in faults
         ]
         raise ToolError("; ".join(said[:MAX_REPORTED_ERRORS])[:500]) from exc
-    return _to_view_pixels(given, shown, gone, frame), given.model_dump(mode="json")
+    there = [number for number in range(1, len(shown) + 1) if number not in gone]
+    places: dict[str, Any] = {}
+    for name, info in type(given).model_fields.items():
+        if IMAGE in info.metadata:
+            asked = getattr(given, name)
+            places[name] = asked or (there[-1] if there else 0)
+            if places[name] not in there:
+                numbers = ", ".join(map(str, there)) or "none"
+                raise ToolError(f"there is no image {asked}; there are {numbers}")
+    on = places.get("image", len(shown))
+    for name, info in type(given).model_fields.items():
+        if COORDINATES in info.metadata:
+            places[name] = shown[on - 1].place(getattr(given, name), frame, f"image {on}")
+    return given.model_copy(update=places), given.model_dump(mode="json")
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
@@ -197,32 +207,6 @@ def stage_messages(before: State, after: State) -> str:
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
     return "\n".join([*lines, after.prompt.removeprefix(before.prompt).strip()]).strip()
-
-
-def _to_view_pixels(
-    given: AnyArguments, shown: Sequence[ShownImage], gone: frozenset[int], frame: Frame
-) -> AnyArguments:
-    numbers: dict[str, Any] = {}
-    for name, info in type(given).model_fields.items():
-        if IMAGE in info.metadata:
-            numbers[name] = _image_number(getattr(given, name), len(shown), gone)
-    on = numbers.get("image", len(shown))
-    places = {
-        name: shown[on - 1].place(getattr(given, name), frame, f"image {on}")
-        for name, info in type(given).model_fields.items()
-        if COORDINATES in info.metadata
-    }
-    return given.model_copy(update=numbers | places)
-
-
-def _image_number(asked: int, count: int, gone: frozenset[int]) -> int:
-    there = [number for number in range(1, count + 1) if number not in gone]
-    number = asked or (there[-1] if there else 0)
-    if number not in there:
-        raise ToolError(
-            f"there is no image {asked}; there are {', '.join(map(str, there)) or 'none'}"
-        )
-    return number
 
 
 def _simplify_schema(value: Any, unit: str) -> Any:

@@ -140,7 +140,9 @@ class Magnify:
             (side / arguments.factor / 2 for side in view.size),
         )
         box = Box(ASKED, x + 0.5 - width, y + 0.5 - height, x + 0.5 + width, y + 0.5 + height)
-        inside = _move_inside(box, view.size)
+        dx = max(0.0, -box.x0) - max(0.0, box.x1 - view.size[0])
+        dy = max(0.0, -box.y0) - max(0.0, box.y1 - view.size[1])
+        inside = Box(ASKED, box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)
         return run_stage_on_image(
             ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size))), state, view, inside
         )
@@ -303,13 +305,6 @@ class Answer:
     def __call__(self, state: State, arguments: AnswerArguments) -> ToolResult:
         """The answer."""
         return ToolResult(answer=arguments.text)
-
-
-def _move_inside(box: Box, size: tuple[int, int]) -> Box:
-    """The box moved into a larger picture of this size (width, height)."""
-    dx = max(0.0, -box.x0) - max(0.0, box.x1 - size[0])
-    dy = max(0.0, -box.y0) - max(0.0, box.y1 - size[1])
-    return Box(box.label, box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy, box.image)
 
 
 ZOOM_CONTROL = Zoom()

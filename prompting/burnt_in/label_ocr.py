@@ -102,7 +102,13 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
             plate = plate_around(gray, area)
             if plate is not None:
                 found.append(ReadLabel(word, likeness, area, plate))
-    return _drop_doubles(found)
+    # one label for each place and word: the longest word first, then the likeliest reading
+    kept: list[ReadLabel] = []
+    for label in sorted(found, key=lambda label: (-len(label.text), -label.likeness)):
+        over = [other.text for other in kept if overlaps(label.area, other.area)]
+        if not any(text == label.text or len(text) > len(label.text) for text in over):
+            kept.append(label)
+    return sorted(kept, key=lambda label: -label.likeness)
 
 
 def shift(area: PixelRect, x: int, y: int) -> PixelRect:
@@ -146,15 +152,11 @@ def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
             part = glyph[
                 max(0, -y0) : max(0, -y0) + seen.shape[0], max(0, -x0) : max(0, -x0) + seen.shape[1]
             ]
-            best = max(best, _correlation(seen, part))
+            if min(seen.shape) >= 3 and seen.max() >= 150 and part.max() >= 150:
+                a, b = seen - seen.mean(), part - part.mean()
+                likeness = (a * b).sum() / max(1e-6, np.sqrt((a * a).sum() * (b * b).sum()))
+                best = max(best, float(likeness))
     return best
-
-
-def _correlation(first: Gray, second: Gray) -> float:
-    if min(first.shape) < 3 or first.max() < 150 or second.max() < 150:
-        return 0.0
-    a, b = first - first.mean(), second - second.mean()
-    return float((a * b).sum() / max(1e-6, np.sqrt((a * a).sum() * (b * b).sum())))
 
 
 def _count_black_lines(lines: Gray) -> int:
@@ -179,7 +181,9 @@ def _glyphs(gray: Gray, cut: int, letters: str) -> list[Glyph]:
     if not len(boxes):
         return []
     patches = np.stack([_normalize(gray[y : y + h, x : x + w]) for x, y, w, h in boxes])
-    likeness = _letter_likeness(patches, letters)
+    templates, owner = _templates(letters)
+    scores = patches @ templates.T  # correlations; for each letter the best over fonts and sizes
+    likeness = np.stack([scores[:, owner == n].max(1) for n in range(len(letters))], axis=1)
     return [
         Glyph((int(x), int(y), int(x + w), int(y + h)), row)
         for (x, y, w, h), row in zip(boxes, likeness, strict=True)
@@ -216,13 +220,6 @@ def _normalize(patch: Gray) -> NDArray[np.float32]:
     )
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
-
-
-def _letter_likeness(patches: NDArray[np.float32], letters: str) -> NDArray[np.float32]:
-    """Correlation of each patch with each letter: the best over fonts and sizes, (n, letters)."""
-    templates, owner = _templates(letters)
-    scores = patches @ templates.T
-    return np.stack([scores[:, owner == number].max(1) for number in range(len(letters))], axis=1)
 
 
 @lru_cache(maxsize=32)
@@ -277,11 +274,7 @@ def _shrink(large: Gray, size: int, phase: float) -> Iterator[Gray]:
     framed = np.pad(large, ((pad + shift, pad), (pad + shift, pad)))
     shape = (max(3, round(framed.shape[1] * scale)), max(3, round(framed.shape[0] * scale)))
     small = _resize(framed, shape)
-    for image in (
-        small,
-        np.where(small > 60, 255, 0).astype(np.uint8),
-        np.where(small > 127, 255, 0).astype(np.uint8),
-    ):
+    for image in (small, np.uint8(255) * (small > 60), np.uint8(255) * (small > 127)):
         if (image > CUTS[0]).any():
             yield _trim(image)
 
@@ -318,13 +311,3 @@ def _follows(first: PixelRect, second: PixelRect) -> bool:
         and abs(first[1] - second[1]) <= 1 + height // 8
     )
     return level and -1 <= second[0] - first[2] <= 0.5 * height
-
-
-def _drop_doubles(found: Sequence[ReadLabel]) -> list[ReadLabel]:
-    """One label for each place and word: the longest word first, then the likeliest reading."""
-    kept: list[ReadLabel] = []
-    for label in sorted(found, key=lambda label: (-len(label.text), -label.likeness)):
-        over = [other for other in kept if overlaps(label.area, other.area)]
-        if not any(other.text == label.text or len(other.text) > len(label.text) for other in over):
-            kept.append(label)
-    return sorted(kept, key=lambda label: -label.likeness)

@@ -174,37 +174,28 @@ def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> floa
 
 def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
     """The best pair for each word such that all rings are alike."""
-    best: list[Pair] = []
+    best, most = list[Pair](), 0.0
     for first in sorted(pairs, key=lambda pair: -pair.value)[:12]:
         if first.value < SURE:
             break
         if style is None or same_style(first.ring, style):
-            picked = _pick_pairs(
-                first, [pair for pair in pairs if same_style(pair.ring, first.ring)]
-            )
-            best = max(best, picked, key=_worth)
+            picked = [first]  # for each word its best pair, each ring given once
+            alike = [pair for pair in pairs if same_style(pair.ring, first.ring)]
+            for pair in sorted(alike, key=lambda pair: -pair.value):
+                enough = pair.value >= (LIKE if _same_arrangement(pair, first) else SURE)
+                if enough and _fits_in(pair, picked):
+                    picked.append(pair)
+            # those that are arranged like the first are better
+            worth = sum(p.value + BONUS * _same_arrangement(p, first) for p in picked)
+            if worth > most:
+                best, most = picked, worth
     lone = len(best) == 1 < expected and style is None
     return [] if lone and best[0].value < LONE else best
-
-
-def _worth(picked: Sequence[Pair]) -> float:
-    """How good pairs are together: those that are arranged like the first are better."""
-    return sum(pair.value + (BONUS if _same_arrangement(pair, picked[0]) else 0) for pair in picked)
 
 
 def _same_arrangement(first: Pair, second: Pair) -> bool:
     """Whether ring and label lie alike in two pairs."""
     return bool(np.hypot(*np.subtract(first.offset, second.offset)) <= 3)
-
-
-def _pick_pairs(first: Pair, others: Sequence[Pair]) -> list[Pair]:
-    """For each word its best pair, the strongest first, each ring given once."""
-    picked = [first]
-    for pair in sorted(others, key=lambda pair: -pair.value):
-        enough = pair.value >= (LIKE if _same_arrangement(pair, first) else SURE)
-        if enough and _fits_in(pair, picked):
-            picked.append(pair)
-    return picked
 
 
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
@@ -298,11 +289,11 @@ def find_clipped_markers(
         color = style.color
     near = blank_out(scene, [marker.glyphs for marker in known if marker.glyphs]).near[color]
     layout = LabelLayout.of([*known, *like])
-    found = [
-        ring
-        for ring in _rings_near_edge(near, scene, known, layout, color, style)
-        if not _label_is_inside(scene.gray, layout, ring)
-    ]
+    found, (height, width) = [], scene.gray.shape
+    for ring in _rings_near_edge(near, scene, known, layout, color, style):
+        left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
+        if left < 0 or top < 0 or right > width or bottom > height:  # else it could have been read
+            found.append(ring)
     return _assign_words(scene.gray, words, found, layout, style is not None)
 
 
@@ -319,9 +310,12 @@ def _rings_near_edge(
     least = ALONE if style else UNLIKE
     stroke = style.stroke if style else COARSE
     found: list[Ring] = []
-    for left, top, right, bottom in _edge_strips(
-        scene.gray, layout.glyphs, round(max(radii) + stroke)
-    ):
+    # the strips along the rim in which a point must lie so that its glyphs are cut off
+    (height, width), reach = scene.gray.shape, round(max(radii) + stroke)
+    x0, y0, x1, y1 = (max(0, out) + reach for out in np.multiply(layout.glyphs, (-1, -1, 1, 1)))
+    strips = [(0, 0, width, min(y0, height)), (0, max(0, height - y1), width, height)]
+    strips += [(0, 0, min(x0, width), height), (max(0, width - x1), 0, width, height)]
+    for left, top, right, bottom in strips:
         for ring in find_rings(
             near[top:bottom, left:right], color, radii, stroke, len(known) + 3, SURE
         ):
@@ -344,26 +338,6 @@ def _rings_near_edge(
     return found if style else sharpen_rings(scene.gray, found)
 
 
-def _edge_strips(gray: Gray, glyphs: PixelRect, reach: int) -> Iterator[PixelRect]:
-    """The strips along the picture's rim in which a point must lie so that its glyphs are cut
-    off."""
-    height, width = gray.shape
-    left, top, right, bottom = (
-        max(0, out) + reach for out in (-glyphs[0], -glyphs[1], glyphs[2], glyphs[3])
-    )
-    yield 0, 0, width, min(top, height)
-    yield 0, max(0, height - bottom), width, height
-    yield 0, 0, min(left, width), height
-    yield max(0, width - right), 0, width, height
-
-
-def _label_is_inside(gray: Gray, layout: LabelLayout, ring: Ring) -> bool:
-    """Whether the glyphs of this ring would lie inside the picture, where they could have been
-    read."""
-    left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
-    return left >= 0 and top >= 0 and right <= gray.shape[1] and bottom <= gray.shape[0]
-
-
 def _assign_words(
     gray: Gray, words: Sequence[str], found: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
@@ -375,31 +349,19 @@ def _assign_words(
 
     if not found:
         return []
-    areas = [
-        [shift(_widen(layout.glyphs, word), round(ring.x), round(ring.y)) for word in words]
-        for ring in found
-    ]
-    likeness = np.array(
-        [
-            [partial_likeness(gray, area, word) for area, word in zip(row, words, strict=True)]
-            for row in areas
-        ]
-    )
-    named = []
+    likeness = np.zeros((len(found), len(words)))
+    for row, column in np.ndindex(likeness.shape):
+        x, y = round(found[row].x), round(found[row].y)
+        area = shift(_widen(layout.glyphs, words[column]), x, y)
+        likeness[row, column] = partial_likeness(gray, area, words[column])
+    named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
         sure = best >= SEEN and best > others.max(initial=0) + LEAD
         if sure or (last and len(words) == len(found) == 1):
-            plate = shift(
-                _widen(layout.plate, words[column]), round(found[row].x), round(found[row].y)
-            )
-            named.append(
-                Marker(
-                    words[column],
-                    found[row],
-                    common_rect(plate, (0, 0, gray.shape[1], gray.shape[0])),
-                )
-            )
+            ring, word = found[row], words[column]
+            plate = shift(_widen(layout.plate, word), round(ring.x), round(ring.y))
+            named.append(Marker(word, ring, common_rect(plate, (0, 0, width, height))))
     return named
 
 

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import PixelRect
+from looktwice.pipelines.geometry import PixelRect, Rect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
@@ -52,6 +52,11 @@ class FoundRectangle:
     color: str
     score: float
 
+    @property
+    def edges(self) -> Rect:
+        """Left, top, right, bottom."""
+        return self.x0, self.y0, self.x1, self.y1
+
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -75,10 +80,10 @@ def find_rectangles(near: Map, color: str, most: int = 1) -> list[FoundRectangle
             outline = _rectangle(top, bottom, left, right, color)
             if outline:
                 found.append(outline)
-    found.sort(key=lambda outline: -outline.score)
     kept: list[FoundRectangle] = []
-    for outline in found:
-        if len(kept) < most and not any(_share_a_side(outline, other) for other in kept):
+    for outline in sorted(found, key=lambda outline: -outline.score):
+        apart = [np.abs(np.subtract(outline.edges, other.edges)) >= 3 for other in kept]
+        if len(kept) < most and all(sides.sum() > 2 for sides in apart):
             kept.append(outline)
     return kept
 
@@ -89,7 +94,8 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
     count = runs.sum(1).astype(int)
     found: list[tuple[int, Line]] = []
-    for start, stop in _runs(count >= SHORTEST):
+    steps = np.diff((count >= SHORTEST).astype(np.int8), prepend=0, append=0)
+    for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # where runs of rows lie
         strong = start + np.flatnonzero(count[start:stop] >= 0.5 * count[start:stop].max())
         first, last = int(strong[0]), int(strong[-1])
         if last - first < THICKEST:
@@ -104,12 +110,6 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     return [line for _, line in sorted(found, key=lambda pair: pair[1].middle)]
 
 
-def _runs(there: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Where runs of True start and stop."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], there, [False])).astype(np.int8)))
-    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
-
-
 def _rectangle(
     top: Line, bottom: Line, left: Line, right: Line, color: str
 ) -> FoundRectangle | None:
@@ -119,27 +119,20 @@ def _rectangle(
         return None
     sides = [(top, x0, x1), (bottom, x0, x1), (left, y0, y1), (right, y0, y1)]
     stroke = float(np.median([line.thickness for line, _, _ in sides]))
-    whole = [float(line.seen[round(start) : round(stop) + 1].mean()) for line, start, stop in sides]
-    over = round(stroke / 2) + 2
-    if min(whole) < WHOLE or any(
-        _runs_on(line.seen, start - over, stop + over) for line, start, stop in sides
-    ):
+    over, whole = round(stroke / 2) + 2, []
+    for line, start, stop in sides:
+        whole.append(float(line.seen[round(start) : round(stop) + 1].mean()))
+        before, after = round(start - over), round(stop + over) + 1
+        for part in (
+            line.seen[max(0, before - BEYOND) : max(0, before)],
+            line.seen[after:][:BEYOND],
+        ):
+            if len(part) == BEYOND and part.sum() >= BEYOND - 1:
+                return None
+    if min(whole) < WHOLE:
         return None
-    return FoundRectangle(
-        x0 + 0.5, y0 + 0.5, x1 + 0.5, y1 + 0.5, stroke, color, float(np.mean(whole))
-    )
-
-
-def _runs_on(seen: NDArray[np.bool_], start: float, stop: float) -> bool:
-    before = seen[max(0, round(start) - BEYOND) : max(0, round(start))]
-    after = seen[round(stop) + 1 : round(stop) + 1 + BEYOND]
-    return any(len(part) == BEYOND and part.sum() >= BEYOND - 1 for part in (before, after))
-
-
-def _share_a_side(first: FoundRectangle, second: FoundRectangle) -> bool:
-    """Whether two rectangles have a side in common."""
-    one, other = (np.array([box.x0, box.y0, box.x1, box.y1]) for box in (first, second))
-    return bool((np.abs(one - other) < 3).sum() >= 2)
+    edges = x0 + 0.5, y0 + 0.5, x1 + 0.5, y1 + 0.5
+    return FoundRectangle(*edges, stroke, color, float(np.mean(whole)))
 
 
 WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
@@ -356,7 +349,11 @@ def _match_labels(
 
     if not found or not read:
         return {}
-    cost = np.array([[_cost(outline, label) for label in read] for outline in found])
+    cost = np.full((len(found), len(read)), FAR)
+    for place, column in np.ndindex(cost.shape):
+        distance, corner = _label_distance(found[place], read[column])
+        if distance <= NEAR:
+            cost[place, column] = distance * 10_000 + corner
     pairs = zip(*linear_sum_assignment(cost), strict=True)
     given: dict[int, ReadLabel] = {}
     for place, column in sorted(
@@ -367,11 +364,6 @@ def _match_labels(
         }:
             given[place] = read[column]
     return given
-
-
-def _cost(outline: FoundRectangle, label: ReadLabel) -> float:
-    distance, corner = _label_distance(outline, label)
-    return distance * 10_000 + corner if distance <= NEAR else FAR
 
 
 def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:

@@ -131,17 +131,13 @@ class RandomCrop(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops."""
         rng = state.rng(f"RandomCrop {self.seed}")
-        places = {number: self._place(view.size, rng) for number, view in enumerate(state.views)}
+        places: dict[int, Mark] = {}
+        for number, view in enumerate(state.views):
+            width, height = (max(1, round(self.share * side)) for side in view.size)
+            left = int(rng.integers(view.size[0] - width + 1))
+            top = int(rng.integers(view.size[1] - height + 1))
+            places[number] = _random_box(width, height, left, top)
         return _crop_places(state, places, Crop(padding=0, min_px=1))
-
-    def _place(self, size: tuple[int, int], rng: np.random.Generator) -> Mark:
-        width, height = (max(1, round(side * self.share)) for side in size)
-        return _random_box(
-            width,
-            height,
-            int(rng.integers(size[0] - width + 1)),
-            int(rng.integers(size[1] - height + 1)),
-        )
 
 
 def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:

@@ -55,12 +55,12 @@ class BlankImage(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its views blank."""
-        return state.replace(views=tuple(self._blank(view) for view in state.views))
-
-    def _blank(self, view: View) -> View:
-        width, height = view.size
-        ground = np.rint(view.pixels.mean((0, 1))) if self.color == "mean" else rgb(self.color)
-        return view.with_pixels(np.full((height, width, 3), ground, np.uint8))
+        views = []
+        for view in state.views:
+            mean = self.color == "mean"
+            ground = np.rint(view.pixels.mean((0, 1))) if mean else rgb(self.color)
+            views.append(view.with_pixels(np.full_like(view.pixels, ground)))
+        return state.replace(views=tuple(views))
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ class OtherImage(WithoutModel):
         """Id and images of the first other sample, in seeded order, that has none of this one's
         images."""
         sample, own = state.sample, {image.sha for image in state.sample.images}
-        others = [
-            item.sample
-            for item in self._items()
-            if item.sample.id != sample.id and item.sample.images
-        ]
+        with self.lock:
+            if not self.items:
+                self.items.extend(self.task)
+        samples = (item.sample for item in self.items)
+        others = [other for other in samples if other.id != sample.id and other.images]
         alike = [other for other in others if len(other.images) >= len(state.views)] or others
         for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
             # copies, so that the list of samples does not keep every image that was ever decoded
@@ -114,12 +114,6 @@ class OtherImage(WithoutModel):
             f"sample {sample.id}: the task of {type(self.task).__name__} has no other sample with"
             f" another image ({len(others)} others with images); give `task` one with more samples"
         )
-
-    def _items(self) -> list[Item]:
-        with self.lock:
-            if not self.items:
-                self.items.extend(self.task)
-            return self.items
 
     def _fitted(self, view: View, picture: Picture, number: int) -> View:
         if self.fit == "none":

@@ -18,7 +18,7 @@ from looktwice.pipelines.geometry import PixelRect, Polygon, bounds, contains
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import Sample, check_marks
+from looktwice.pipelines.sample import check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
@@ -208,6 +208,10 @@ class Halo:
         check_color(self.color, "contrast", name="halo.color")
         check_ranges(self, "width >= 0", "width < 10000", prefix="halo.")
 
+    def against(self, color: RGB) -> RGB:
+        """The rim's colour around a drawing of this colour."""
+        return readable_color(color) if self.color == "contrast" else rgb(self.color)
+
 
 @dataclass(frozen=True)
 class Spot:
@@ -256,7 +260,12 @@ class Marking(WithoutModel):
         """Draw on every view; a view that shows none of the marks is returned unchanged, with its
         own bytes."""
         check_marks(state.sample)
-        self._check_only(state.sample)
+        labels = [mark.label for mark in state.sample.marks]
+        if self.only and labels and not set(self.only) & set(labels):
+            raise ValueError(
+                f"sample {state.sample.id}: only {', '.join(self.only)} was to be drawn, but there"
+                f" are {', '.join(labels)}"
+            )
         try:
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         except ValueError as exc:
@@ -278,10 +287,13 @@ class Marking(WithoutModel):
         pixels, scale = np.array(view.pixels), self.scale(view.size)
         anchors = self.paint(pixels, spots, scale)
         if self.lettering.placement != "none":
-            others = [mark for mark in marks if isinstance(mark, Point) and not self.selects(mark)]
-            draw_labels(
-                pixels, [*anchors, *_unlabelled_anchors(view, others)], self.lettering, scale
-            )
+            for mark in marks:  # points that others draw, which no label of this one may hide
+                if isinstance(mark, Point) and not self.selects(mark):
+                    for place in view.to_view(mark):
+                        x, y = place.center
+                        frame = part_rect_of(view, place)
+                        anchors.append(Anchor("", x, y, (x, y, x + 1, y + 1), frame))
+            draw_labels(pixels, anchors, self.lettering, scale)
         pixels.flags.writeable = False  # so that the picture takes this array and not a copy
         return view.with_pixels(pixels)
 
@@ -318,14 +330,6 @@ class Marking(WithoutModel):
             if self.selects(mark)
         )
         return list(texts) if self.lettering.placement != "none" else []
-
-    def _check_only(self, sample: Sample) -> None:
-        labels = [mark.label for mark in sample.marks]
-        if self.only and labels and not set(self.only) & set(labels):
-            raise ValueError(
-                f"sample {sample.id}: only {', '.join(self.only)} was to be drawn, but there are"
-                f" {', '.join(labels)}"
-            )
 
 
 @dataclass(frozen=True)

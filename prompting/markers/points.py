@@ -18,7 +18,7 @@ import numpy as np
 from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, readable_color, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
 from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot, check_filling
@@ -80,9 +80,7 @@ class PointMarking(ColoredMarking):
             x, y = spot.place.center
             self.below(pixels, spot, scale, color)
             if grow:
-                rim = (
-                    readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
-                )
+                rim = self.halo.against(color)
                 paint_shape(pixels, spot.part_rect, shape, x, y, rim, self.alpha, grow)
             paint_shape(pixels, spot.part_rect, shape, x, y, color, self.alpha)
             anchors += self.anchors(spot, shape, color, grow)
@@ -355,13 +353,8 @@ class Arrows(PointMarking):
         turned = [Arrow(*lengths, (self.angle + turn) % 360) for turn in (0, 90, 270, 180)]
         (x, y), (left, top, right, bottom) = spot.place.center, spot.part_rect
         for arrow in turned:
-            x0, y0, x1, y1 = arrow.box
-            if (
-                left <= x + x0 + 0.5
-                and top <= y + y0 + 0.5
-                and x + x1 + 0.5 <= right
-                and y + y1 + 0.5 <= bottom
-            ):
+            x0, y0, x1, y1 = np.add(arrow.box, (x, y, x, y)) + 0.5
+            if left <= x0 and top <= y0 and x1 <= right and y1 <= bottom:
                 return arrow
         return turned[0]
 
@@ -371,17 +364,9 @@ class Arrows(PointMarking):
         whole = super().anchors(spot, shape, color, grow)[0]
         if not isinstance(shape, Arrow):
             return [whole]
-        x, y, half = (
-            spot.place.center[0] + shape.tail[0],
-            spot.place.center[1] + shape.tail[1],
-            shape.thickness / 2,
-        )
-        box = (
-            x + 0.5 - half - grow,
-            y + 0.5 - half - grow,
-            x + 0.5 + half + grow,
-            y + 0.5 + half + grow,
-        )
+        (dx, dy), reach = shape.tail, shape.thickness / 2 + grow
+        x, y = whole.x + dx, whole.y + dy
+        box = x + 0.5 - reach, y + 0.5 - reach, x + 0.5 + reach, y + 0.5 + reach
         return [replace(whole, x=x, y=y, box=box, open=False), replace(whole, text="")]
 
 

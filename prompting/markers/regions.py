@@ -10,7 +10,7 @@ import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, check_color, readable_color, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import (
     coverage,
@@ -48,17 +48,15 @@ class RegionMarking(ColoredMarking):
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
         """Colour every region on the picture itself, in order."""
         spots = [replace(spot, place=self.region(spot.place)) for spot in spots]
-        colors = [self._color(pixels, spot) for spot in spots]
+        colors = []
+        for spot in spots:
+            x0, y0, x1, y1 = region_edges(spot.place)
+            x, y, reach = (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, max(x1 - x0, y1 - y0) / 2
+            colors.append(resolve_color(self.color, pixels, x, y, reach, spot.number))
         anchors = []
         for spot, color in zip(spots, colors, strict=True):
             self.shade(pixels, spot, color, scale)
-            reach = self.reach(scale)
-            x0, y0, x1, y1 = region_edges(spot.place)
-            x, y = _label_point(spot, self.lettering)
-            box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
-            anchors.append(
-                Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, open=False)
-            )
+            anchors.append(label_anchor(self, spot, self.reach(scale), color))
         return anchors
 
     def region(self, place: Mark) -> Mark:
@@ -72,13 +70,6 @@ class RegionMarking(ColoredMarking):
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """Colour one region on the picture itself."""
         _fill(pixels, spot, color, self.alpha)
-
-    def _color(self, pixels: Pixels, spot: Spot) -> RGB:
-        x0, y0, x1, y1 = region_edges(spot.place)
-        reach = max(x1 - x0, y1 - y0) / 2
-        return resolve_color(
-            self.color, pixels, (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, reach, spot.number
-        )
 
 
 @dataclass(frozen=True)
@@ -109,10 +100,7 @@ class Contours(RegionMarking):
         if self.fill is not None:
             _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
-            around = (
-                readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
-            )
-            _draw_outline(pixels, spot, around, self.reach(scale), self.alpha)
+            _draw_outline(pixels, spot, self.halo.against(color), self.reach(scale), self.alpha)
         _draw_outline(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
 
 
@@ -210,21 +198,15 @@ class Spotlight(Marking):
             bright = pixels[top:bottom, left:right].copy()
             pixels[top:bottom, left:right] = self._dim(bright, scale)
             for spot in (spot for spot in spots if spot.part_rect == part_rect):
-                self._restore(pixels, bright, spot, scale)
-        return [self._anchor(spot, scale) for spot in spots]
-
-    def _restore(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
-        """The region's own pixels; the soft edge lies outside, so that all of the region stays as
-        it is."""
-        grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
-        area = pixel_area(region_edges(spot.place), grow + soft, spot.part_rect)
-        lit = np.clip(1 - (rim_distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(
-            np.float32
-        )
-        left, top, right, bottom = area
-        x, y = spot.part_rect[:2]
-        own = bright[top - y : bottom - y, left - x : right - x]
-        paint_coverage(pixels, spot.part_rect, left, top, lit, own)
+                # the soft edge lies outside, so that all of the region stays as it is
+                grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
+                x0, y0, x1, y1 = pixel_area(region_edges(spot.place), grow + soft, part_rect)
+                lit = 1 - (rim_distance(spot.place, (x0, y0, x1, y1)) - grow + 0.5) / soft
+                own = bright[y0 - top : y1 - top, x0 - left : x1 - left]
+                share = np.clip(lit, 0, 1).astype(np.float32)
+                paint_coverage(pixels, part_rect, x0, y0, share, own)
+        color = rgb(self.color)
+        return [label_anchor(self, spot, self._grow(spot, scale), color) for spot in spots]
 
     def _grow(self, spot: Spot, scale: float) -> float:
         return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
@@ -245,31 +227,18 @@ class Spotlight(Marking):
             dark = np.asarray(cv2.LUT(dark, table[:, None]), np.uint8)
         return dark
 
-    def _anchor(self, spot: Spot, scale: float) -> Anchor:
-        x0, y0, x1, y1 = region_edges(spot.place)
-        grow = self._grow(spot, scale)
-        x, y = _label_point(spot, self.lettering)
-        box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
-        return Anchor(
-            self.label_text(spot),
-            x,
-            y,
-            box,
-            spot.part_rect,
-            rgb(self.color),
-            isinstance(spot.place, Point),
-        )
 
+def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Anchor:
+    """What the label of a region belongs to, whose drawing goes `reach` pixels beyond it.
 
-def _label_point(spot: Spot, label: Label) -> tuple[float, float]:
-    """What a label is centred on: the middle of the region's box, or for one inside that of its
-    largest circle."""
+    It is centred on the middle of the region's box, or, inside, on that of its largest circle.
+    """
     x0, y0, x1, y1 = region_edges(spot.place)
-    return (
-        inner_center(spot.place)
-        if label.placement == "inside"
-        else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
-    )
+    inside = marker.lettering.placement == "inside"
+    x, y = inner_center(spot.place) if inside else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+    box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
+    is_point = isinstance(spot.place, Point)
+    return Anchor(marker.label_text(spot), x, y, box, spot.part_rect, color, is_point)
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:

@@ -20,7 +20,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
-from looktwice.prompting.drawing.placement import Plate, place_numbers
+from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
@@ -225,8 +225,14 @@ class SetOfMark(WithoutModel):
             views = [self.draw(view, marks) for view in state.views]
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-        kept = tuple(_to_keep(mark, self.keep) for mark in marks)
-        sample = replace(state.sample, marks=(*state.sample.marks, *kept))
+        if self.keep == "boxes":
+            marks = [
+                Box(mark.label, *mask_bounds(mark.pixels), mark.image)
+                if isinstance(mark, Mask)
+                else mark
+                for mark in marks
+            ]
+        sample = replace(state.sample, marks=(*state.sample.marks, *marks))
         return with_views(state, views, self.say, lacking).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
@@ -275,28 +281,23 @@ class SetOfMark(WithoutModel):
         regions: Sequence[tuple[str, Region]],
         colors: Mapping[str, RGB],
     ) -> None:
-        plates = {label: self._plate(label, colors[label], view.size[1]) for label, _ in regions}
+        scale = view.size[1] / self.reference_height if self.reference_height else 1.0
+        size, plates = max(LEAST_FONT, self.font_size * scale), {}
+        for label, _ in regions:
+            ground = colors[label] if self.plate_color == "region" else rgb(self.plate_color)
+            plates[label] = plate(label, size, readable_color(ground), ground, self.padding)
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
         placed = place_numbers(
             regions, sizes, [clip_pixels(part.clip, view.size) for part in view.parts]
         )
         for number in placed:
-            if not number.inside:
-                _draw_leader(pixels, number, colors[number.label])
+            if not number.inside:  # a line to the middle of the region
+                left, top, right, bottom = number.area
+                start = (left + right - 1) // 2, (top + bottom - 1) // 2
+                cv2.line(pixels, start, number.anchor, colors[number.label], 1, cv2.LINE_AA)
         for number in placed:
             left, top, right, bottom = number.area
             pixels[top:bottom, left:right] = plates[number.label]
-
-    def _plate(self, label: str, color: RGB, height: int) -> Pixels:
-        scale = height / self.reference_height if self.reference_height else 1.0
-        ground = color if self.plate_color == "region" else rgb(self.plate_color)
-        return plate(
-            label,
-            max(LEAST_FONT, self.font_size * scale),
-            readable_color(ground),
-            ground,
-            self.padding,
-        )
 
     def _candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
@@ -307,17 +308,3 @@ class SetOfMark(WithoutModel):
                 look_once(self.detector, picture.pixels, self.words or None), picture.size, number
             )
         return from_marks(sample, number)
-
-
-def _to_keep(mark: Box | Mask, keep: str) -> Box | Mask:
-    """A numbered region as the sample's mark."""
-    if isinstance(mark, Box) or keep == "masks":
-        return mark
-    return Box(mark.label, *mask_bounds(mark.pixels), mark.image)
-
-
-def _draw_leader(pixels: Pixels, number: Plate, color: RGB) -> None:
-    """A line from a number beside its region to the middle of the region."""
-    left, top, right, bottom = number.area
-    start = (left + right - 1) // 2, (top + bottom - 1) // 2
-    cv2.line(pixels, start, number.anchor, color, 1, cv2.LINE_AA)

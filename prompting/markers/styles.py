@@ -241,10 +241,15 @@ class VPBenchStyle(WithoutModel):
         ]
         for (text, color), place in places:
             left, top, right, bottom = part_rect_of(view, place)
-            part, (x, y) = pixels[top:bottom, left:right], place.center
-            _draw_shape(part, int(x) - left, int(y) - top, drawing, COLORS[color])
+            part = pixels[top:bottom, left:right]
+            x, y = int(place.center[0]) - left, int(place.center[1]) - top
+            if drawing.shape == "circle":
+                cv2.circle(part, (x, y), drawing.radius, COLORS[color], STROKE)
+            elif drawing.shape:
+                corners = np.add((x, y), np.multiply(CORNERS[drawing.shape], drawing.radius))
+                cv2.polylines(part, [corners.astype(np.int32)], True, COLORS[color], STROKE)
             if self.labels:
-                self._draw_label(part, text, int(x) - left, int(y) - top, drawing)
+                self._draw_label(part, text, x, y, drawing)
         pixels.flags.writeable = False
         return view.with_pixels(pixels) if places else view
 
@@ -283,18 +288,6 @@ class VPBenchStyle(WithoutModel):
             draw_hershey(pixels, text, left, top + height, drawing.scale, (255, 255, 255))
         else:
             cv2.putText(pixels, text, (left, top + height), face, drawing.scale, (255, 255, 255), 1)
-
-
-def _draw_shape(pixels: Pixels, x: int, y: int, drawing: _Drawing, color: RGB) -> None:
-    if drawing.shape == "circle":
-        cv2.circle(pixels, (x, y), drawing.radius, color, STROKE)
-    if drawing.shape not in CORNERS:
-        return
-    corners = [
-        (x + across * drawing.radius, y + down * drawing.radius)
-        for across, down in CORNERS[drawing.shape]
-    ]
-    cv2.polylines(pixels, [np.array(corners, np.int32)], True, color, STROKE)
 
 
 @dataclass(frozen=True)
@@ -344,19 +337,14 @@ class VPBenchPrompt(Wording):
             "choices": choices,
         }
         last = "\n" if REFERENCE in labels else ""
-        words = (
-            self.text
-            or f"{self._sentence()}\n{{question}}\nSelect from the following \
-choices.\n{{choices}}{last}"
-        )
+        look = "is marked with a {shape} in {color} and its label beside it: {labels}."
+        if not parts["shape"]:
+            look = "bears nothing but its label: {labels}."
+        elif not self.marks.labels:
+            look = "is marked with a {shape} of its own colour: {color}."
+        choose = "Select from the following choices."
+        words = self.text or f"Each point {look}\n{{question}}\n{choose}\n{{choices}}{last}"
         return state.replace(prompt=fill_in(words, **parts))
-
-    def _sentence(self) -> str:
-        if not DRAWINGS[self.marks.style].shape:
-            return "Each point bears nothing but its label: {labels}."
-        if not self.marks.labels:
-            return "Each point is marked with a {shape} of its own colour: {color}."
-        return "Each point is marked with a {shape} in {color} and its label beside it: {labels}."
 
 
 def _renamed(choice: str, names: dict[str, str]) -> str:

@@ -58,19 +58,19 @@ class History:
                     default=0,
                 )
             }
-        sent = [
-            message if self.images == "all" or turn in seen else _without_images(message)
-            for turn, message in zip(turns, messages, strict=True)
-        ]
-        return tuple(map(self._spoken, sent)), tuple(notes)
-
-    def _spoken(self, message: Message) -> Message:
-        if message.role != "assistant":
-            return message
-        text = self._cut(self._words(message))[0]
-        if not text.strip() and not message.tool_calls:
-            text = NO_REPLY  # several servers refuse an empty turn
-        return message if text == message.text else replace(message, parts=(text,))
+        sent = []
+        for turn, message in zip(turns, messages, strict=True):
+            if message.views and self.images != "all" and turn not in seen:
+                shown = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
+                message = replace(message, parts=tuple(shown))
+            if message.role == "assistant":
+                text = self._cut(self._words(message))[0]
+                if not text.strip() and not message.tool_calls:
+                    text = NO_REPLY  # several servers refuse an empty turn
+                if text != message.text:
+                    message = replace(message, parts=(text,))
+            sent.append(message)
+        return tuple(sent), tuple(notes)
 
     def _words(self, message: Message) -> str:
         return strip_thoughts(message.text) if self.thoughts == "drop" else message.text
@@ -82,15 +82,6 @@ class History:
             f"of an earlier reply of {len(text)} characters the first {self.longest} were sent on"
         )
         return text[: self.longest] + " [...]", [note]
-
-
-def _without_images(message: Message) -> Message:
-    if not message.views:
-        return message
-    return replace(
-        message,
-        parts=tuple(IMAGE_OMITTED if isinstance(part, View) else part for part in message.parts),
-    )
 
 
 Parts = tuple[str | View, ...]
@@ -136,7 +127,10 @@ class Ask:
             raise ValueError(
                 f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
             )
-        messages = (*self._opened(state), Message("user", parts))
+        opened, system = state.messages, text_of(self.system)
+        if system and all(message.role != "system" for message in opened):
+            opened = (Message("system", (system,)), *opened)
+        messages = (*opened, Message("user", parts))
         sent, notes = self.history(messages)
         options = (
             self.options
@@ -150,7 +144,10 @@ class Ask:
 
     def parts(self, state: State) -> Parts:
         """The texts and views that are sent, in their order."""
-        already_sent = self._already_sent(state) if self.attach == "new" else set()
+        already_sent: set[str] = set()  # the pictures that earlier turns send again
+        if self.attach == "new":
+            sent, _ = self.history((*state.messages, Message("user", ())))
+            already_sent = {view.picture.sha for message in sent for view in message.views}
         shown = {
             n: view
             for n, view in enumerate(state.views, 1)
@@ -191,20 +188,6 @@ class Ask:
             p
             for n, view in views.items()
             for p in (write_tag(self.tags, n, view, state.sample.id), view)
-        )
-
-    def _already_sent(self, state: State) -> set[str]:
-        """The hashes of the pictures that earlier turns send again."""
-        sent, _ = self.history((*state.messages, Message("user", ())))
-        return {view.picture.sha for message in sent for view in message.views}
-
-    def _opened(self, state: State) -> tuple[Message, ...]:
-        opened = any(message.role == "system" for message in state.messages)
-        system = text_of(self.system)
-        return (
-            state.messages
-            if opened or not system
-            else (Message("system", (system,)), *state.messages)
         )
 
 

@@ -98,8 +98,11 @@ class FewShot(WithoutModel):
         return state.replace(messages=(*state.messages, *turns))
 
     def _chosen(self, state: State) -> Sequence[Example]:
+        own = state.sample.question, [image.sha for image in state.sample.images]
         examples = [
-            example for example in self.examples if not _same_question(example.sample, state.sample)
+            example
+            for example in self.examples
+            if (example.sample.question, [image.sha for image in example.sample.images]) != own
         ]
         if self.order == "shuffled":
             examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
@@ -122,25 +125,15 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
     meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
     marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
     choices = tuple(str(choice) for choice in row.get("choices") or ())
-    images = tuple(_open_image(path.parent, str(name)) for name in names)
-    return Example(
-        Sample(f"example {number}", row["question"], images, choices, marks, meta), str(reply)
-    )
-
-
-def _open_image(folder: Path, name: str) -> Picture:
-    file = (folder / name).resolve()
-    if not file.is_relative_to(folder.resolve()):
-        raise ValueError(f"the image {name!r} lies outside {folder}")
-    picture = Picture.open(file)
-    try:
-        picture.size  # noqa: B018  a missing image is told now, not once for every sample
-    except PictureError as exc:
-        raise ValueError(str(exc)) from exc
-    return picture
-
-
-def _same_question(first: Sample, second: Sample) -> bool:
-    if first.question != second.question or len(first.images) != len(second.images):
-        return False
-    return all(a.sha == b.sha for a, b in zip(first.images, second.images, strict=True))
+    images = []
+    for name in names:
+        file = (path.parent / str(name)).resolve()
+        if not file.is_relative_to(path.parent.resolve()):
+            raise ValueError(f"the image {name!r} lies outside {path.parent}")
+        images.append(Picture.open(file))
+        try:
+            images[-1].size  # noqa: B018  a missing image is told now, not once for every sample
+        except PictureError as exc:
+            raise ValueError(str(exc)) from exc
+    sample = Sample(f"example {number}", row["question"], tuple(images), choices, marks, meta)
+    return Example(sample, str(reply))

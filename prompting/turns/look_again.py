@@ -72,21 +72,14 @@ class Reperceive:
         """The state with all turns. Raises ModelError, and ValueError where there is nothing to
         ask."""
         original, answers, calls = state, list[str | None](), list[int]()
-        for number in range(self.turns):
+        texts = [self.look, *[self.doubt] * (self.turns - 2), self.conclude]
+        for number, text in enumerate(texts if self.turns > 1 else ["{prompt}"]):
             ask = self.ask if number == 0 else replace(self.ask, attach=self.attach)
-            state = ask(state.replace(prompt=self._words(number, original.prompt)), model)
+            state = ask(state.replace(prompt=fill_in(text, prompt=original.prompt)), model)
             calls.append(calls_made(state, model) - 1)
             if self.read is not None:
                 answers.append(read_answer(state, self.read)[0])
         return measure_turns(state.replace(prompt=original.prompt), calls, answers)
-
-    def _words(self, number: int, prompt: str) -> str:
-        if self.turns == 1:
-            return prompt
-        last = number == self.turns - 1
-        return fill_in(
-            self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt
-        )
 
 
 MAX_BOXES = 50
@@ -140,11 +133,8 @@ class ZoomOnClaim(WithoutModel):
                 continue
             regions.setdefault(region.image, []).append(region)
         found = ZoomTargets("place that the reply names", regions)
-        if not regions:
-            return zoom_views(
-                state, found, self.crop, self.missing, shown_sources(state, None)
-            ).with_notes(*notes)
-        return zoom_views(state, found, self.crop, self.missing, sorted(regions)).with_notes(*notes)
+        sources = sorted(regions) or shown_sources(state, None)
+        return zoom_views(state, found, self.crop, self.missing, sources).with_notes(*notes)
 
     def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
         if not 1 <= image <= len(state.views):

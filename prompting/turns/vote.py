@@ -121,9 +121,10 @@ class Vote:
         notes = [*(note for ballot in ballots for note in ballot.state.notes), note]
         best = [key for key, votes in ranked if votes == ranked[0][1]]
         if not best:
-            return _state_of_draw(state, ballots[0], trace, notes).replace(
-                answer=None, reason=_most_common_reason(ballots)
-            )
+            reasons = (ballot.reason.partition(":")[0].strip() for ballot in ballots)
+            kind, _ = Counter(reason or "unread" for reason in reasons).most_common(1)[0]
+            why = f"{kind}: not one of {len(ballots)} replies gives an answer"
+            return _state_of_draw(state, ballots[0], trace, notes).replace(answer=None, reason=why)
         if len(best) > 1 and self.tie == "abstain":
             return _state_of_draw(state, ballots[0], trace, notes).abstain(
                 f"a tie between {' and '.join(best)}"
@@ -154,9 +155,3 @@ def _state_of_draw(
 ) -> State:
     """The state of one draw as that of the whole vote."""
     return ballot.state.replace(draw=state.draw, trace=trace, notes=state.notes).with_notes(*notes)
-
-
-def _most_common_reason(ballots: Sequence[Ballot]) -> str:
-    kinds = Counter(ballot.reason.partition(":")[0].strip() or "unread" for ballot in ballots)
-    kind, _ = kinds.most_common(1)[0]
-    return f"{kind}: not one of {len(ballots)} replies gives an answer"

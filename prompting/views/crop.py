@@ -111,15 +111,14 @@ class Crop:
         )
         boxes: dict[PixelRect, list[Rect]] = {}
         located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
-        for part_rect, box in located:
-            boxes.setdefault(part_rect, []).append(box)
         if self.merge == "union":
-            areas = [
-                self._area(_union(inside), part_rect, view.size)
+            for part_rect, box in located:
+                boxes.setdefault(part_rect, []).append(box)
+            located = [
+                (part_rect, (*np.min(inside, axis=0)[:2], *np.max(inside, axis=0)[2:]))
                 for part_rect, inside in boxes.items()
             ]
-        else:
-            areas = [self._area(box, part_rect, view.size) for part_rect, box in located]
+        areas = (self._area(box, part_rect, view.size) for part_rect, box in located)
         return list(dict.fromkeys(areas)), notes
 
     def _area(self, box: Rect, part_rect: PixelRect, size: tuple[int, int]) -> PixelRect:
@@ -139,17 +138,11 @@ class Crop:
         width, height = view.size
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
         for number, (left, top, right, bottom) in enumerate(areas if stroke else ()):
-            outer = (
-                max(0, left - stroke),
-                max(0, top - stroke),
-                min(width, right + stroke),
-                min(height, bottom + stroke),
-            )
-            outline = np.ones((outer[3] - outer[1], outer[2] - outer[0]), bool)
+            x0, y0 = max(0, left - stroke), max(0, top - stroke)
+            patch = pixels[y0 : min(height, bottom + stroke), x0 : min(width, right + stroke)]
+            outline = np.ones(patch.shape[:2], bool)
             outline[stroke:-stroke, stroke:-stroke] = False
-            pixels[outer[1] : outer[3], outer[0] : outer[2]][outline] = self._color(
-                view, (left, top, right, bottom), number
-            )
+            patch[outline] = self._color(view, (left, top, right, bottom), number)
         return view.with_pixels(pixels) if self.thickness else view
 
     def _insets(
@@ -164,19 +157,13 @@ class Crop:
         without room."""
         width, height = whole.size
         rim = min(self.thickness, 1 + min(whole.size) // 16)
-        room = (self.inset * width - 2 * rim, self.inset * height - 2 * rim)
-        keep, placed, taken, notes = (
-            [bounding_box(mark) for mark in marks],
-            [],
-            list[PixelRect](),
-            list[str](),
-        )
+        room = self.inset * width, self.inset * height
+        keep = [bounding_box(mark) for mark in marks]
+        placed, taken, notes = [], list[PixelRect](), list[str]()
         for number, piece in enumerate(pieces):
             bordered = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
-            found = place_inset(
-                whole.size, bordered, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken
-            )
-            if found is None or min(room) < 1:
+            found = place_inset(whole.size, bordered, room, areas, keep, taken)
+            if found is None or min(room) - 2 * rim < 1:
                 raise ValueError(
                     f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x"
                     f" {height} pixels; set a smaller `most` or `inset`, or show: beside"
@@ -230,21 +217,9 @@ def _part_rect(view: View, place: Mark) -> PixelRect:
     around = [c for c in clips if contains(rectangle(*bounds(c)), x, y)]
     shown = [c for c in clips if contains(c, x, y)] or around
     left, top, right, bottom = bounds(shown[-1]) if shown else (0, 0, *view.size)
-    first, last = (
-        (math.floor(left + EPSILON), math.floor(top + EPSILON)),
-        (math.ceil(right - EPSILON), math.ceil(bottom - EPSILON)),
-    )
-    return (
-        max(0, first[0]),
-        max(0, first[1]),
-        min(view.size[0], last[0]),
-        min(view.size[1], last[1]),
-    )
-
-
-def _union(boxes: Sequence[Rect]) -> Rect:
-    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
-    return min(lefts), min(tops), max(rights), max(bottoms)
+    x0, y0 = (max(0, math.floor(edge + EPSILON)) for edge in (left, top))
+    x1, y1 = math.ceil(right - EPSILON), math.ceil(bottom - EPSILON)
+    return x0, y0, min(view.size[0], x1), min(view.size[1], y1)
 
 
 def _fit_interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:

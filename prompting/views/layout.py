@@ -66,7 +66,17 @@ class Concatenate(WithoutModel):
     def join(self, views: Sequence[View]) -> View:
         """The views as one. Raises ValueError where a view would be made larger than 100
         megapixels."""
-        views = self._equal(views)
+        if self.equal != "none":
+            side = 1 if self.equal == "heights" else 0
+            most = max(view.size[side] for view in views)
+            sizes = [
+                [max(1, round(length * most / view.size[side])) for length in view.size]
+                for view in views
+            ]
+            views = [
+                resize_view(view, (width, height))
+                for view, (width, height) in zip(views, sizes, strict=True)
+            ]
         columns = {"horizontal": len(views), "vertical": 1}.get(self.direction) or self.columns
         columns = min(len(views), columns or math.ceil(math.sqrt(len(views))))
         rows = [views[start : start + columns] for start in range(0, len(views), columns)]
@@ -86,13 +96,6 @@ class Concatenate(WithoutModel):
         )
         canvas = View(Picture(np.full((*size, 3), rgb(self.color), np.uint8)))
         return transforms.paste(canvas, placed)
-
-    def _equal(self, views: Sequence[View]) -> Sequence[View]:
-        if self.equal == "none":
-            return views
-        side = 1 if self.equal == "heights" else 0
-        most = max(view.size[side] for view in views)
-        return [resize_view(view, _size_with_side(view.size, side, most)) for view in views]
 
     def _start(self, lengths: Sequence[int], number: int, length: int) -> int:
         free = lengths[number] - length
@@ -134,7 +137,13 @@ class Reorder(WithoutModel):
         if len(state.views) < 2:
             return state
         if self.words == "fail":
-            _refuse_ordinals(state)
+            texts = (choice for choice in state.sample.choices if isinstance(choice, str))
+            if named := next(filter(None, map(_ORDINAL.search, (state.prompt, *texts))), None):
+                raise ValueError(
+                    f"sample {state.sample.id}: the words name an image by its place"
+                    f" ({named[0]!r}), so another order would make the key wrong; number the images"
+                    ' with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
+                )
         numbers = self._numbers(state)
         said = ", ".join(str(number + 1) for number in numbers)
         return state.replace(views=tuple(state.views[number] for number in numbers)).with_notes(
@@ -222,22 +231,6 @@ def check_tag(setting: str, text: str) -> None:
         raise ValueError(
             f"{setting} holds {', '.join(sorted(strange))}; only {{n}} and {{source}} are filled in"
         )
-
-
-def _refuse_ordinals(state: State) -> None:
-    said = (state.prompt, *(choice for choice in state.sample.choices if isinstance(choice, str)))
-    named = next((match[0] for text in said if (match := _ORDINAL.search(text))), None)
-    if named:
-        raise ValueError(
-            f"sample {state.sample.id}: the words name an image by its place ({named!r}), so"
-            ' another order would make the key wrong; number the images with tags: "Image'
-            ' {source}:" in prompting.turns.Ask and say words: keep'
-        )
-
-
-def _size_with_side(size: tuple[int, int], side: int, length: int) -> tuple[int, int]:
-    other = max(1, round(size[1 - side] * length / size[side]))
-    return (length, other) if side == 0 else (other, length)
 
 
 @lru_cache(maxsize=256)

@@ -172,8 +172,16 @@ class ZoomOnDetections(WithoutModel):
         return zoom_views(state, found, self.crop, self.missing, sources)
 
     def _words(self, sample: Sample) -> tuple[str, ...]:
-        if self.words_field:
-            return _words_in_field(sample, self.words_field)
+        if name := self.words_field:
+            value = sample.meta.get(name)
+            words = [value] if isinstance(value, str) else value
+            if not isinstance(words, list | tuple) or not all(isinstance(w, str) for w in words):
+                known = ", ".join(sorted(sample.meta)) or "none"
+                raise ValueError(
+                    f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of"
+                    f" texts (fields: {known})"
+                )
+            return tuple(word.strip() for word in words if word.strip())
         if self.words_pattern:
             matches = re.finditer(self.words_pattern, sample.question)
             found = (
@@ -281,17 +289,3 @@ class ZoomOnCells(WithoutModel):
                 view, (row, column) = shown[number - 1], named[-2:]
                 box = source_box(view, self.grid.around(view.size, row, column, self.around))
                 yield from [box] if box is not None else []
-
-
-def _words_in_field(sample: Sample, name: str) -> tuple[str, ...]:
-    """The words in a field of a sample's meta. Raises ValueError if there is none or it holds no
-    text."""
-    value = sample.meta.get(name)
-    words = [value] if isinstance(value, str) else value
-    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-        known = ", ".join(sorted(sample.meta)) or "none"
-        raise ValueError(
-            f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of texts"
-            f" (fields: {known})"
-        )
-    return tuple(word.strip() for word in words if word.strip())

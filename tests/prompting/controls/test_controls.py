@@ -149,7 +149,7 @@ def test_controls_are_one_line_of_a_configuration() -> None:
     task = {"use": "eval.tasks.Photos", "kind": "depth", "n": 4}
     other = build({"use": "prompting.controls.OtherImage", "task": task})
     assert spec(other)["task"]["kind"] == "depth"
-    assert len(other._items()) == 4
+    assert len(list(other.task)) == 4
     crop = build({"use": "prompting.controls.OracleCrop", "label": "REF", "crop": {"padding": 0.5}})
     assert crop == OracleCrop("REF", crop=Crop(padding=0.5))
 
