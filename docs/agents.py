@@ -217,7 +217,7 @@ def tools() -> str:
     lines = [
         f"| `prompting.agent.{name}` | {summary(cls)} |"
         for name, cls in classes.items()
-        if cls.__module__ == agent.tools.__name__
+        if getattr(cls, "__module__", "").endswith("tools")
     ]
     example = (
         f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"

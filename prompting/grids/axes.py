@@ -59,7 +59,7 @@ class Axes(GridStage):
         rgb(self.ground)
         check_ranges(self, "step, font_size > 0", "tick, halo, lines >= 0", "lines <= 1")
 
-    def draw(self, view: View) -> View:
+    def draw(self, view: View, number: int | None = None) -> View:
         """One view with its axes. Raises ValueError."""
         if not view.parts:
             return view

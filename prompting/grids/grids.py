@@ -4,9 +4,8 @@ cells."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, RGB, black_or_white, check_color, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
+from looktwice.prompting.grids.words import column_letters, format_coordinates, read_coordinates
 from looktwice.prompting.ranges import check_ranges
 
 Layout = Literal["overlay", "original_plus_overlay"]
@@ -25,29 +25,6 @@ Size = tuple[int, int]
 """Width, height."""
 
 LEAST_FONT = 6.0  # pixels; below, no letter can be told from another
-_COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
-
-
-def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
-    """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
-    found = (
-        tuple(int(number) for number in named.split(",")) for named in _COORDINATES.findall(reply)
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def format_coordinates(named: Sequence[int]) -> str:
-    """Coordinates as they are drawn: "(1,2,3)"."""
-    return f"({','.join(str(value) for value in named)})"
-
-
-def column_letters(number: int) -> str:
-    """A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
-    text, number = "", number + 1
-    while number:
-        number, last = divmod(number - 1, 26)
-        text = ascii_uppercase[last] + text
-    return text
 
 
 def source_box(view: View, box: Box) -> Box | None:
@@ -94,10 +71,21 @@ class GridStage(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its grid. Raises ValueError that names the sample where the grid does not
         fit."""
-        return draw_grid(state, self.layout, lambda view, number: self.draw(view))
+        views: list[View] = []
+        for number, view in enumerate(state.views, 1):
+            try:
+                drawn = self.draw(view, number if self.numbered(len(state.views)) else None)
+            except ValueError as exc:
+                raise ValueError(f"sample {state.sample.id}, view {number}: {exc}") from exc
+            views += [drawn] if self.layout == "overlay" else [view, drawn]
+        return state.replace(views=tuple(views))
 
-    def draw(self, view: View) -> View:
-        """One view with its grid. Raises ValueError."""
+    def numbered(self, count: int) -> bool:
+        """Whether names begin with the number of the image where `count` images have the grid."""
+        return False
+
+    def draw(self, view: View, number: int | None = None) -> View:
+        """One view with its grid, the view's `number` in its names. Raises ValueError."""
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
@@ -108,21 +96,6 @@ class GridStage(WithoutModel):
     def ink(self, ground: Pixels) -> RGB:
         """The colour of what is drawn over these pixels."""
         return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
-
-
-def draw_grid(state: State, layout: Layout, draw: Callable[[View, int], View]) -> State:
-    """The state with a grid on every view; `draw` is given the view and its number from 1.
-
-    Raises ValueError that names the sample.
-    """
-    views: list[View] = []
-    for number, view in enumerate(state.views, 1):
-        try:
-            drawn = draw(view, number)
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}, view {number}: {exc}") from exc
-        views += [drawn] if layout == "overlay" else [view, drawn]
-    return state.replace(views=tuple(views))
 
 
 def grid_edge(length: int, edge: int, pieces: int) -> int:
@@ -181,17 +154,9 @@ class DotGrid(GridStage):
         check_grid(self)
         check_ranges(self, "radius, threshold >= 0", "threshold <= 766")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """Every view with its dots. Raises ValueError that names the sample where the grid does not
-        fit."""
-        several = (
-            len(state.views) > 1
-            if self.coordinates == "auto"
-            else self.coordinates == "image-row-column"
-        )
-        return draw_grid(
-            state, self.layout, lambda view, number: self.draw(view, number if several else None)
-        )
+    def numbered(self, count: int) -> bool:
+        """Whether coordinates begin with the number of the image."""
+        return count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its dots; `number` is written before row and column. Raises ValueError."""
@@ -199,6 +164,7 @@ class DotGrid(GridStage):
         size = font_for(view.size, self.font_size)
         self._check_room(view.size, radius, size, number)
         ground, pixels = view.pixels, np.array(view.pixels)
+        numbers = () if number is None else (number,)
         for row in range(1, self.rows + 1):
             for column in range(1, self.columns + 1):
                 x, y = self.dot(view.size, row, column)
@@ -209,7 +175,7 @@ class DotGrid(GridStage):
                 )
                 fill_disc(pixels, x, y, radius, color)
                 if self.labels:
-                    text = format_coordinates(_prepend(number, row, column))
+                    text = format_coordinates((*numbers, row, column))
                     draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
         return view.with_pixels(pixels)
 
@@ -256,9 +222,7 @@ class DotGrid(GridStage):
 
     def describe(self, count: int) -> str:
         """What the dots mean, in words, where `count` images have them."""
-        several = (
-            count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
-        )
+        several = self.numbered(count)
         over = "the image" if count == 1 else f"each of the {count} images"
         first = "the image's number in the order shown, " if several else ""
         named = "(image, row, column)" if several else "(row, column)"
@@ -278,9 +242,9 @@ class DotGrid(GridStage):
             )
         if not self.labels or self.crowded == "draw":
             return
-        height, width = render_text(
-            format_coordinates(_prepend(number, self.rows, self.columns)), font
-        ).shape
+        numbers = () if number is None else (number,)
+        text = format_coordinates((*numbers, self.rows, self.columns))
+        height, width = render_text(text, font).shape
         if OFFSET + width > across - radius or height > down:
             raise ValueError(
                 f"labels of {width} x {height} pixels have no room between dots {across:.1f} x"
@@ -320,8 +284,8 @@ class RuledGrid(GridStage):
         check_grid(self)
         check_ranges(self, "thickness >= 1", "alpha >= 0", "alpha <= 1")
 
-    def draw(self, view: View) -> View:
-        """One view with its lines and names. Raises ValueError."""
+    def draw(self, view: View, number: int | None = None) -> View:
+        """One view with its lines and names."""
         size = font_for(view.size, self.font_size)
         self._check_room(view.size, size)
         pixels = np.array(view.pixels)
@@ -336,11 +300,9 @@ class RuledGrid(GridStage):
         """The name of a cell; row and column count from 0 here."""
         if self.names == "number":
             return str(row * self.columns + column + 1)
-        return (
-            f"({row + 1},{column + 1})"
-            if self.names == "row-column"
-            else f"{column_letters(column)}{row + 1}"
-        )
+        if self.names == "row-column":
+            return format_coordinates((row + 1, column + 1))
+        return f"{column_letters(column)}{row + 1}"
 
     def cell(self, size: Size, row: int, column: int) -> Box:
         """A cell of a view of this size (width, height), labelled with its name; row and column
@@ -363,12 +325,17 @@ class RuledGrid(GridStage):
         view, places = shown[number - 1], {}
         for row, column in np.ndindex(self.rows, self.columns):
             places[self.name(row, column)] = row, column
-        named = (
-            self.cell(view.size, *places[name])
-            for name in self._read_names(reply)
-            if name in places
-        )
-        return tuple(box for cell in named if (box := source_box(view, cell)) is not None)
+        if self.names == "row-column":
+            names = [format_coordinates(numbers) for numbers in read_coordinates(reply)]
+        else:
+            pattern = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
+            if self.names == "A1":
+                pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b"
+            names = re.findall(pattern, reply)
+        cells = [
+            self.cell(view.size, *places[name]) for name in dict.fromkeys(names) if name in places
+        ]
+        return tuple(box for cell in cells if (box := source_box(view, cell)) is not None)
 
     def describe(self, count: int) -> str:
         """What the cells are called, in words, where `count` images have them."""
@@ -390,14 +357,6 @@ class RuledGrid(GridStage):
             " same size."
         )
         return f"{lines} {said[self.names]}".strip()
-
-    def _read_names(self, reply: str) -> tuple[str, ...]:
-        if self.names == "row-column":
-            return tuple(format_coordinates(named) for named in read_coordinates(reply))
-        pattern = (
-            r"\b[A-Z]{1,3}[1-9]\d{0,3}\b" if self.names == "A1" else r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
-        )
-        return tuple(dict.fromkeys(re.findall(pattern, reply)))
 
     def _rule(self, pixels: Pixels, view: View, row: int, column: int) -> None:
         """The left and upper line of a cell; the view's own rim is not ruled."""
@@ -430,11 +389,9 @@ class RuledGrid(GridStage):
             )
         if self.names == "none" or self.crowded == "draw":
             return
-        shapes = [
-            render_text(self.name(*place), font).shape
-            for place in np.ndindex(self.rows, self.columns)
-        ]
-        height, width = (max(sides) for sides in zip(*shapes, strict=True))
+        cells = np.ndindex(self.rows, self.columns)
+        shapes = [render_text(self.name(*place), font).shape for place in cells]
+        height, width = np.max(shapes, axis=0)
         inset = 2 * (self.thickness + self.halo + 1)
         if width + inset > across or height + inset > down:
             raise ValueError(
@@ -442,7 +399,3 @@ class RuledGrid(GridStage):
                 f" {down:.1f} pixels; give fewer cells, less font_size, names: none, or crowded:"
                 " draw"
             )
-
-
-def _prepend(number: int | None, row: int, column: int) -> tuple[int, ...]:
-    return (row, column) if number is None else (number, row, column)

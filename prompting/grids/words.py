@@ -1,9 +1,12 @@
-"""What a grid on the views means, and how to work with it, in the prompt."""
+"""What a grid on the views means, and how to work with it, in the prompt; and how its cells are
+named."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import ClassVar, Literal, Protocol
 
 from looktwice.pipelines.model import Model
@@ -11,6 +14,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
 
+_COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 GUIDES = {
     "none": (),
     "steps": (
@@ -109,3 +113,25 @@ class GridWords(Wording):
             if twice
             else ""
         )
+
+
+def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
+    """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
+    found = (
+        tuple(int(number) for number in named.split(",")) for named in _COORDINATES.findall(reply)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def format_coordinates(named: Sequence[int]) -> str:
+    """Coordinates as they are drawn: "(1,2,3)"."""
+    return f"({','.join(str(value) for value in named)})"
+
+
+def column_letters(number: int) -> str:
+    """A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
+    text, number = "", number + 1
+    while number:
+        number, last = divmod(number - 1, 26)
+        text = ascii_uppercase[last] + text
+    return text

@@ -1,3 +1,4 @@
+from .arrows import Arrows as Arrows, Polygons as Polygons
 from .base import Halo as Halo, Label as Label
 from .chosen_mark import ChosenMark as ChosenMark
 from .overlays import (
@@ -6,13 +7,7 @@ from .overlays import (
     ScalarOverlay as ScalarOverlay,
     SegmentTint as SegmentTint,
 )
-from .points import (
-    Arrows as Arrows,
-    Circles as Circles,
-    Crosshairs as Crosshairs,
-    Dots as Dots,
-    Polygons as Polygons,
-)
+from .points import Circles as Circles, Crosshairs as Crosshairs, Dots as Dots
 from .regions import (
     Contours as Contours,
     Cover as Cover,

@@ -24,7 +24,8 @@ from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
-from looktwice.prompting.grids.grids import LEAST_FONT, column_letters
+from looktwice.prompting.grids.grids import LEAST_FONT
+from looktwice.prompting.grids.words import column_letters
 from looktwice.prompting.markers.base import clip_pixels
 from looktwice.prompting.ranges import check_ranges
 from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter

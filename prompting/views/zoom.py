@@ -17,7 +17,8 @@ from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import KEPT, Missing, handle_missing, shown_sources
-from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
+from looktwice.prompting.grids.grids import DotGrid, RuledGrid, source_box
+from looktwice.prompting.grids.words import read_coordinates
 from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence

@@ -18,7 +18,8 @@ from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
-from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
+from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.grids.words import column_letters, read_coordinates
 
 BLACK, WHITE, RED = (0, 0, 0), (255, 255, 255), (255, 0, 0)
 
