@@ -16,8 +16,6 @@ from looktwice.eval.analysis.agent_looks import (
     summarize_looks,
     turn_count_table,
 )
-from looktwice.eval.analysis.baselines import guess_table, published_table
-from looktwice.eval.analysis.complementarity import complementarity_table
 from looktwice.eval.analysis.contestants import (
     COMPARISON_NOTE,
     ORACLE_NOTE,
@@ -38,6 +36,7 @@ from looktwice.eval.analysis.looking.contribution import contribution_tables
 from looktwice.eval.analysis.looking.measured_and_right import measurement_table
 from looktwice.eval.analysis.looking.routing import risk_table, route_table
 from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
+from looktwice.eval.analysis.references import complementarity_table, guess_table, published_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.steadiness import (
     DRAW_NOTE,

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.display.printable import csv_text
-from looktwice.eval.display.templates import template
+from looktwice.eval.display.printable import csv_text, template
 from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.page.render import escape_json
 from looktwice.eval.scoring.verdict import Verdict

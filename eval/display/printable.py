@@ -1,13 +1,14 @@
-"""Words of questions, models and servers, which a terminal must not obey and a spreadsheet must not
-compute."""
+"""Words of questions, models and servers, which a terminal must not obey, a spreadsheet must not
+compute, and a page must not open."""
 
 from __future__ import annotations
 
 import csv
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from looktwice.pipelines.models.keys import mask_keys
 
@@ -60,3 +61,20 @@ def csv_cell(value: object) -> object:
     except ValueError:
         return _FORMULA.sub(r"\1'", printable(value))
     return value
+
+
+@cache
+def template(name: str) -> Any:
+    """The HTML template of eval/templates with this file name: every text is escaped, and an
+    unknown name is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("looktwice.eval", "templates")
+    env = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return env.get_template(name)

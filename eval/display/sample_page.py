@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
+from looktwice.eval.display.printable import template
 from looktwice.eval.display.sample_figures import (
     Shown,
     StepFigures,
@@ -15,7 +16,6 @@ from looktwice.eval.display.sample_figures import (
     changed_views,
     looks_by_call,
 )
-from looktwice.eval.display.templates import template
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.state import Call, State
 

@@ -74,6 +74,11 @@ class Column(Generic[Line]):
         return "" if value is None else self.form(value)
 
 
+def names(*titles: str) -> list[Column[Any]]:
+    """Columns of names whose titles are the attributes of a line."""
+    return [Column(title, title, text) for title in titles]
+
+
 def table(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> TextTable:
     """The lines under the columns."""
     return TextTable(

@@ -14,7 +14,7 @@ from itertools import islice
 from math import isnan
 from typing import Any
 
-from looktwice.eval.display.templates import template
+from looktwice.eval.display.printable import template
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData, PagePicture, PageSample
 from looktwice.eval.page.pairs import ContestantPair, ContestantScore, PageNumbers
 from looktwice.eval.statistics.intervals import Estimate

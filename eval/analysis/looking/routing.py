@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
-from looktwice.eval.analysis.complementarity import is_specialist
+from looktwice.eval.analysis.references import is_specialist
 from looktwice.eval.display.text_tables import (
     Column,
     TextTable,

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.baselines import guess_table, published_table
-from looktwice.eval.analysis.complementarity import complementarity_table, specialist_pairs
+from looktwice.eval.analysis.references import (
+    complementarity_table,
+    guess_table,
+    published_table,
+    specialist_pairs,
+)
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs import RunOptions, Study

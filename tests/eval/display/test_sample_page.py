@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval.display.look_drawing import draw_look, numbered_images
+from looktwice.eval.display.sample_figures import draw_look, numbered_images
 from looktwice.eval.display.sample_page import file_names
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
