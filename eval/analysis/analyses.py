@@ -37,7 +37,6 @@ from looktwice.eval.analysis.looking.measured_and_right import measurement_table
 from looktwice.eval.analysis.looking.routing import risk_table, route_table
 from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
 from looktwice.eval.analysis.references import complementarity_table, guess_table, published_table
-from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.steadiness import (
     DRAW_NOTE,
     ORDER_NOTE,
@@ -45,6 +44,7 @@ from looktwice.eval.analysis.steadiness import (
     draw_table,
     order_table,
     position_table,
+    spread_table,
 )
 from looktwice.eval.analysis.sweeps import effect_note, sweep_table
 from looktwice.eval.display.score_tables import (

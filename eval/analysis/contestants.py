@@ -13,8 +13,10 @@ from looktwice.eval.display.score_tables import contestant_of, delta_cell
 from looktwice.eval.display.text_tables import (
     Column,
     TextTable,
+    change_cell,
     estimate_cell,
     format_p,
+    number_cell,
     percent,
     some,
     table,
@@ -23,8 +25,8 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa, majority_value
-from looktwice.eval.statistics.intervals import bootstrap_mean, cluster_codes
-from looktwice.eval.statistics.paired import benjamini_hochberg, compare_paired, holm
+from looktwice.eval.statistics.intervals import Clusters, Estimate, bootstrap_mean, cluster_codes
+from looktwice.eval.statistics.paired import compare_paired, correct
 from looktwice.eval.statistics.settings import swap_over_halves
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
@@ -69,10 +71,10 @@ class Contestant:
     """
 
     name: str
-    values: Mapping[Question, float]
-    hits: Mapping[Question, bool]
-    answers: Mapping[Question, str | None]
-    clusters: Mapping[Question, str]
+    values: dict[Question, float]
+    hits: dict[Question, bool]
+    answers: dict[Question, str | None]
+    clusters: dict[Question, str]
 
     @cached_property
     def wrong(self) -> frozenset[Question]:
@@ -91,28 +93,19 @@ class Contestant:
 
 def contestants(run: RunScores, task: str = "") -> list[Contestant]:
     """The contestants of a run in its order, on all tasks or on the one with this label."""
-    found: dict[str, list[PointScores]] = {}
-    for scores in run.points:
-        if task in ("", scores.task):
-            found.setdefault(scores.contestant, []).append(scores)
-    return [_contestant(name, arms) for name, arms in found.items()]
-
-
-def _contestant(name: str, arms: Sequence[PointScores]) -> Contestant:
-    hits = {
-        (arm.point.task_id, sample): hit
-        for arm in arms
-        for sample, hit in right_on_first_draw(arm).items()
-    }
-    places = [(arm, (arm.point.task_id, sample), sample) for arm in arms for sample in arm.samples]
-    asked = [place for place in places if place[1] in hits]
-    values = {question: arm.comparable[sample] for arm, question, sample in asked}
-    answers = {
-        question: first.answer if (first := arm.first(sample)) else None
-        for arm, question, sample in asked
-    }
-    clusters = {question: arm.clusters[sample] for arm, question, sample in asked}
-    return Contestant(name, values, hits, answers, clusters)
+    by_name: dict[str, Contestant] = {}
+    for arm in run.points:
+        if task not in ("", arm.task):
+            continue
+        name = arm.contestant
+        mine = by_name.setdefault(name, Contestant(name, {}, {}, {}, {}))
+        for sample, hit in right_on_first_draw(arm).items():
+            question, first = (arm.point.task_id, sample), arm.first(sample)
+            mine.values[question] = arm.comparable[sample]
+            mine.hits[question] = hit
+            mine.answers[question] = first.answer if first else None
+            mine.clusters[question] = arm.clusters[sample]
+    return list(by_name.values())
 
 
 def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
@@ -157,64 +150,156 @@ def comparison_table(rows: Sequence[Row]) -> TextTable:
     return table(COMPARISON, [row for row in lines if not row.slice]).without_empty()
 
 
+@dataclass(frozen=True)
+class RivalPair:
+    """Two contestants on the questions that both were asked and neither failed."""
+
+    first: Contestant
+    other: Contestant
+    questions: Sequence[Question]
+    paired: Estimate
+    p_holm: float | None = None
+    p_bh: float | None = None
+
+    @property
+    def clusters(self) -> Clusters:
+        """The number of each question's cluster."""
+        clusters = [self.first.clusters[question] for question in self.questions]
+        return cluster_codes(clusters, len(clusters))
+
+    @cached_property
+    def hits(self) -> list[tuple[bool, bool]]:
+        """Whether the two are right on each question."""
+        return [(self.first.hits[name], self.other.hits[name]) for name in self.questions]
+
+    @property
+    def left_out(self) -> int:
+        """Questions that one of the two was asked alone."""
+        return len(self.first.hits.keys() | self.other.hits.keys()) - len(self.questions)
+
+    @property
+    def shared_mistakes(self) -> str:
+        """How many mistakes they share, and how many each has."""
+        shared, mine, theirs = self.first.common_errors(self.other)
+        return f"{shared}\nof {mine} and {theirs}"
+
+    @property
+    def kappa(self) -> Estimate:
+        """Their agreement of right and wrong beyond chance."""
+        mine, theirs = zip(*self.hits, strict=True)
+        return cohens_kappa(mine, theirs, self.clusters)
+
+    @property
+    def oracle(self) -> Estimate:
+        """The share on which either is right."""
+        return bootstrap_mean([float(any(hit)) for hit in self.hits], self.clusters)
+
+    @property
+    def swap(self) -> Estimate:
+        """How probably two new halves put them in opposite orders."""
+        first, other = self.first.values, self.other.values
+        gaps = [first[question] - other[question] for question in self.questions]
+        return swap_over_halves(gaps, self.clusters)
+
+
+PAIRS: tuple[Column[RivalPair], ...] = (
+    Column("contestant", "first.name", text),
+    Column("other", "other.name", text),
+    Column("difference", "paired", change_cell),
+    Column("p", "paired.p", format_p),
+    Column("p\n(Holm)", "p_holm", format_p),
+    Column("p\n(BH)", "p_bh", format_p),
+    Column("n", "paired.n"),
+    Column("left\nout", "left_out", some),
+    Column("both\nright", lambda pair: pair.hits.count((True, True))),
+    Column("only\nfirst", lambda pair: pair.hits.count((True, False))),
+    Column("only\nother", lambda pair: pair.hits.count((False, True))),
+    Column("mistakes\nshared", "shared_mistakes"),
+    Column("kappa", "kappa", number_cell),
+    Column("either %\n(oracle)", "oracle", estimate_cell),
+    Column("new halves\nswap %", "swap", estimate_cell),
+)
+
+
 def pair_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each two contestants; only for a single run, and for no more contestants than a
     table can hold."""
-    found = [one for one in contestants(runs[0]) if one.hits] if len(runs) == 1 else []
-    header = (
-        "contestant",
-        "other",
-        "difference",
-        "p",
-        "p\n(Holm)",
-        "p\n(BH)",
-        "n",
-        "left\nout",
-        "both\nright",
-        "only\nfirst",
-        "only\nother",
-        "mistakes\nshared",
-        "kappa",
-        "either %\n(oracle)",
-        "new halves\nswap %",
-    )
-    lines, ps = [], []
-    for first, other in combinations(found, 2) if len(found) <= MAX_CONTESTANTS else ():
+    asked = [one for one in contestants(runs[0]) if one.hits] if len(runs) == 1 else []
+    pairs = list[RivalPair]()
+    for first, other in combinations(asked, 2) if len(asked) <= MAX_CONTESTANTS else ():
         if both := [question for question in first.hits if question in other.hits]:
-            p, line = _pair_line(first, other, both)
-            lines.append(line)
-            ps.append(p)
-    corrected = zip(lines, ps, holm(ps), benjamini_hochberg(ps), strict=True)
-    rows = [
-        (*line[:3], *map(format_p, (p, strict, q)), *line[3:]) for line, p, strict, q in corrected
-    ]
-    return TextTable(header, rows, text_columns=2).without_empty()
+            mine, theirs = ([side.values[q] for q in both] for side in (first, other))
+            clusters = cluster_codes([first.clusters[question] for question in both], len(both))
+            pairs.append(RivalPair(first, other, both, compare_paired(mine, theirs, clusters)))
+    return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
 
 
-def _pair_line(
-    first: Contestant, other: Contestant, both: Sequence[Question]
-) -> tuple[float, tuple[str, ...]]:
-    clusters = cluster_codes([first.clusters[question] for question in both], len(both))
-    values, others = ([one.values[question] for question in both] for one in (first, other))
-    hits = [(first.hits[question], other.hits[question]) for question in both]
-    compared = compare_paired(values, others, clusters)
-    shared, mine, theirs = first.common_errors(other)
-    kappa = cohens_kappa([hit[0] for hit in hits], [hit[1] for hit in hits], clusters)
-    oracle = bootstrap_mean([float(any(hit)) for hit in hits], clusters)
-    halves = swap_over_halves([a - b for a, b in zip(values, others, strict=True)], clusters)
-    out = len(first.hits.keys() | other.hits.keys()) - len(both)
-    return compared.p, (
-        first.name,
-        other.name,
-        estimate_cell(compared, sign=True),
-        str(len(both)),
-        str(out or ""),
-        *(str(hits.count(sides)) for sides in ((True, True), (True, False), (False, True))),
-        f"{shared}\nof {mine} and {theirs}",
-        f"{kappa.value:.2f}\n{kappa.low:.2f} to {kappa.high:.2f}",
-        estimate_cell(oracle),
-        estimate_cell(halves),
-    )
+@dataclass(frozen=True)
+class AllTogether:
+    """All contestants on the questions of a task that each was asked and none failed."""
+
+    task: str
+    contestants: Sequence[Contestant]
+    questions: Sequence[Question]
+
+    @property
+    def clusters(self) -> Clusters:
+        """The number of each question's cluster."""
+        clusters = [self.contestants[0].clusters[question] for question in self.questions]
+        return cluster_codes(clusters, len(clusters))
+
+    @cached_property
+    def hits(self) -> list[list[bool]]:
+        """By question, whether each contestant is right."""
+        return [[one.hits[question] for one in self.contestants] for question in self.questions]
+
+    @cached_property
+    def answers(self) -> list[list[str | None]]:
+        """By question, what each contestant answered."""
+        return [[one.answers[question] for one in self.contestants] for question in self.questions]
+
+    @property
+    def left_out(self) -> int:
+        """Questions that some contestant was not asked, or failed."""
+        return len(set().union(*(one.hits for one in self.contestants))) - len(self.questions)
+
+    @property
+    def best(self) -> float:
+        """The accuracy of the best contestant."""
+        return max(map(fmean, zip(*self.hits, strict=True)))
+
+    @property
+    def majority(self) -> Estimate:
+        """What the most frequent answer reaches."""
+        pairs = zip(self.answers, self.hits, strict=True)
+        votes = [majority_value(answers, [*map(float, hits)]) for answers, hits in pairs]
+        return bootstrap_mean(votes, self.clusters)
+
+    @property
+    def oracle(self) -> Estimate:
+        """The share of questions on which any contestant is right."""
+        return bootstrap_mean([float(any(hit)) for hit in self.hits], self.clusters)
+
+    @property
+    def kappa(self) -> Estimate | None:
+        """The agreement of their answers, where these are choices."""
+        kinds = {answer for answers in self.answers for answer in answers}
+        by_contestant = [*zip(*self.answers, strict=True)]
+        return fleiss_kappa(by_contestant, self.clusters) if len(kinds) <= MAX_ANSWERS else None
+
+
+TOGETHER: tuple[Column[AllTogether], ...] = (
+    Column("task", "task", text),
+    Column("contestants", lambda line: len(line.contestants)),
+    Column("n", lambda line: len(line.questions)),
+    Column("left\nout", "left_out", some),
+    Column("all\nright", lambda line: sum(map(all, line.hits))),
+    Column("none\nright", lambda line: len(line.hits) - sum(map(any, line.hits))),
+    Column("best one %", "best", percent),
+    Column("majority %", "majority", estimate_cell),
+    Column("any %\n(oracle)", "oracle", estimate_cell),
+    Column("Fleiss'\nkappa", "kappa", number_cell),
+)
 
 
 def oracle_table(runs: Sequence[RunScores]) -> TextTable:
@@ -223,59 +308,12 @@ def oracle_table(runs: Sequence[RunScores]) -> TextTable:
 
     Only for a single run with three or more contestants; two stand in `pair_table`.
     """
-    header = (
-        "task",
-        "contestants",
-        "n",
-        "left\nout",
-        "all\nright",
-        "none\nright",
-        "best one %",
-        "majority %",
-        "any %\n(oracle)",
-        "Fleiss'\nkappa",
-    )
-    lines = []
-    tasks = (
-        list(dict.fromkeys(scores.task for run in runs for scores in run.points))
-        if len(runs) == 1
-        else []
-    )
+    lines = list[AllTogether]()
+    tasks = list(dict.fromkeys(scores.task for scores in runs[0].points)) if len(runs) == 1 else []
     for task in [*tasks, *([""] if len(tasks) > 1 else [])]:
-        found = [one for one in contestants(runs[0], task) if one.hits]
-        questions = (
-            [name for name in found[0].hits if all(name in one.hits for one in found)]
-            if found
-            else []
-        )
-        if len(found) > 2 and questions:
-            lines.append((task or "all tasks", *_oracle_cells(found, questions)))
-    return TextTable(header, lines).without_empty()
-
-
-def _oracle_cells(found: Sequence[Contestant], questions: Sequence[Question]) -> tuple[str, ...]:
-    clusters = cluster_codes(
-        [found[0].clusters[question] for question in questions], len(questions)
-    )
-    hits = [[one.hits[question] for one in found] for question in questions]
-    answers = [[one.answers[question] for one in found] for question in questions]
-    votes = [
-        majority_value(said, list(map(float, hit))) for said, hit in zip(answers, hits, strict=True)
-    ]
-    any_right = bootstrap_mean([float(any(hit)) for hit in hits], clusters)
-    vote = bootstrap_mean(votes, clusters)
-    few = len({said for row in answers for said in row}) <= MAX_ANSWERS
-    kappa = fleiss_kappa([*zip(*answers, strict=True)], clusters) if few else None
-    out = len(set().union(*(one.hits for one in found))) - len(questions)
-    best = max(fmean(one.hits[question] for question in questions) for one in found)
-    return (
-        str(len(found)),
-        str(len(questions)),
-        str(out or ""),
-        str(sum(map(all, hits))),
-        str(sum(not any(hit) for hit in hits)),
-        percent(best),
-        estimate_cell(vote),
-        estimate_cell(any_right),
-        "" if kappa is None else f"{kappa.value:.2f}\n{kappa.low:.2f} to {kappa.high:.2f}",
-    )
+        asked = [one for one in contestants(runs[0], task) if one.hits]
+        shared = set.intersection(*(set(one.hits) for one in asked)) if asked else set[Question]()
+        if len(asked) > 2 and shared:
+            questions = [question for question in asked[0].hits if question in shared]
+            lines.append(AllTogether(task or "all tasks", asked, questions))
+    return table(TOGETHER, lines).without_empty()

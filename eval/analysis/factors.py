@@ -10,7 +10,15 @@ from math import sqrt
 from statistics import fmean
 
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    change_cell,
+    format_p,
+    names,
+    percent,
+    table,
+)
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.labels import contestant_changes, setting_at
 from looktwice.eval.scoring.run_rows import accuracy_to_compare, own_metrics
@@ -67,26 +75,21 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
     return lines + (_over_tasks(accuracies) if len(accuracies) > 1 else [])
 
 
-def factor_table(table: Table) -> TextTable:
+FACTORS: tuple[Column[FactorEffect], ...] = (
+    *names("task", "metric", "factor"),
+    Column("from", "before", percent),
+    Column("with", "after", percent),
+    Column("effect", lambda line: line, change_cell),
+    Column("p", "p", format_p),
+    Column("of gap", lambda line: None if line.of_gap is None else f"{100 * line.of_gap:.0f} %"),
+    Column("n", "n"),
+)
+
+
+def factor_table(scored: Table) -> TextTable:
     """What each factor changes in percentage points, with its paired interval and test, where a run
     asks."""
-    header = ("task", "metric", "factor", "from", "with", "effect", "p", "of gap", "n")
-    lines = [
-        (
-            line.task,
-            line.metric,
-            line.factor,
-            percent(line.before),
-            percent(line.after),
-            with_interval(line.value, line.low, line.high, sign=True),
-            format_p(line.p),
-            "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %",
-            str(line.n),
-        )
-        for run in table.scores
-        for line in factor_effects(run)
-    ]
-    return TextTable(header, lines, text_columns=3)
+    return table(FACTORS, [line for run in scored.scores for line in factor_effects(run)])
 
 
 def _arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:

@@ -5,13 +5,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
-from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    estimate_cell,
+    format_p,
+    names,
+    percent,
+    table,
+)
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.answers import (
     majority_value,
@@ -281,3 +292,59 @@ def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
 
 def _shown(found: Estimate | None) -> str:
     return "" if found is None else estimate_cell(found)
+
+
+MIN_VARIANTS = 3  # with fewer a spread means little
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The rows of a contestant's variants on a task, from the worst to the best."""
+
+    contestant: str
+    task: str
+    ranked: list[Row]
+
+    @property
+    def mean(self) -> float:
+        return sum(row.value or 0.0 for row in self.ranked) / len(self.ranked)
+
+    @property
+    def spread(self) -> float:
+        return (self.ranked[-1].value or 0.0) - (self.ranked[0].value or 0.0)
+
+
+SPREADS: tuple[Column[_Spread], ...] = (
+    *names("contestant", "task"),
+    Column("variants", lambda line: len(line.ranked)),
+    Column("mean %", "mean", percent),
+    Column("worst %", lambda line: line.ranked[0].value, percent),
+    Column("worst variant", lambda line: _changes(line.ranked[0])),
+    Column("best %", lambda line: line.ranked[-1].value, percent),
+    Column("best variant", lambda line: _changes(line.ranked[-1])),
+    Column("spread", "spread", percent),
+)
+
+
+def _changes(row: Row) -> str:
+    return row.contestant.partition(" [")[2].removesuffix("]") or "unchanged"
+
+
+def spread_table(scored: Table) -> TextTable:
+    """A line per contestant and task with at least three variants: mean, worst, best, and best
+    minus worst.
+
+    Variants are the points of one contestant that differ in its stages, model or draws, on the same
+    samples.
+    """
+    variants: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in scored.where(metric="accuracy", slice="").rows:
+        if row.point and row.task_name and row.value is not None:
+            variants[row.run, row.contestant.partition(" [")[0], row.task].append(row)
+    many = len({run for run, _, _ in variants}) > 1
+    lines = []
+    for (run, name, task), rows in variants.items():
+        if len(rows) >= MIN_VARIANTS:
+            ranked = sorted(rows, key=lambda row: row.value or 0.0)
+            lines.append(_Spread(f"{name} ({run})" if many else name, task, ranked))
+    return table(SPREADS, lines)

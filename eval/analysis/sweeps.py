@@ -11,8 +11,15 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.display.printable import csv_text
-from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p
+from looktwice.eval.display.table import Table, once
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    change_cell,
+    format_p,
+    names,
+    table,
+)
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import correct, mean_difference
@@ -38,6 +45,7 @@ EACH_NOTE = (
     f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED},"
     f" {MEAN}"
 )
+BOTH = ", and over the combinations of the sweep that were asked with and without it"
 EFFECT_COLUMNS = (
     "run",
     "contestant",
@@ -81,11 +89,17 @@ class LevelEffect:
     p_bh: float | None = None
 
     @property
+    def place(self) -> tuple[str, str, str]:
+        """What its lines on several tasks have in common."""
+        return self.contestant, self.factor, self.level
+
+    @property
     def is_interaction(self) -> bool:
         """Whether it is what two factors do together."""
         return BESIDE in self.factor
 
 
+@once
 def sweep_effects(run: RunScores) -> list[LevelEffect]:
     """The effects of every change of `each`, and of every level of a sweep that has several factors
     or stands with it.
@@ -113,61 +127,57 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     return correct(lines, lambda line: line.effect.p, lambda line: line.task == ALL_TASKS)
 
 
-def sweep_table(table: Table, whole: bool = True) -> TextTable:
+EFFECTS: tuple[Column[LevelEffect], ...] = (
+    *names("contestant", "task", "factor", "level", "against"),
+    Column("effect", "effect", change_cell),
+    Column("p", "effect.p", format_p),
+    Column("p\n(Holm)", "p_holm", format_p),
+    Column("p\n(BH)", "p_bh", format_p),
+    Column("n", "effect.n"),
+)
+
+
+def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     """A line per contestant, task, factor and level, and of each two factors together.
 
-    Without `whole`, as on a terminal: without interactions and corrected p, and of several tasks
-    only what is over all.
+    Without `whole`, as on a terminal: without interactions, and of several tasks only what is over
+    all.
     """
-    corrected = ("p\n(Holm)", "p\n(BH)") if whole else ()
-    header = ("contestant", "task", "factor", "level", "against", "effect", "p", *corrected, "n")
-    lines = []
-    for run in table.scores:
-        effects = sweep_effects(run)
-        several = {
-            (line.contestant, line.factor, line.level) for line in effects if line.task == ALL_TASKS
-        }
-        for line in effects:
-            over_all = (
-                line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several
-            )
-            if whole or (over_all and not line.is_interaction):
-                found = line.effect
-                shown = estimate_cell(found, sign=True)
-                names = (line.contestant, line.task, line.factor, line.level, line.against)
-                ps = map(format_p, (found.p, line.p_holm, line.p_bh) if whole else (found.p,))
-                lines.append((*names, shown, *ps, str(found.n)))
-    return TextTable(header, lines, text_columns=5)
+    lines = [line for run in scored.scores for line in sweep_effects(run)]
+    if whole:
+        return table(EFFECTS, lines)
+    pooled = {line.place for line in lines if line.task == ALL_TASKS}
+    kept = [line for line in lines if line.task == ALL_TASKS or line.place not in pooled]
+    short = table(EFFECTS, [line for line in kept if not line.is_interaction])
+    return short.without("p\n(BH)").without_empty()
 
 
-def effect_note(table: Table) -> str:
+def effect_note(scored: Table) -> str:
     """What a reader of the effects must know of those of `sweep:` and of `each:`; of what the table
     has alone."""
     notes: dict[str, None] = {}
-    for run in table.scores:
+    for run in scored.scores:
         kinds = {line.against == UNCHANGED for line in sweep_effects(run)}
-        swept = ", and over the combinations of the sweep that were asked with and without it" * (
-            False in kinds
-        )
-        notes |= dict.fromkeys(
-            [*[SWEEP_NOTE] * (False in kinds), *[f"{EACH_NOTE}{swept}."] * (True in kinds)]
-        )
+        if False in kinds:
+            notes[SWEEP_NOTE] = None
+        if True in kinds:
+            notes[f"{EACH_NOTE}{BOTH if False in kinds else ''}."] = None
     return "\n".join(notes)
 
 
-def effects_csv(table: Table) -> str:
+def effects_csv(scored: Table) -> str:
     """The effects as shares in -1..1, a header and a line each."""
-    rows: list[tuple[object, ...]] = [EFFECT_COLUMNS]
-    for run in table.scores:
+    rows: list[Sequence[object]] = [EFFECT_COLUMNS]
+    for run in scored.scores:
         for line in sweep_effects(run):
-            names = (run.name, line.contestant, line.task, line.factor, line.level, line.against)
-            effect = line.effect
-            numbers = [
-                f"{number:.6g}" for number in (effect.value, effect.low, effect.high, effect.p)
-            ]
-            corrected = ["" if p is None else f"{p:.6g}" for p in (line.p_holm, line.p_bh)]
-            rows.append((*names, *numbers, effect.n, *corrected, effect.clusters))
+            cells = {"run": run.name, **vars(line.effect), **vars(line)}
+            cells["effect"] = line.effect.value
+            rows.append([_short_number(cells[name]) for name in EFFECT_COLUMNS])
     return csv_text(rows)
+
+
+def _short_number(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else value
 
 
 class _Arms(list[tuple[Mapping[str, Any], Values]]):

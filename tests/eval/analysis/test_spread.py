@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from looktwice.eval.analysis.spread import spread_table
+from looktwice.eval.analysis.steadiness import spread_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.runs import Study
 from looktwice.pipelines.config import load_plan
