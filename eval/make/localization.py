@@ -103,9 +103,15 @@ class Localization(MadeFromFiles):
         rows = self._json["annotations"]
         boxes: dict[Any, list[tuple[str, Rect]]] = defaultdict(list)
         for row in rows:
-            if not _is_box(row.get("bbox")):
+            edges = row.get("bbox")
+            if (
+                not isinstance(edges, list)
+                or [type(e) in (int, float) for e in edges] != [True] * 4
+            ):
                 continue
-            left, top, width, height = map(float, row["bbox"])
+            left, top, width, height = map(float, edges)
+            if not math.isfinite(left + top + width + height) or min(width, height) <= 0:
+                continue
             objects = boxes[row.get("image_id")]
             if not row.get("iscrowd") and min(width, height) >= self.smallest:
                 name = names.get(row.get("category_id"), "object").replace("_", " ")
@@ -189,14 +195,6 @@ class Localization(MadeFromFiles):
             )
         files = [file_inside(root, name) for name in names]
         return next((file for file in files if file.is_file()), files[0])
-
-
-def _is_box(cell: Any) -> bool:
-    if not isinstance(cell, list) or len(cell) != 4:
-        return False
-    if not all(isinstance(v, int | float) and math.isfinite(v) for v in cell):
-        return False
-    return bool(cell[2] > 0 and cell[3] > 0)
 
 
 def _clip(box: Rect, size: tuple[int, int]) -> Rect:

@@ -155,20 +155,22 @@ def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]
         for name, row in scores.keyed.items():
             if control in row.meta and name in values:
                 levels[row.meta[control]][name] = values[name]
-        if len(levels) > 1:
-            metrics += _along(control, levels)
+        if len(levels) < 2:
+            continue
+        ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
+        units: dict[str, float] = {}
+        for level in ordered:
+            units |= levels[level]
+        effect, p = kruskal([list(levels[level].values()) for level in ordered])
+        name = f"kruskal_{control}"
+        metrics.append(Metric(name, units, value=effect, groups=len(ordered), p=p))
+        for level in ordered:
+            part = f"{control}={level}"
+            metrics.append(Metric("accuracy_along", levels[level], slice=part))
     return metrics
 
 
-def _along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Metric]:
-    ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
-    effect, p = kruskal([list(levels[level].values()) for level in ordered])
-    units = {name: value for level in ordered for name, value in levels[level].items()}
-    test = Metric(f"kruskal_{control}", units, value=effect, groups=len(ordered), p=p)
-    return [
-        test,
-        *(Metric("accuracy_along", levels[level], slice=f"{control}={level}") for level in ordered),
-    ]
+ROLES = ("perception", "reasoning")
 
 
 @dataclass(frozen=True)
@@ -186,32 +188,27 @@ class JointScorer(Scorer):
         """Both accuracies, both together, and how often the right conclusion was drawn from a wrong
         perception."""
         samples = scores.keyed
-        images = group_by(samples, "image")
-        sides = {
-            role: {
-                image: [n for n in members if samples[n].meta.get("role") == role]
-                for image, members in images.items()
-            }
-            for role in ("perception", "reasoning")
-        }
-        whole = {image for image in images if all(sides[role][image] for role in sides)}
-        single = [
-            group_metric(
-                f"{role}_accuracy", "image", scores, {i: s for i, s in side.items() if i in whole}
+        seen, thought = (
+            group_by(
+                {n: row for n, row in samples.items() if row.meta.get("role") == role}, "image"
             )
-            for role, side in sides.items()
+            for role in ROLES
+        )
+        images = group_by(samples, "image")
+        whole = {image: images[image] for image in images if image in seen and image in thought}
+        metrics = [
+            group_metric(
+                f"{role}_accuracy", "image", scores, {image: side[image] for image in whole}
+            )
+            for role, side in zip(ROLES, (seen, thought), strict=True)
         ]
-        both = group_metric("both", "image", scores, {image: images[image] for image in whole})
-        wrong = {}
+        both = group_metric("both", "image", scores, whole)
+        wrong: dict[str, float] = {}
         for image in sorted(whole):
-            seen, thought = (sides[role][image] for role in ("perception", "reasoning"))
-            draws = right_by_draw(scores.draws(name) for name in (*seen, *thought))
-            if concluded := [
-                not all(draw[: len(seen)]) for draw in draws if all(draw[len(seen) :])
-            ]:
+            names, cut = (*seen[image], *thought[image]), len(seen[image])
+            draws = right_by_draw(scores.draws(name) for name in names)
+            concluded = [not all(draw[:cut]) for draw in draws if all(draw[cut:])]
+            if concluded:
                 wrong[image] = fmean(concluded)
-        return [
-            *single,
-            both,
-            replace(both, name="perception_wrong_when_reasoning_right", units=wrong),
-        ]
+        name = "perception_wrong_when_reasoning_right"
+        return [*metrics, both, replace(both, name=name, units=wrong)]

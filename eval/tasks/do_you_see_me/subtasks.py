@@ -182,16 +182,11 @@ def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]
     names = subtask.controls
     if not isinstance(values, tuple | list) or len(values) != len(names):
         raise ValueError(f"sweep holds {', '.join(names)}, found {sweep!r}")
-    if not all(
-        isinstance(value, str | int | float) and math.isfinite(_number(value)) for value in values
-    ):
+    numbers = (value for value in values if not isinstance(value, str))
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
         raise ValueError(f"sweep holds numbers and words, found {sweep!r}")
     controls = dict(zip(names, values, strict=True))
     if subtask.name == "visual_closure" and (number := re.fullmatch(r"(\d+)\.\w+", filename)):
         place = int(number[1]) // 24
         controls |= {"shape": CLOSURE_SHAPES[place]} if place < len(CLOSURE_SHAPES) else {}
     return controls
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -12,7 +12,12 @@ from typing import Any, ClassVar, Literal
 
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
-from looktwice.eval.tasks.do_you_see_me.metrics import JointScorer, SweepScorer, standard_answer
+from looktwice.eval.tasks.do_you_see_me.metrics import (
+    ROLES,
+    JointScorer,
+    SweepScorer,
+    standard_answer,
+)
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, read_controls
 from looktwice.eval.tasks.files import Files, open_files, open_picture
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
@@ -183,7 +188,6 @@ class DoYouSeeMe(TableTask):
         return tuple(open_picture(self._files, name) for name in question.images)
 
 
-ROLES = ("perception", "reasoning")
 COLUMNS = (
     "id",
     "image",

@@ -49,7 +49,13 @@ def stroke(
     """Draw along an outline with pointed corners, or, not `closed`, along single segments that are
     `cap` longer."""
     if closed:
-        shift = _miters(points) * (width / 2)
+        edges = np.roll(points, -1, axis=0) - points
+        units = edges / np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-9)[:, None]
+        after = np.stack([units[:, 1], -units[:, 0]], axis=1)
+        before = np.roll(after, 1, axis=0)
+        # at each corner, where lines beside both its edges meet
+        turn = np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None]
+        shift = np.asarray((before + after) / turn, np.float64) * (width / 2)
         _paint(pixels, [points + shift, (points - shift)[::-1]], color)
         return
     for start, end in pairwise(points):
@@ -58,20 +64,8 @@ def stroke(
         if length > 0:
             along = along / length
             side, more = np.array([-along[1], along[0]]) * (width / 2), along * cap
-            _paint(
-                pixels,
-                [
-                    np.array(
-                        [
-                            start - more + side,
-                            end + more + side,
-                            end + more - side,
-                            start - more - side,
-                        ]
-                    )
-                ],
-                color,
-            )
+            near, far = start - more, end + more
+            _paint(pixels, [np.array([near + side, far + side, far - side, near - side])], color)
 
 
 def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
@@ -150,18 +144,6 @@ def extent(
         )
     x0, y0, x1, y1 = (round(float(edge), 2) for edge in edges)
     return x0, y0, x1, y1
-
-
-def _miters(points: XY) -> XY:
-    """For each corner, where a line one unit outside or inside both its edges meets itself, as a
-    shift."""
-    edges = np.roll(points, -1, axis=0) - points
-    units = edges / np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-9)[:, None]
-    after = np.stack([units[:, 1], -units[:, 0]], axis=1)
-    before = np.roll(after, 1, axis=0)
-    return np.asarray(
-        (before + after) / np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None], np.float64
-    )
 
 
 def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:

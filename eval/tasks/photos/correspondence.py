@@ -83,15 +83,12 @@ def choose_points(
             for number in numbers[others.all(0)].tolist():
                 if len(picked) == wanted:
                     break
-                if all(_distance(place, picked, number) >= APART for place in places):
+                gaps = [np.hypot(*(place[picked] - place[number]).T).min() for place in places]
+                if min(gaps) >= APART:
                     picked.append(number)
         if len(picked) == 4:
             return picked
     return None
-
-
-def _distance(place: XY, picked: list[int], number: int) -> float:
-    return float(np.hypot(*(place[picked] - place[number]).T).min())
 
 
 def make_marks(reference: XY, candidates: XY, letter: str) -> tuple[Mark, ...]:

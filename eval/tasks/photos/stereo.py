@@ -141,31 +141,24 @@ def near_and_far(
 @cache
 def known_surface() -> NDArray[np.bool_]:
     """Where on the left view the disparity is known and smooth (1 px in 7x7), and the right view
-    shows the spot."""
+    shows the spot: nothing nearer lands within 1 px of it."""
     disparity = stereo_pair()[2]
+    height, width = disparity.shape
     measured = np.isfinite(disparity)
     filled = np.where(measured, disparity, 1e3).astype(np.float32)
     kernel = np.ones((7, 7), np.uint8)
     smooth = cv2.dilate(filled, kernel) - cv2.erode(filled, kernel) <= 1
-    return np.asarray(measured & smooth & _visible(disparity))
-
-
-def _visible(disparity: XY) -> NDArray[np.bool_]:
-    """Whether the right view shows what the left one shows at a pixel: nothing nearer lands within
-    1 px of it."""
-    height, width = disparity.shape
-    rows, columns = np.nonzero(np.isfinite(disparity))
-    depth = disparity[rows, columns]
-    landed = np.rint(columns - depth).astype(int)
-    nearest = np.zeros((height, width + 2))
+    rows, columns = np.nonzero(measured)
+    landed = np.rint(columns - disparity[rows, columns]).astype(int)
     inside = (landed >= 0) & (landed < width)
+    rows, columns, landed = rows[inside], columns[inside], landed[inside]
+    depth = disparity[rows, columns]
+    nearest = np.zeros((height, width + 2))
     for shift in (0, 1, 2):
-        np.maximum.at(nearest, (rows[inside], landed[inside] + shift), depth[inside])
+        np.maximum.at(nearest, (rows, landed + shift), depth)
     visible = np.zeros(disparity.shape, bool)
-    visible[rows[inside], columns[inside]] = (
-        nearest[rows[inside], landed[inside] + 1] <= depth[inside] + 1
-    )
-    return visible
+    visible[rows, columns] = nearest[rows, landed + 1] <= depth + 1
+    return np.asarray(smooth & visible)
 
 
 @cache

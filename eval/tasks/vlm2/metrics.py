@@ -60,33 +60,29 @@ class PairScorer(SubtaskScorer):
         """The four metrics, each over pairs."""
         samples = scores.keyed
         pairs = group_by(samples, "pair")
-        sides = {
-            key: {
-                n: [s for s in members if samples[s].answer == key] for n, members in pairs.items()
-            }
+        true, false = (
+            group_by({name: row for name, row in samples.items() if row.answer == key}, "pair")
             for key in "TF"
-        }
-        whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
-        counted = whole if self.name.endswith("Cpr") else pairs.keys()
-        draws = {name: _both(scores, sides["T"][name], sides["F"][name]) for name in counted}
-        both = {name: fmean(values) for name, values in draws.items() if values}
-        positive, negative = (
-            group_metric(
-                metric,
-                "pair",
-                scores,
-                {n: members for n, members in sides[key].items() if n in both},
-                any,
-            )
-            for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
         )
-        clusters = clusters_of(scores, pairs)
-        official = Metric(
-            "pair_accuracy", both, "pair", positive.failed | negative.failed, clusters=clusters
-        )
+        both: dict[str, float] = {}
+        for pair in pairs:
+            if self.name.endswith("Cpr") and not (pair in true and pair in false):
+                continue
+            positive, negative = true.get(pair, []), false.get(pair, [])
+            draws = right_by_draw(scores.draws(name) for name in (*positive, *negative))
+            cut = len(positive)
+            if draws:
+                both[pair] = fmean(any(draw[:cut]) and any(draw[cut:]) for draw in draws)
+        sides = [
+            group_metric(metric, "pair", scores, {pair: side.get(pair, []) for pair in both}, any)
+            for metric, side in (("positive_accuracy", true), ("negative_accuracy", false))
+        ]
+        failed, clusters = sides[0].failed | sides[1].failed, clusters_of(scores, pairs)
+        official = Metric("pair_accuracy", both, "pair", failed, clusters=clusters)
         every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
-        broken = {name: value if name in whole else 0.0 for name, value in every.units.items()}
-        return [official, positive, negative, replace(every, units=broken)]
+        units = dict(every.units)
+        units |= dict.fromkeys(units.keys() - (true.keys() & false.keys()), 0.0)
+        return [official, *sides, replace(every, units=units)]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies
@@ -117,20 +113,19 @@ class CountScorer(SubtaskScorer):
         """The two means; of several draws the mean over those that count."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
-        samples, usable = scores.keyed, scores.comparable
-        for name, row in samples.items():
+        for name, row in scores.keyed.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
-            draws = [_number(scored.answer) for scored in scores.asked(name)]
-            inside = [
-                numeric_score(n, truth, images) for n in draws if n is not None and 1 <= n <= images
-            ]
+            inside, draws = list[float](), list[float]()
+            for scored in scores.asked(name):
+                count = _number(scored.answer)
+                draws.append(0.0 if count is None else numeric_score(count, truth, images))
+                if count is not None and 1 <= count <= images:
+                    inside.append(draws[-1])
             if inside:
                 official[name] = fmean(inside)
             if draws:
-                toolkit[name] = fmean(
-                    numeric_score(n, truth, images) if n is not None else 0.0 for n in draws
-                )
-        failed = frozenset(name for name in samples if name not in usable)
+                toolkit[name] = fmean(draws)
+        failed = frozenset(scores.keyed.keys() - scores.comparable.keys())
         return [
             Metric("numeric_official", official, failed=failed),
             Metric("numeric_vlmevalkit", toolkit, failed=failed),
@@ -201,12 +196,6 @@ class VideoScorer(SubtaskScorer):
             return parts
         mean = fmean(fmean(part.units.values()) for part in parts)
         return [*parts, Metric("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
-
-
-def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str]) -> list[bool]:
-    """For each draw in which all were asked: whether one of each kind is right."""
-    draws = right_by_draw(scores.draws(name) for name in (*positive, *negative))
-    return [any(draw[: len(positive)]) and any(draw[len(positive) :]) for draw in draws]
 
 
 def _number(answer: str | None) -> int | None:

@@ -54,7 +54,10 @@ class VideoFrames:
 
     def __post_init__(self) -> None:
         with self._on_disk() as path:
-            self.count, self.rate = _read_header(path)
+            capture = cv2.VideoCapture(str(path))
+            self.count = max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
+            self.rate = float(capture.get(cv2.CAP_PROP_FPS))
+            capture.release()
         self.numbers = choose_frames(self.count, self.rate, self.frames, self.fps)
 
     @property
@@ -106,18 +109,6 @@ class VideoFrames:
             path = Path(folder) / Path(self.name).name
             path.write_bytes(self.source())
             yield path
-
-
-def _read_header(path: Path) -> tuple[int, float]:
-    capture = cv2.VideoCapture(str(path))
-    try:
-        if not capture.isOpened():
-            return 0, 0.0
-        return max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT))), float(
-            capture.get(cv2.CAP_PROP_FPS)
-        )
-    finally:
-        capture.release()
 
 
 def _decode_frames(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
