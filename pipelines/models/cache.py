@@ -44,9 +44,14 @@ NETWORK = re.compile(
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT, blob TEXT, stored REAL NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS asking (key TEXT PRIMARY KEY, owner BLOB NOT NULL) WITHOUT ROWID;
 """
-TABLES = ("replies", "claims")  # earlier versions kept a table of claims
+CLAIM = """
+INSERT OR IGNORE INTO asking SELECT ?1, ?2
+WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1) RETURNING 1
+"""
+TABLES = ("replies", "asking", "claims")  # earlier versions kept a table of claims
 
 
 class CacheError(ValueError):
@@ -87,6 +92,8 @@ class Store:
     def _begin(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._owner = os.urandom(8)
+        self._life = self._life_of(self._owner.hex())
 
     def get(self, key: str) -> Reply | None:
         """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none
@@ -112,23 +119,40 @@ class Store:
         return reply if self._run(insert, *row) else self.get(key) or reply
 
     @contextmanager
-    def turn(self, key: str, stop: threading.Event) -> Iterator[None]:
-        """One caller of a key at a time, in this process and in others; who is killed gives way.
+    def turn(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
+        """The stored reply, or None for the one caller, of this process and of others, who is to
+        ask now; who is killed gives way.
 
         The others wait. Raises Stopped where `stop` is set meanwhile, and CacheError.
         """
-        lock = FileLock(self.folder / "asking" / key)
-        with spend("wait for the same request"), self._named():
-            while not lock.is_locked:
-                with suppress(Timeout):
-                    lock.acquire(timeout=0)
-                if not lock.is_locked and stop.wait(LOOK_SECONDS):
+        with spend("wait for the same request"):
+            while (reply := self.get(key)) is None and not self._claim(key):
+                if stop.wait(LOOK_SECONDS):
                     raise Stopped("stopped while the same request was on its way")
         try:
-            yield
+            yield reply
         finally:
-            Path(lock.lock_file).unlink(missing_ok=True)
-            lock.release()
+            if reply is None:
+                with suppress(CacheError):  # what was raised first says more
+                    self._run("DELETE FROM asking WHERE key = ?", key)
+
+    def _claim(self, key: str) -> bool:
+        """Whether this caller is to ask now. The claims of a process that has ended are dropped."""
+        if self._run(CLAIM, key, self._owner):
+            return True
+        others = "SELECT owner, lower(hex(owner)) FROM asking WHERE key = ? AND owner != ?"
+        for owner, name in self._run(others, key, self._owner):
+            life = self._life_of(name.decode())
+            with self._named(), suppress(Timeout):
+                life.acquire(blocking=False)
+                self._run("DELETE FROM asking WHERE owner = ?", owner)
+                _end(life)
+        return False
+
+    def _life_of(self, owner: str) -> FileLock:
+        """The lock that an owner of claims holds as long as it lives: the system frees it at once
+        where the process is killed."""
+        return FileLock(self.folder / "asking" / owner, thread_local=False)
 
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
@@ -168,6 +192,7 @@ class Store:
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
+                _end(self._life)
             self._connection = None
 
     def _run(self, statement: str, *values: object) -> list[Any]:
@@ -195,6 +220,7 @@ class Store:
         """Every statement commits by itself; WAL without a sync per commit outlives a killed
         process."""
         (self.folder / "asking").mkdir(parents=True, exist_ok=True)
+        self._life.acquire()
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -217,10 +243,11 @@ class Store:
             _journal(connection)
             # a text that is no UTF-8 is a damaged row, not a damaged file
             connection.text_factory = bytes
-            connection.execute(SCHEMA)
+            connection.executescript(SCHEMA)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
+            _end(self._life)
             raise
         return connection
 
@@ -246,6 +273,12 @@ class Store:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
         return None
+
+
+def _end(life: FileLock) -> None:
+    life.release()
+    with suppress(OSError):
+        Path(life.lock_file).unlink()
 
 
 def _journal(connection: sqlite3.Connection) -> None:
@@ -301,19 +334,19 @@ class Cached(Around):
         """The stored or the new reply. Raises ModelError, CacheError, Stopped."""
         key = request_key(self.identity, messages, draw, options)
         try:
-            reply = self.store.get(key)
-            if reply is None and self.only:
-                raise ModelError(
-                    f"only cached replies were allowed and the store in {self.store.folder}"
-                    f" holds none to this request (draw {draw}, model {self.identity}); leave"
-                    " out --only-cached to ask the model"
-                )
-            if reply is None:
-                with self.store.turn(key, self.stop):
-                    reply = self.store.get(key)  # somebody else may have asked meanwhile
-                    if reply is None:
-                        answer = self.model(messages, draw, options)
-                        return self.store.put(key, self.identity, answer)
+            if self.only:
+                reply = self.store.get(key)
+                if reply is None:
+                    raise ModelError(
+                        "only cached replies were allowed and the store in"
+                        f" {self.store.folder} holds none to this request (draw {draw}, model"
+                        f" {self.identity}); leave out --only-cached to ask the model"
+                    )
+                return replace(reply, cached=True)
+            with self.store.turn(key, self.stop) as reply:
+                if reply is None:
+                    answer = self.model(messages, draw, options)
+                    return self.store.put(key, self.identity, answer)
             return replace(reply, cached=True)
         except CacheError as exc:
             self.on_fault(str(exc))

@@ -94,6 +94,7 @@ def test_a_killed_process_gives_way_and_a_living_one_is_waited_for(tmp_path: Pat
         process.send_signal(signal.SIGKILL)
         assert gone.wait(3)
         waiting.join()
+    store.close()
     assert not list((tmp_path / "asking").iterdir()), "nothing is left of it"
 
 
