@@ -9,6 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,9 +29,9 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
-from looktwice.pipelines.json_input import mend_text
+from looktwice.pipelines.json_input import mend_text, read_json, with_texts, write_json
 from looktwice.pipelines.model import Reply, canonical, message_json
-from looktwice.pipelines.models.keys import mask_keys, refuse_keys
+from looktwice.pipelines.models.keys import known_keys, mask_keys, refuse_keys
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.stores import Blobs
@@ -82,9 +83,13 @@ class RunWriter:
             raise self._failure
 
     def record(self, record: Record) -> Record:
-        """Queue one record, whose blobs must already be kept, and give it back; one that nobody
-        could read fails."""
-        line = record.to_line().encode()
+        """Queue one record, whose blobs must already be kept, and give back what is written: one
+        without keys, and a failure for one that nobody could read."""
+        text, keys = record.to_line(), known_keys()
+        if any(key in text for key in keys):  # of a model or stage that asks a server by itself
+            record = _mask_record(text, keys)
+            text = record.to_line()
+        line = text.encode()
         if len(line) >= MOST_LINE:
             found = (
                 f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are"
@@ -146,6 +151,14 @@ class RunWriter:
         )  # samples first: none is answered and not there
         for name in names:
             append_file(self.path / name, b"".join(line for other, line in batch if other == name))
+
+
+def _mask_record(line: str, keys: Sequence[str]) -> Record:
+    """The record of a line with *** for every key in what was said."""
+    plain = read_json(line, most=None)
+    for name in ("answer", "reason", "error", "calls", "notes"):
+        plain[name] = with_texts(plain[name], partial(mask_keys, keys=keys))
+    return Record.from_line(write_json(plain))
 
 
 def _cut_torn_tail(path: Path) -> None:

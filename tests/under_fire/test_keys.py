@@ -15,10 +15,10 @@ from PIL import Image
 
 from bench.soak.hostile_server import Answer, Json, Script, completion, hostile_server, http
 from looktwice.eval.readers import Robust
-from looktwice.eval.records import RunFolder
-from looktwice.eval.records.writer import describe_failure
+from looktwice.eval.records import Record, RunFolder
+from looktwice.eval.records.writer import RunWriter, describe_failure, describe_reply
 from looktwice.pipelines import Message, Sample, State
-from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.model import ModelError, Reply, ToolCall
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.chat_api import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
@@ -247,6 +247,19 @@ def test_a_key_that_markup_tears_apart_is_in_no_answer(key: str) -> None:
     torn = f"<b>{key[:6]}</b>{key[6:]}" if key == ODD else f"**{key[:6]}**{key[6:]}"
     said = State(Sample("s", "Which name?"), messages=(Message("assistant", (torn,)),))
     assert key not in str(Robust()(said, NoModel()).answer)
+
+
+def test_a_key_that_a_stage_brings_along_is_in_no_record(key: str, tmp_path: Path) -> None:
+    """A model or tool of the user's own asks servers by itself, past the gate of ChatAPI."""
+    reply = Reply(f"it is {key}", tool_calls=(ToolCall(key, "zoom", json.dumps({"at": key})),))
+    calls = ({"messages": [], "draw": 0, "reply": describe_reply(reply)},)
+    record = Record("p", "s", "0" * 64, answer=key, calls=calls, notes=(f"found {key}",))
+    with RunWriter(tmp_path / "run") as writer:
+        written = writer.record(record)
+    text = (tmp_path / "run" / "records.jsonl").read_text()
+    assert key not in undone(text) and Record.from_line(text) == written
+    assert (written.answer, written.notes) == ("***", ("found ***",))
+    assert written.last_reply is not None and written.last_reply["text"] == "it is ***"
 
 
 OTHERS = [
