@@ -42,7 +42,8 @@ class Binder:
     object.
 
     A fault met again, in another arm, is not said twice, but counts in `noticed`. `files` are those
-    that it names, by the place of their name.
+    that it names, by the place of their name, and `changed_at` tells where a place that a study
+    changes was changed.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -52,6 +53,7 @@ class Binder:
     noticed: int = 0
     outside: set[Path] = field(default_factory=set)
     files: dict[str, Path] = field(default_factory=dict)
+    changed_at: Mapping[str, str] = field(default_factory=dict)
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must
@@ -236,6 +238,10 @@ class Binder:
     def fault(self, place: str, text: str) -> None:
         """Note a fault, once."""
         self.noticed += 1
+        bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change is one for every contestant
+        for changed, entry in self.changed_at.items():
+            if f"{bare}.".startswith(f"{changed}."):
+                place = f"{entry}{bare}"
         line = f"{place}: {text}"
         if line not in self.faults:
             self.faults.append(line)

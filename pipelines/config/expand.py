@@ -6,13 +6,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Any
 
 from looktwice.pipelines.config.classes import did_you_mean
-from looktwice.pipelines.config.load import Node, Overlay, name_faults, nest, resolve, shape_faults
+from looktwice.pipelines.config.load import (
+    Node,
+    Overlay,
+    name_faults,
+    nest,
+    resolve,
+    shape_faults,
+    task_name,
+)
 from looktwice.pipelines.config.paths import Scope
 
 MOST_ARMS = 100_000
@@ -30,7 +38,8 @@ class ArmNode:
 
     `place` is the contestant's place in the file, as `task_place` and `model_place` are those of
     its task and model; `own` are the slots that it names itself, and `models` what `{ref: ...}` may
-    name.
+    name. `changed_at` tells where a changed place was changed: `each[0].` for a place of that
+    entry.
     """
 
     contestant: str
@@ -48,6 +57,7 @@ class ArmNode:
     models: Mapping[str, Any]
     task_place: str
     model_place: str
+    changed_at: Mapping[str, str]
 
 
 @dataclass
@@ -82,21 +92,17 @@ class Expansion:
         }
         if self._are_too_many(len(named)):
             return
-        first = self._baseline(named)
+        first = self.config.get("baseline") or next(iter(named), "")
+        if named and first not in named:
+            self.faults.append(f"baseline: no contestant {first!r}; there are {', '.join(named)}")
         for name, overlay in named.items():
             place = f"contestants.{name}" if self.config.get("contestants") else ""
             merged = self._merged(base, overlay or {}, place)
-            if self._needs_are_met(name, overlay or {}, merged):
-                for changes in self._changes():
-                    yield from self._arms_of(
-                        name, merged, overlay or {}, changes, name == first, place
-                    )
-
-    def _baseline(self, named: Mapping[str, Any]) -> str:
-        wanted = self.config.get("baseline")
-        if wanted is not None and wanted not in named:
-            self.faults.append(f"baseline: no contestant {wanted!r}; there are {', '.join(named)}")
-        return str(wanted or next(iter(named), ""))
+            if not self._needs_are_met(name, overlay or {}, merged):
+                continue
+            for changes, changed_at in self._changes():
+                arms = self._arms_of(name, merged, overlay or {}, changes, name == first, place)
+                yield from (replace(arm, changed_at=changed_at) for arm in arms)
 
     def _merged(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
         """The configuration of this contestant: its stages lie over the file's, or with
@@ -132,11 +138,15 @@ class Expansion:
             )
         return arms > MOST_ARMS
 
-    def _changes(self) -> list[dict[str, Any]]:
-        """Each combination of the sweep's axes, with nothing and then with each single change."""
+    def _changes(self) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+        """Each combination of the sweep's axes, with nothing and then with each single change; and
+        where each change stands."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or []
-        grid = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
-        return [{**combination, **single} for combination in grid for single in ({}, *each)]
+        for values in product(*sweep.values()):
+            combination = dict(zip(sweep, values, strict=True))
+            yield combination, {}
+            for number, single in enumerate(each):
+                yield {**combination, **single}, dict.fromkeys(single, f"each[{number}].")
 
     def _arms_of(
         self,
@@ -160,7 +170,8 @@ class Expansion:
         tasks = self._tasks(node)
         models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
         for task in self._chosen(overlay, tasks, place):
-            mine = {k: v for k, v in applied.items() if _touches(k, task)}
+            others = tuple(f"tasks.{name}." for name in tasks if name != task)
+            mine = {k: v for k, v in applied.items() if not f"{k}.".startswith(others)}
             stages = {
                 slot: stage
                 for slot, stage in (node.get("stages") or {}).items()
@@ -184,6 +195,7 @@ class Expansion:
                 models,
                 f"tasks.{task}" if node.get("task") is None else "task",
                 f"{place}.{model_place}" if own_model else model_place,
+                {},
             )
 
     def _applies(self, key: str, value: Any, merged: Node, overlay: Mapping[str, Any]) -> bool:
@@ -196,11 +208,11 @@ class Expansion:
         return len(parts) > 1 and parts[1] in merged["stages"]
 
     def _tasks(self, node: Node) -> dict[str, Any]:
-        if node.get("task") is not None and node.get("tasks"):
-            self._note(["task: there is `tasks:` as well; keep one of the two"])
         if (task := node.get("task")) is not None:
-            name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
-            return {name if isinstance(name, str) else "task": task}
+            if others := node.get("tasks"):
+                hint = f"a setting of one task is tasks.{next(iter(others))}.n=8, say"
+                self._note([f"task: there is `tasks:` as well; keep one of the two ({hint})"])
+            return {task_name(task): task}
         tasks = {k: v for k, v in (node.get("tasks") or {}).items() if v is not None}
         if not tasks:
             self._note(
@@ -277,11 +289,6 @@ def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     listed = prices.get(held["model"]) if isinstance(held.get("model"), str) else None
     is_chat = str(held.get("use", "")).endswith("pipelines.models.ChatAPI")
     return held | {"prices": listed} if listed and is_chat and held.get("prices") is None else held
-
-
-def _touches(key: str, task: str) -> bool:
-    parts = key.split(".")
-    return parts[0] != "tasks" or len(parts) < 2 or parts[1] == task
 
 
 def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -375,16 +382,16 @@ def expand_fragility(config: dict[str, Any], faults: list[str]) -> dict[str, Any
         return config
     place = {} if CODEC_SLOT in stages else _place(stages, slot)
     drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
-    coded = [{"use": CODEC_STAGE, **_codec(str(name)), **place} for name in codecs]
+    coded = []
+    for name in map(str, codecs):
+        codec = name.rstrip("0123456789")
+        node: Node = {"use": CODEC_STAGE, "codec": codec}
+        if quality := name.removeprefix(codec):
+            node["quality"] = int(quality)
+        if codec == "jpeg":
+            node["chroma"] = "4:2:0"  # Pillow's, with which VPBench encodes
+        coded.append({**node, **place})
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
-
-
-def _codec(name: str) -> dict[str, Any]:
-    codec, quality = re.fullmatch(r"([a-z]+)(\d*)", name).groups()  # type: ignore[union-attr]
-    settings = {"codec": codec, **({"quality": int(quality)} if quality else {})}
-    return settings | (
-        {"chroma": "4:2:0"} if codec == "jpeg" else {}
-    )  # Pillow's, with which VPBench encodes
 
 
 def _place(stages: Mapping[str, Any], slot: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import yaml
 from omegaconf import OmegaConf
@@ -32,10 +32,7 @@ from looktwice.pipelines.disk import read_file
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
-MOST_RESOLVED = 2_000_000
-"""Characters that all `${...}` of a configuration may stand for."""
-
-VALUE = 20  # characters as which each value counts, as its copy takes time and memory too
+MISSING = object()
 
 
 class Config(NamedTuple):
@@ -186,6 +183,8 @@ class Overlay:
             return dict(top)
         if place.rpartition(".")[2] == "stages" and not place.startswith("contestants."):
             return self.stages(dict(base), top, place)
+        if not place:
+            base, top = _name_one_task(base, top)
         merged = dict(base)
         for key, value in top.items():
             merged[key] = self(base.get(key), value, f"{place}.{key}" if place else str(key))
@@ -222,6 +221,24 @@ class Overlay:
         return {name: node if name == slot else stages[name] for name in order}
 
 
+def task_name(task: Any) -> str:
+    """The name of the only task in tables: its `name` or `kind`, or `task`."""
+    name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
+    return name if isinstance(name, str) else "task"
+
+
+def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Node, Node]:
+    """Two configurations that name the same only task in the same way, `task:` or `tasks:`."""
+    below, above = dict(base), dict(top)
+    tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
+    if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
+        above["tasks"] = {next(iter(tasks)): above.pop("task")}
+    elif below.get("task") is not None and task_name(below["task"]) in (above.get("tasks") or {}):
+        task = below.pop("task")
+        below["tasks"] = {task_name(task): task}
+    return below, above
+
+
 def parse_override(text: str) -> tuple[str, Any]:
     """`place=value` from the command line as (place, value), the value read as YAML. Raises
     ConfigError."""
@@ -248,102 +265,57 @@ def nest(place: str, value: Any) -> Node:
 
 
 def resolve(node: Node, faults: list[str]) -> Node:
-    """The node with every `${a.b}` replaced; resolvers, and references that lead nowhere, are
-    faults."""
-    references = _References(node)
-    plain: Node = references.replaced(node, "")
-    for what, (first, *others) in references.faults.items():
-        more = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-        also = f", and so for the other places that refer to it: {more}" if others else ""
-        fault = f"{first}: {what}; type {first}=VALUE{also}"
+    """The node with every `${a.b}` replaced, by OmegaConf; resolvers, which could read the
+    environment, and references that lead nowhere are faults."""
+    texts = list(_texts_with_references(node, ""))
+    if not texts:
+        return node
+    tree, wrong = OmegaConf.create(node), dict[str, list[str]]()
+    for place, text in texts:
+        if what := _reference_fault(tree, text):
+            wrong.setdefault(what, []).append(place)
+    for what, (first, *others) in wrong.items():
+        also = f", and so for the other places that refer to it: {', '.join(others[:3])}"
+        fault = f"{first}: {what}; type {first}=VALUE{also if others else ''}"
         faults += [fault] if fault not in faults else []
-    return node if references.faults else plain
+    if wrong:
+        return node
+    plain = OmegaConf.to_container(tree, resolve=True)
+    return cast(Node, plain)
 
 
-class _NowhereError(LookupError):
-    """Its arguments are the place of a text, and what is wrong with a reference in it."""
+def _texts_with_references(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Each text that holds `${`, and its place."""
+    if isinstance(value, str) and "${" in value:
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts_with_references(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _texts_with_references(inner, f"{place}[{number}]")
 
 
-@dataclass
-class _References:
-    """Replaces every `${a.b}` of a configuration; `faults` are the places of what is wrong, by what
-    it is.
-
-    What stands behind references is counted down in `left`: a few lines of `"${a}${a}"` can stand
-    for more than any memory holds, of which OmegaConf's own way to replace them knows nothing.
-    """
-
-    node: Node
-    faults: dict[str, list[str]] = field(default_factory=dict)
-    left: int = MOST_RESOLVED
-
-    def replaced(self, value: Any, place: str, behind: bool = False) -> Any:
-        """The value at a place, perhaps one behind a reference, with all references in it
-        replaced."""
-        if behind:
-            self.left -= VALUE + (len(value) if isinstance(value, str) else 0)
-            if self.left < 0:
-                raise OverflowError
-        if isinstance(value, Mapping):
-            return {
-                k: self.replaced(v, f"{place}.{k}" if place else str(k), behind)
-                for k, v in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [
-                self.replaced(inner, f"{place}[{number}]", behind)
-                for number, inner in enumerate(value)
-            ]
-        if not isinstance(value, str) or "${" not in value or self.left < 0:
-            return value
-        if behind:
-            return self._text(value, place)
+def _reference_fault(tree: Any, text: str) -> str:
+    """What is wrong with the references of a text; empty where nothing is."""
+    if "${" in REFERENCE.sub("", text):
+        only = "only ${a.b}, a place in this configuration, may stand in ${...}"
+        return f"{text!r} is refused: {only}"
+    for reference in REFERENCE.findall(text):
+        *above, last = reference.split(".")
         try:
-            return self._text(value, place)
-        except _NowhereError as exc:
-            place, what = exc.args
-        except (OverflowError, RecursionError):
-            self.left = -1  # one such fault is enough
-            what = (
-                f"{value!r:.80} makes the configuration larger than {MOST_RESOLVED:,} characters,"
-                " or leads from reference to reference without end"
+            inside = OmegaConf.select(tree, ".".join(above)) if above else tree
+            value = (
+                OmegaConf.select(inside, last, default=MISSING)
+                if OmegaConf.is_config(inside)
+                else MISSING
             )
-        places = self.faults.setdefault(what, [])
-        places += [place] if place not in places else []
-        return value
-
-    def _text(self, text: str, place: str) -> Any:
-        if "${" in REFERENCE.sub("", text):
-            only = "only ${a.b}, a place in this configuration, may stand in ${...}"
-            raise _NowhereError(place, f"{text!r} is refused: {only}")
-        if whole := REFERENCE.fullmatch(text):
-            return self._behind(whole[1], place)
-        return REFERENCE.sub(lambda reference: str(self._behind(reference[1], place)), text)
-
-    def _behind(self, reference: str, place: str) -> Any:
-        here: Any = self.node
-        there = ""
-        for part in reference.split("."):
-            if isinstance(here, str):  # perhaps another reference
-                here = self.replaced(here, there, behind=True)
-            items = (
-                here.items()
-                if isinstance(here, Mapping)
-                else enumerate(here)
-                if isinstance(here, list)
-                else ()
-            )
-            inner = {str(key): value for key, value in items}
-            if part not in inner:
-                why = (
-                    f"{there} is null"
-                    if here is None
-                    else f"{there or 'the configuration'} has no {part!r}"
-                )
-                raise _NowhereError(place, f"${{{reference}}} leads nowhere, because {why}")
-            here = inner[part]
-            there = f"{there}.{part}" if there else part
-        return self.replaced(here, there, behind=True)
+        except (OmegaConfBaseException, RecursionError) as exc:
+            return f"${{{reference}}} leads nowhere ({str(exc).splitlines()[0]:.80})"
+        if value is MISSING:
+            name = ".".join(above) or "the configuration"
+            return f"${{{reference}}} leads nowhere, because {name} has no {last!r}"
+    return ""
 
 
 CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
@@ -418,13 +390,11 @@ def _strange(loc: tuple[int | str, ...]) -> str:
 
 
 def _wrong(loc: tuple[int | str, ...], message: str, found: Any) -> str:
-    shown, here = repr(found), ".".join(str(part) for part in loc if not _is_tag(str(part)))
+    # pydantic puts words into the place to name a member of a union
+    tags = ("str", "dict", "list", "none")
+    places = [part for part in map(str, loc) if "[" not in part and part not in tags]
+    shown, here = repr(found), ".".join(places)
     return (
         f"{here}: {message[0].lower()}{message[1:]}, found"
         f" {shown if len(shown) < 80 else shown[:77] + '...'}"
     )
-
-
-def _is_tag(part: str) -> bool:
-    """Whether pydantic put this word into the place to name a member of a union."""
-    return "[" in part or part in ("str", "dict", "list", "none")

@@ -68,8 +68,12 @@ class OutsideError(ValueError):
     def __init__(self, text: str, real: Path, asker: Asker) -> None:
         self.root = real if real.is_dir() else real.parent
         once = f"add --allow {quoted(shortest(self.root))}"
+        changed = changed_since_allowed(Path(asker.typed)) if asker.typed else []
+        earlier = (
+            f"; it was allowed before, and {', '.join(changed)} changed since" if changed else ""
+        )
         remembered = f"type `{asker.command}`, which remembers it until it changes, or this time "
-        self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}"
+        self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}{before if changed else ''}"
         super().__init__(
             f"{text!r} lies outside the {asker.what}'s folder {asker.folder}, at {real}; "
             f"a {asker.what} from elsewhere must not read your files, so {self.advice}"
@@ -212,9 +216,11 @@ class Allowance:
     @property
     def holds(self) -> bool:
         """Whether each file is still the one that was allowed."""
-        return all(
-            Path(file).is_file() and _sha256(Path(file)) == sha for file, sha in self.files.items()
-        )
+        return all(map(self.is_as_allowed, self.files))
+
+    def is_as_allowed(self, file: str) -> bool:
+        """Whether one of `files` is still the one that was allowed."""
+        return Path(file).is_file() and _sha256(Path(file)) == self.files[file]
 
 
 def allow(path: Path, files: Iterable[Path], reads: Iterable[Path]) -> None:
@@ -229,6 +235,14 @@ def allowed_to(path: Path) -> tuple[Path, ...]:
     """What was allowed to what lies at `path`; nothing once one of its files has changed."""
     allowance = _read(_place(path))
     return tuple(map(Path, allowance.reads)) if allowance and allowance.holds else ()
+
+
+def changed_since_allowed(path: Path) -> list[str]:
+    """The files that changed since something was allowed to what lies at `path`."""
+    allowance = _read(_place(path))
+    return (
+        [file for file in allowance.files if not allowance.is_as_allowed(file)] if allowance else []
+    )
 
 
 def forget(path: Path) -> bool:

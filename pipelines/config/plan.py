@@ -145,7 +145,7 @@ def _missing(arm: Arm) -> str:
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """The built arm, or None with its faults noted."""
-    before, binder.models = binder.noticed, node.models
+    before, binder.models, binder.changed_at = binder.noticed, node.models, node.changed_at
     where = f"{node.place}." if node.place else ""
     task = binder.node(node.task, node.task_place, "task")
     places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}

@@ -400,7 +400,7 @@ def _advice(status: int, endpoint: str, used_up: bool, said: str) -> str:
     if status in (401, 403) and not key_for(endpoint):
         return f"no key was sent: {how_to_send_a_key(endpoint)}"
     if setting := next((advice for words, advice in SETTINGS if re.search(words, said, re.I)), ""):
-        return f"{setting} (`model:` in a study)"
+        return f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
     variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
     return ADVICE.get(
         status, "check the settings that the message names, or leave them out"

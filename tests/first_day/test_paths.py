@@ -102,7 +102,8 @@ def test_one_command_remembers_a_study_until_it_changes(lab: Path) -> None:
         assert "outside" not in typed(*words)
     with Path("study.yaml").open("a") as file:
         file.write("# edited\n")
-    refused("run", "study.yaml")
+    refusal = refused("run", "study.yaml")
+    assert "it was allowed before, and" in refusal and "study.yaml changed since" in refusal
     assert "changed since" in typed("allow", "--list")
     assert "outside" not in typed("show", "runs/study", "q1")
 

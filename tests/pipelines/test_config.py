@@ -469,7 +469,7 @@ contestants: {plain: {}, other: {stages: {mark: null}}}
         (
             ["tasks.one=null", "model.answer=A", "tasks.three.seed=0"],
             (
-                "tasks.two.n: ${tasks.one.n} leads nowhere, because tasks.one is null; type"
+                "tasks.two.n: ${tasks.one.n} leads nowhere, because tasks.one has no 'n'; type"
                 " tasks.two.n=VALUE, and so for the other places that refer to it: tasks.three.n"
             ),
         ),
@@ -483,14 +483,14 @@ contestants: {plain: {}, other: {stages: {mark: null}}}
         (
             ["tasks.three=null"],
             (
-                "model.answer: ${more.answer} leads nowhere, because the configuration has no"
-                " 'more'; type model.answer=VALUE"
+                "model.answer: ${more.answer} leads nowhere, because more has no 'answer'; type"
+                " model.answer=VALUE"
             ),
         ),
         (
             ["tasks.three=null", "model.answer=${tasks.one.m.x}"],
             (
-                "model.answer: ${tasks.one.m.x} leads nowhere, because tasks.one has no 'm'; type"
+                "model.answer: ${tasks.one.m.x} leads nowhere, because tasks.one.m has no 'x'; type"
                 " model.answer=VALUE"
             ),
         ),
@@ -663,3 +663,39 @@ def test_an_old_path_of_a_class_that_became_another_keeps_its_identity(
     assert identity(Circles(radius=4))["use"] == new
     (arm,) = planned("", "stages.mark.use=" + old, "stages.mark.radius=3").points
     assert arm.stages["mark"] == Circles(radius=3)
+
+
+def test_a_fault_of_a_single_change_names_its_entry(planned: Planned) -> None:
+    said = faults(
+        planned,
+        "each: [{stages.mark.radius: 12}, {stages.mark.radius: x}]\n"
+        "contestants: {plain: {}, gray: {stages: {mark: {color: gray}}}}\n",
+    )
+    assert [fault.partition(":")[0] for fault in said] == ["each[1].stages.mark.radius"]
+
+
+@pytest.mark.parametrize(
+    ("study", "more"),
+    [
+        ("tasks: {mine: TASK}", "task: {n: 5}"),
+        ("tasks: {mine: TASK}", "tasks: {mine: {n: 5}}"),
+        ("task: TASK", "tasks: {jigsaw: {n: 5}}"),
+        ("task: TASK", "task: {n: 5}"),
+    ],
+)
+def test_a_file_laid_over_a_study_may_name_its_only_task_either_way(
+    tmp_path: Path, study: str, more: str
+) -> None:
+    task = "{use: eval.tasks.Photos, kind: jigsaw, n: 2}"
+    rest = BASE.partition("\n")[2].partition("\n")[2]
+    (tmp_path / "study.yaml").write_text(study.replace("TASK", task) + "\n" + rest)
+    (tmp_path / "clean.yaml").write_text(more)
+    (tmp_path / "both.yaml").write_text("include: [study.yaml, clean.yaml]")
+    assert [arm.task.n for arm in load_plan(tmp_path / "both.yaml").points] == [5]
+
+
+def test_a_setting_of_the_only_task_is_reached_as_task_and_of_several_by_name(
+    planned: Planned,
+) -> None:
+    assert planned("", "tasks.jigsaw.n=3").points[0].task.n == 3
+    assert "is tasks.jigsaw.n=8, say" in faults(planned, "", "task.n=8", base=TWO_TASKS)[0]
