@@ -33,13 +33,11 @@ ALONE = (
 
 @dataclass(frozen=True)
 class ArmNode:
-    """One arm before it is built: who answers, what was changed, and the nodes of its task, model
-    and stages.
+    """One arm before it is built: who answers, what was changed, and the nodes of what it takes.
 
     `place` is the contestant's place in the file, as `task_place` and `model_place` are those of
     its task and model; `own` are the slots that it names itself, and `models` what `{ref: ...}` may
-    name. `changed_at` tells where a changed place was changed: `each[0].` for a place of that
-    entry.
+    name. `changed_at` tells by what entry a place was changed, such as `each[0].`.
     """
 
     contestant: str

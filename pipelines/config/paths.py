@@ -69,9 +69,7 @@ class OutsideError(ValueError):
         self.root = real if real.is_dir() else real.parent
         once = f"add --allow {quoted(shortest(self.root))}"
         changed = changed_since_allowed(Path(asker.typed)) if asker.typed else []
-        earlier = (
-            f"; it was allowed before, and {', '.join(changed)} changed since" if changed else ""
-        )
+        before = f"; it was allowed before, and {', '.join(changed)} changed since"
         remembered = f"type `{asker.command}`, which remembers it until it changes, or this time "
         self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}{before if changed else ''}"
         super().__init__(
