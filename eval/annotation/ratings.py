@@ -172,9 +172,9 @@ def answer_table(ratings: Ratings) -> TextTable:
 def letter_of(answer: str, item: SheetItem) -> str:
     """The answer as a letter, where it is one, begins as "(B) far" does, or is the text of one
     choice."""
-    told = letter_or_text(answer.partition(")")[0] if answer.startswith("(") else answer)
+    given = letter_or_text(answer.partition(")")[0] if answer.startswith("(") else answer)
     texts = [choice.casefold() for choice in item.choices]
-    return chr(65 + texts.index(told)) if texts.count(told) == 1 else told
+    return chr(65 + texts.index(given)) if texts.count(given) == 1 else given
 
 
 def agreement_lines(ratings: Ratings) -> Iterator[str]:

@@ -116,15 +116,15 @@ class VideoPass:
 
     def parse(self, text: str, case: JudgeCase) -> JudgeVerdict:
         """The number after the last "Score:", if it is on the scale."""
-        found = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
+        scores = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
         highest = len(SCALES[str(case.sample.meta["type"])]) - 1
-        if not found:
+        if not scores:
             return JudgeVerdict(reason="no score in its words")
-        if found[-1] not in map(str, range(highest + 1)):
+        if scores[-1] not in map(str, range(highest + 1)):
             return JudgeVerdict(
-                reason=f"the score {found[-1]} is not on the scale of 0 to {highest}"
+                reason=f"the score {scores[-1]} is not on the scale of 0 to {highest}"
             )
-        return JudgeVerdict(answer=found[-1])
+        return JudgeVerdict(answer=scores[-1])
 
 
 @dataclass(frozen=True)
@@ -234,14 +234,14 @@ class UnreadablePass:
     def parse(self, text: str, case: JudgeCase) -> JudgeVerdict:
         """What follows the last "Answer:": a letter of the choices, an answer of the kind asked
         for, or NONE."""
-        found = re.findall(
+        answers = re.findall(
             r"(?:^|[.!?]\s)[^\w\n]*(?:(?:the|my|final) )*Answer\W{0,4}:[ \t]*(\S.*)$",
             text,
             re.I | re.M,
         )
-        if not found:
+        if not answers:
             return JudgeVerdict(reason="no answer line in its words")
-        answer_line = found[-1].strip(" \t`*\"'.")
+        answer_line = answers[-1].strip(" \t`*\"'.")
         if answer_line.strip("() ").upper() == "NONE":
             return JudgeVerdict(none=True)
         if not case.sample.choices:

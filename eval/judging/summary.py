@@ -91,15 +91,15 @@ def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
 def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
     verdicts = [[line.verdict for line in lines] for lines in zip(*pairs, strict=True)]
     same = sum(map(str.__eq__, *verdicts))
-    told = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
+    share = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
     distances = [
         abs(mine.scores[name] - theirs.scores[name])
         for mine, theirs in pairs
         for name in mine.scores.keys() & theirs.scores.keys()
     ]
     if distances:
-        return f"{told}, marks {fmean(distances):.3f} apart on average"
-    return f"{told}, kappa {cohens_kappa(*verdicts).value:.3f}"
+        return f"{share}, marks {fmean(distances):.3f} apart on average"
+    return f"{share}, kappa {cohens_kappa(*verdicts).value:.3f}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:

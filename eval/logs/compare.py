@@ -91,9 +91,9 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
         return places
     mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
     return {
-        place: other
-        for place, other in places.items()
-        if not numbers[place] or mine[place] in theirs[other] or theirs[other] in mine[place]
+        place: partner
+        for place, partner in places.items()
+        if not numbers[place] or mine[place] in theirs[partner] or theirs[partner] in mine[place]
     }  # an empty text is in every other
 
 
@@ -219,10 +219,13 @@ class LogComparison:
 
         base, parts = self.logs[0], []
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
-            for one, other, places in ((base, log, matching.left), (log, base, matching.right)):
-                part = one.units.loc[places, ["task", "sample"]]
-                part = part.assign(log=one.name, against=other.name, why="")
-                if one is base:
+            for log_here, log_there, places in (
+                (base, log, matching.left),
+                (log, base, matching.right),
+            ):
+                part = log_here.units.loc[places, ["task", "sample"]]
+                part = part.assign(log=log_here.name, against=log_there.name, why="")
+                if log_here is base:
                     part.loc[list(matching.refused), "why"] = "the keys differ"
                 parts.append(part)
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]

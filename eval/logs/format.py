@@ -167,7 +167,11 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     Every Eval Ever's pair of files, or an entry for Hugging Face's `.eval_results`, which names the
     repository of the `dataset`. Raises TaskError and OSError.
     """
-    formats = {each.name: each for each in FORMATS if each.write or each.write_file}
+    formats = {
+        candidate.name: candidate
+        for candidate in FORMATS
+        if candidate.write or candidate.write_file
+    }
     if form not in formats:
         raise TaskError(f"--to {form}: the formats are {', '.join(formats)}")
     _, _, _, write, write_one, endings = formats[form]
@@ -190,5 +194,5 @@ def export_file(log: Log, file: Path) -> int:
         if file.suffix in form.endings and form.write_file is not None:
             return form.write_file(log, file)
     formats = [form for form in FORMATS if form.endings]
-    known = "; ".join(f"{' or '.join(form.endings)} for {form.name}" for form in formats)
-    raise TaskError(f"--export {file}: the format follows from the ending: {known}")
+    choices = "; ".join(f"{' or '.join(form.endings)} for {form.name}" for form in formats)
+    raise TaskError(f"--export {file}: the format follows from the ending: {choices}")

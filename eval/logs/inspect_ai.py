@@ -171,7 +171,12 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
     """The words and the pictures' hashes of a sample's input, a text or messages."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     texts, shas = list[str](), list[str]()
-    for part in (part for message in messages for part in _parts(message)):
+    parts = list[Mapping[str, Any]]()
+    for message in messages:
+        content = message.get("content") or ()
+        if message.get("role") == "user":
+            parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for part in parts:
         kind = str(part.get("type"))
         text = str(part.get(kind) or "")
         text = attachments.get(text.removeprefix("attachment://"), text)
@@ -181,14 +186,6 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
         elif kind == "text" and text != "(Image)":
             texts.append(text)
     return "\n".join(texts), join_pictures(shas)
-
-
-def _parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What a user's message holds."""
-    content = message.get("content") or ()
-    if message.get("role") != "user":
-        return ()
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def write_inspect(log: Log, out: Path) -> Iterator[str]:
@@ -298,18 +295,13 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in summary:
         summary["error"] = summary["error"]["message"]
     if isinstance(summary["input"], list):
-        no_picture = {"type": "text", "text": "(Image)"}
-        summary["input"] = [
-            {
-                **message,
-                "content": [
-                    no_picture if part["type"] == "image" else part for part in message["content"]
-                ],
-            }
-            if isinstance(message["content"], list)
-            else message
-            for message in summary["input"]
-        ]
+        summary["input"] = [dict(message) for message in summary["input"]]
+        for message in summary["input"]:
+            if isinstance(message["content"], list):
+                message["content"] = [
+                    {"type": "text", "text": "(Image)"} if part["type"] == "image" else part
+                    for part in message["content"]
+                ]
     return {**summary, "completed": True, "message_count": len(sample["messages"])}
 
 

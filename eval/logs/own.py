@@ -49,8 +49,10 @@ def read_run(path: Path, reader: Stage | None = None, plugins: Sequence[str] = (
         ]
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
-            said = partial(transcript, ids)
-            logs.append(Log(contestant, make_rows(rows), run.name, transcript=said, people=levels))
+            conversation = partial(transcript, ids)
+            logs.append(
+                Log(contestant, make_rows(rows), run.name, transcript=conversation, people=levels)
+            )
     if not logs:
         raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
     return logs

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
+from textwrap import indent
 from typing import Any, NamedTuple
 
 from looktwice.eval.display.sample_page import file_names
@@ -300,7 +301,11 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
     for scored in files:
         for reply in scored.replies:
             if reply.row.get("label") and reply.label != reply.answer:
-                kinds[_kind_of_disagreement(reply)].append(_entry(scored.name, reply))
+                row, answer = reply.row, reply.answer or f"nothing ({_reason(reply)})"
+                key = f", key {in_brackets(row['key'])}" if row["key"] else ""
+                about = f"{scored.name} {row['sample']}: label {row['label']}, reader {answer}{key}"
+                words = indent(row["reply"].strip() or "(empty)", "    ", lambda line: True)
+                kinds[_kind_of_disagreement(reply)].append(f"{about}\n{words}\n")
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     blocks = [f"# {kind}: {len(entries)}\n\n" + "\n".join(entries) for kind, entries in ordered]
     return "\n".join(blocks), sum(map(len, kinds.values()))
@@ -319,14 +324,6 @@ def _kind_of_disagreement(reply: ScoredReply) -> str:
         reason = _reason(reply).partition(":")[0]
         return f"the reader finds nothing ({reason}), the label a letter"
     return "two different letters" if label else "the reader finds a letter, the label nothing"
-
-
-def _entry(name: str, reply: ScoredReply) -> str:
-    lines = reply.row["reply"].strip().splitlines() or ["(empty)"]
-    key = f", key {in_brackets(reply.row['key'])}" if reply.row["key"] else ""
-    answer = reply.answer or f"nothing ({_reason(reply)})"
-    about = f"{name} {reply.row['sample']}: label {reply.row['label']}, reader {answer}{key}"
-    return "\n".join([about, *(f"    {line}" for line in lines), ""])
 
 
 def disprove_label(row: Mapping[str, Any], label: str, answer: str) -> str:

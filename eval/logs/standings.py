@@ -72,29 +72,29 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
     Raises TaskError.
     """
     frame = open_columns(path)
-    found = find_columns(frame, named, path)
-    lacking = [name for name in ("contestant", "variant") if name not in found]
+    columns = find_columns(frame, named, path)
+    lacking = [name for name in ("contestant", "variant") if name not in columns]
     if lacking:
         raise TaskError(
             f"{path}: which column is the {lacking[0]}? Say --column {lacking[0]}=COLUMN"
         )
     by_rank = "accuracy" not in named
-    column = found["rank" if by_rank else "accuracy"]
+    column = columns["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
-    tasks = frame[found["task"]] if "task" in found else ["" for _ in range(len(frame))]
+    tasks = frame[columns["task"]] if "task" in columns else ["" for _ in range(len(frame))]
     whole = frame.assign(_task=tasks, _value=-measured if by_rank else measured)
-    variants = list(dict.fromkeys(frame[found["variant"]]))
+    variants = list(dict.fromkeys(frame[columns["variant"]]))
     base = variants[place_of(baseline or variants[0], variants, "variant")]
     spreads: list[Spread] = []
     changes: list[RankChange] = []
     for task, part in whole.groupby("_task", sort=False):
-        if part.duplicated([found["contestant"], found["variant"]]).any():
+        if part.duplicated([columns["contestant"], columns["variant"]]).any():
             raise TaskError(
                 f"{path}: {task} has a contestant twice with one variant; name the column --column"
                 " task="
             )
         wide = part.pivot(
-            index=found["contestant"], columns=found["variant"], values="_value"
+            index=columns["contestant"], columns=columns["variant"], values="_value"
         ).dropna(axis=1)
         if base not in wide.columns:
             raise TaskError(f"{path}: {base} is not there for every contestant on {task}")

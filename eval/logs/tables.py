@@ -119,7 +119,10 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
         data[name] = read_numbers(data[name], columns[name], path)
     if vlmevalkit:
         letters = [letter for letter in ascii_uppercase if letter in frame.columns]
-        data["choices"] = [_without_empty_end(row) for row in frame[letters].to_numpy().tolist()]
+        data["choices"] = [()] * len(frame)
+        if letters:  # up to the last one that is there
+            texts = frame[letters].agg("\0".join, axis=1).str.rstrip("\0")
+            data["choices"] = [tuple(text.split("\0")) if text else () for text in texts]
         data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
         if "image" in frame.columns:  # a number there is that of the row that holds the picture
             images = frame["image"]
@@ -135,15 +138,10 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
     ]
 
 
-def _without_empty_end(texts: Sequence[str]) -> tuple[str, ...]:
-    """The texts of choices up to the last one that is there."""
-    return tuple(texts[: max((number for number, text in enumerate(texts, 1) if text), default=0)])
-
-
 def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
     """Values as `parse_value` reads them; an empty cell is a failure. Raises TaskError for other
     words."""
-    values = cells.map({cell: parse_value(cell) for cell in cells.unique()}).astype(float)
+    values = cells.map(parse_value).astype(float)
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
     if len(strange := cells[values.isna() & ~empty]):
         raise TaskError(

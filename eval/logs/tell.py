@@ -83,16 +83,14 @@ def _interval(difference: Estimate) -> str:
     return f"[{points(difference.low)}, {points(difference.high)}]"
 
 
-def _less_people(contrast: Contrast) -> float | None:
-    return None if contrast.people is None else contrast.value - contrast.people
-
-
 TASK: Column[Contrast] = Column("task", "task", text)
 RIGHT: Column[Contrast] = Column("right %", "value", percent)
 DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
 INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _interval)
 SAMPLES: Column[Contrast] = Column("n", "paired.n")
-PEOPLE: Column[Contrast] = Column(LESS_PEOPLE, _less_people, points)
+PEOPLE: Column[Contrast] = Column(
+    LESS_PEOPLE, lambda c: None if c.people is None else c.value - c.people, points
+)
 
 
 def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:

@@ -106,9 +106,9 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
         yield from (
             Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0])
         )
-    found = set(tagged_letters(text)) & set(letters)
-    if phrases.CONCLUDES.search(text) and len(found) == 1 and not NEGATED.search(text):
-        yield Claim(Weight.CONCLUDED, found.pop())
+    mentioned = set(tagged_letters(text)) & set(letters)
+    if phrases.CONCLUDES.search(text) and len(mentioned) == 1 and not NEGATED.search(text):
+        yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
 def _claims_by_phrase(text: str, pattern: re.Pattern[str], weight: Weight) -> Iterator[Claim]:
@@ -134,8 +134,8 @@ def _claims_by_phrase(text: str, pattern: re.Pattern[str], weight: Weight) -> It
 
 
 def _names_another(text: str, end: int, letter: str) -> bool:
-    other = phrases.WITH_ANOTHER.match(text[end:])
-    return bool(other and other[1] != letter)
+    neighbour = phrases.WITH_ANOTHER.match(text[end:])
+    return bool(neighbour and neighbour[1] != letter)
 
 
 def _claims_by_predicate(
@@ -144,41 +144,36 @@ def _claims_by_predicate(
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject,
     "closest to X"."""
     for match in pattern.finditer(text):
-        if phrases.ILLUSION.search(_clause(text, match)):
+        start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
+        end = text.find(",", match.end())
+        if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # of its clause
             continue
         before = None if words.follows else _claim_before(text, match, weight, words.equal)
-        found = (
+        readings = (
             _claim_after(text, match, weight),
             before,
             _claim_beside(text, match, weight, words.follows),
         )
-        for claim in [claim for claim in found if claim][:1]:
+        for claim in [claim for claim in readings if claim][:1]:
             yield replace(claim, weight=weight) if words.follows else claim
 
 
-def _clause(text: str, match: re.Match[str]) -> str:
-    """The part of a sentence around a predicate, from comma to comma."""
-    start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
-    end = text.find(",", match.end())
-    return text[start : end if end >= 0 else None]
-
-
 def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
-    found = _AFTER.match(text[match.end() :])
-    if not found or re.search(r"\bthan\b", found[0], re.I):
+    choice = _AFTER.match(text[match.end() :])
+    if not choice or re.search(r"\bthan\b", choice[0], re.I):
         return None
-    if found[0].startswith(":") and _PREDICATE_OF_TAG.search(text[: match.start()]):
+    if choice[0].startswith(":") and _PREDICATE_OF_TAG.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
     less = _BEFORE_BEST.search(text[: match.start()])
     if (
         weight is Weight.PREFERRED
-        and len(found[0]) <= _SHORT
+        and len(choice[0]) <= _SHORT
         and phrases.states(text[: match.start()])
     ):
         weight = Weight.STATED
-    if _names_another(text, match.end() + found.end(), found["letter"]):
+    if _names_another(text, match.end() + choice.end(), choice["letter"]):
         return Claim(weight, "")
-    return Claim(weight, found["letter"], bool(NEGATED.search(found[0]) or less))
+    return Claim(weight, choice["letter"], bool(NEGATED.search(choice[0]) or less))
 
 
 def _claim_before(
@@ -189,10 +184,10 @@ def _claim_before(
     Where a choice may say that the others do not differ (`equal`), what one looks like is no plain
     statement.
     """
-    held = list(re.finditer(TAG, text[: match.start()]))
-    if not held:
+    mentions = list(re.finditer(TAG, text[: match.start()]))
+    if not mentions:
         return None
-    subject = held[-1]
+    subject = mentions[-1]
     between, before = text[subject.end() : match.start()], text[: subject.start()]
     if len(between) > _FAR or phrases.OBJECT.search(before) or phrases.BREAKS_LINK.search(between):
         return None
@@ -208,17 +203,17 @@ def _claim_before(
 def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool) -> Claim | None:
     """ "The first image is most similar to X": the choice is the object, and no other one the
     subject."""
-    found = _BESIDE.match(text[match.end() :])
+    choice = _BESIDE.match(text[match.end() :])
     if (
-        not found
+        not choice
         or (tagged_letters(text[: match.start()]) and not follows)
-        or _COMPARED.search(found[0])
+        or _COMPARED.search(choice[0])
     ):
         return None
-    end = match.end() + found.end()
-    if _names_another(text, end, found["letter"]):
+    end = match.end() + choice.end()
+    if _names_another(text, end, choice["letter"]):
         return Claim(weight, "")
-    return Claim(weight, found["letter"], bool(NEGATED.search(text[:end])))
+    return Claim(weight, choice["letter"], bool(NEGATED.search(text[:end])))
 
 
 def _claims_by_comparison(
@@ -242,8 +237,8 @@ def _claims_by_opposite(
     for match in pattern.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
         if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
-            found = [letter for letter in tagged_letters(joined[0]) if letter in letters]
-            yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in found)
+            subjects = [letter for letter in tagged_letters(joined[0]) if letter in letters]
+            yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in subjects)
         if (
             (than := _THAN.match(text[match.end() :]))
             and than[1] in letters

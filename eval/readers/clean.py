@@ -50,7 +50,10 @@ _PUNCTUATION = str.maketrans(
 def clean_text(reply: str) -> str:
     r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as
     "Answer: B"."""
-    text = _TOKENS.sub(" ", _shorten(strip_thoughts(reply))).translate(_PUNCTUATION)
+    text = strip_thoughts(reply)
+    if len(text) > _HEAD + _TAIL:  # the time that rules take may grow with the square of a length
+        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply says what it answers there
+    text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     text = _TAGGED.sub(r"\nAnswer: \2\n", text)
     if "http" in text:
@@ -60,20 +63,9 @@ def clean_text(reply: str) -> str:
         text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
     if _ANY_MARK.search(text):
         text = _MARKS.sub("", text)
-    return _SPACE.sub(_one_space, _RUN.sub(r"\1", text)).strip()
-
-
-def _shorten(text: str) -> str:
-    """Beginning and end of a reply that is longer than any answer: there it says what it answers.
-
-    The time that rules of several words take may grow with the square of a reply's length.
-    """
-    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
-
-
-def _one_space(run: re.Match[str]) -> str:
-    """One space, line break or empty line for a run of white space of any length."""
-    return "\n" * min(run[0].count("\n"), 2) or " "
+    text = _RUN.sub(r"\1", text)
+    # one space, line break or empty line for a run of white space of any length
+    return _SPACE.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
 
 
 _QUESTION = re.compile(
@@ -98,7 +90,7 @@ def strip_echo(text: str, choices: tuple[str, ...]) -> str:
         and all(choices)
         and all(may_hold(text, longest_word(choice)) for choice in choices)
     ):
-        text = text[found.end() :] if (found := _choices_pattern(choices).match(text)) else text
+        text = text[echo.end() :] if (echo := _choices_pattern(choices).match(text)) else text
     return _BETWEEN_CHOICES.sub("", text)
 
 

@@ -210,9 +210,9 @@ class MentionTagger:
         return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
     def _tag_letter(self, match: re.Match[str]) -> str:
-        known = ord(match[1].upper()) < ord("A") + len(self.letters) + _BEYOND
+        is_choice = ord(match[1].upper()) < ord("A") + len(self.letters) + _BEYOND
         before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
-        return (before[0] if before else "") + tag(match[1].upper()) if known else match[0]
+        return (before[0] if before else "") + tag(match[1].upper()) if is_choice else match[0]
 
     def _tag_number(self, match: re.Match[str]) -> str:
         number = int(match["number"] or match["placed"] or ORDINALS[match["ordinal"].lower()])
@@ -284,15 +284,15 @@ def _plain(folded: str) -> str:
 def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
     """The tagger for these choices' texts, empty where a choice has none."""
     pairs = zip(ascii_uppercase, choices, strict=False)
-    found = [(letter, pattern) for letter, text in pairs for pattern in _patterns_of_text(text)]
-    found.sort(key=lambda pair: -len(pair[1].source))
+    patterns = [(letter, pattern) for letter, text in pairs for pattern in _patterns_of_text(text)]
+    patterns.sort(key=lambda pair: -len(pair[1].source))
     ordinal = any(map(_STARTS_ORDINAL.match, choices))
     if ordinal:
-        found.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
+        patterns.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
     numbered = not any(
         _fold(text) in _NUMERALS or _DIGITS.fullmatch(_fold(text)) for text in choices
     )
-    return MentionTagger(ascii_uppercase[: len(choices)], tuple(found), ordinal, numbered)
+    return MentionTagger(ascii_uppercase[: len(choices)], tuple(patterns), ordinal, numbered)
 
 
 def _patterns_of_text(text: str) -> Iterator[TextPattern]:

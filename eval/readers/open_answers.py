@@ -91,8 +91,10 @@ def kind_of(question: str, subtask: str = "") -> str:
     not tell."""
     if subtask in _NAMES:
         return _NAMES[subtask]
-    found = next((kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I)), "text")
-    return found.removesuffix(" asked")
+    kind_asked = next(
+        (kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I)), "text"
+    )
+    return kind_asked.removesuffix(" asked")
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
@@ -134,7 +136,8 @@ def number_of_asked(text: str, question: str) -> str | None:
         counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s*[^\s\d,.]{{0,4}}{re.escape(noun)}"
         absent = rf"\bno [^,.]{{0,9}}{re.escape(noun)}"
     else:
-        words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, _stem(noun))))
+        stem = re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun
+        words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, stem)))
         counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s+{_BETWEEN}{{0,3}}?{words}"
         none = (
             r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not"
@@ -154,11 +157,6 @@ def number_of_asked(text: str, question: str) -> str | None:
     if len(numbers) == 1 or numbers[-1] == sum(map(int, counts)) - numbers[-1]:
         return str(numbers[-1])
     return None
-
-
-def _stem(noun: str) -> str:
-    """A noun without the ending of its plural."""
-    return re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun
 
 
 def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
@@ -184,10 +182,10 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
             is_first = bool(re.fullmatch(words[first], match["word"], re.I))
             against = bool(match["not"]) != bool(_DOUBTED.search(text[: match.start("word")]))
             return Reading(first if is_first != against else second)
-    said = {name for name, pattern in words.items() if re.search(pattern, text, re.I)}
+    named = {name for name, pattern in words.items() if re.search(pattern, text, re.I)}
     return (
-        Reading(said.pop())
-        if len(said) == 1
+        Reading(named.pop())
+        if len(named) == 1
         else Reading(None, "unread: it names both answers or neither")
     )
 
@@ -215,7 +213,7 @@ def _read_integer(text: str, question: str = "") -> Reading:
         rf"\b{_CLAIM}{_LINK}({number})|{total}",
         rf"\bthere (?:is|are){_LINK}({number})",
     ):
-        marked = [found[found.lastindex or 0] for found in re.finditer(claims, text, re.I)]
+        marked = [numbers[numbers.lastindex or 0] for numbers in re.finditer(claims, text, re.I)]
         if marked:
             return Reading(_digits(marked[-1]))
         if (asked := number_of_asked(text, question)) is not None:
@@ -223,15 +221,15 @@ def _read_integer(text: str, question: str = "") -> Reading:
     whole = _numbers(text)
     last = next(
         (
-            found
+            numbers
             for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text))
-            if (found := _numbers(line))
+            if (numbers := _numbers(line))
         ),
         [],
     )
-    for found in (whole, last):
-        if len(set(found)) == 1:
-            return Reading(found[0])
+    for numbers in (whole, last):
+        if len(set(numbers)) == 1:
+            return Reading(numbers[0])
     if not whole and _ABSENT.search(text):
         return Reading("0")
     return Reading(
@@ -240,7 +238,7 @@ def _read_integer(text: str, question: str = "") -> Reading:
 
 
 def _numbers(text: str) -> list[str]:
-    return [_digits(found) for found in (*_DIGITS.findall(text), *_WORDS.findall(text))]
+    return [_digits(number) for number in (*_DIGITS.findall(text), *_WORDS.findall(text))]
 
 
 def _digits(word: str) -> str:
@@ -250,8 +248,8 @@ def _digits(word: str) -> str:
 def _read_letters(text: str) -> Reading:
     """The capitals after the last declaration, else the longest run of capitals, where no other is
     as long."""
-    if len(each := _EACH.findall(text)) > 1 and len(each) == len(text.splitlines()):
-        return Reading("".join(each))
+    if len(listed := _EACH.findall(text)) > 1 and len(listed) == len(text.splitlines()):
+        return Reading("".join(listed))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
     for part in (after, text):
         runs = sorted(

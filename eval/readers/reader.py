@@ -101,8 +101,8 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
     """
     path = name if "." in name else readers_by_name().get(name)
     if path is None:
-        known = ", ".join(sorted(readers_by_name()))
-        raise ConfigError([f"reader: no reader is named {name!r}; there are {known}"])
+        names = ", ".join(sorted(readers_by_name()))
+        raise ConfigError([f"reader: no reader is named {name!r}; there are {names}"])
     reader: Stage = build({"use": path}, Scope(plugins=tuple(plugins)), "reader")
     return reader
 

@@ -244,8 +244,8 @@ def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Itera
 def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     opening = _OPENS.match(tagged)
-    items = {found[1] for line in text.splitlines() if (found := _LIST_ITEM.match(line))}
-    items |= {found[1] for line in tagged.splitlines() if (found := _LIST_HEADING.match(line))}
+    items = {item[1] for line in text.splitlines() if (item := _LIST_ITEM.match(line))}
+    items |= {item[1] for line in tagged.splitlines() if (item := _LIST_HEADING.match(line))}
     if opening is None and _LIST_ITEM.match(text) and not _SECOND_ITEM.search(text):
         opening = _FIRST_TAG.match(tagged)
     if opening and len(items) < 2 and not _SERIES.match(tagged[opening.end(1) + 1 :]):
@@ -263,7 +263,7 @@ def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
         and "\n" not in tagged
     ):
         yield Claim(Weight.DECLARED, last[1])
-    alone = {found[1] for line in lines if (found := _OWN_LINE.fullmatch(line))}
+    alone = {choice[1] for line in lines if (choice := _OWN_LINE.fullmatch(line))}
     if len(alone) == 1 and len(lines) > 1:
         cut = _CUT_OFF.search(text)  # a last letter may begin a word that was cut off
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
@@ -314,14 +314,16 @@ def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
         ]
     for weight in sorted(Weight, reverse=True):
         weak = weight <= Weight.DESCRIBED
-        held = [claim.letter for claim in claims if claim.weight is weight and not claim.against]
-        if not held or (weight is Weight.NAMED and held[-1] in against):
+        favoured = [
+            claim.letter for claim in claims if claim.weight is weight and not claim.against
+        ]
+        if not favoured or (weight is Weight.NAMED and favoured[-1] in against):
             continue
-        if weak and (len(set(held)) > 1 or UNDECIDED.search(tagged)):
+        if weak and (len(set(favoured)) > 1 or UNDECIDED.search(tagged)):
             continue
-        if len(set(held)) > 2 and held.count(held[-1]) < 2:
+        if len(set(favoured)) > 2 and favoured.count(favoured[-1]) < 2:
             return _reading_of("", letters)
-        return _reading_of(held[-1], letters)
+        return _reading_of(favoured[-1], letters)
     if UNDECIDED.search(tagged):
         return Reading(None, "refused: it says that it cannot tell")
     left = set(letters) - against

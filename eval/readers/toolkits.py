@@ -39,9 +39,9 @@ class BlinkOfficial(Reader):
         tokens = {f"({letter})": letter for letter in ascii_uppercase[:choices]}
         last = tokens.keys() & set(reply.split("\n\n")[-1].split())
         whole = tokens.keys() & set(reply.split())
-        for found in (last, whole):
-            if len(found) == 1:
-                return tokens[found.pop()]
+        for named in (last, whole):
+            if len(named) == 1:
+                return tokens[named.pop()]
         return None
 
 
@@ -77,10 +77,10 @@ class Vlmevalkit(Reader):
             return None
         letters = ascii_uppercase[: len(choices)]
         words = reply.translate(_PUNCTUATION).split()
-        found = [letter for letter in letters if letter in words]
-        if len(found) == 1 and words.index(found[0]) >= len(words) - _LAST:
-            return found[0]
-        if not found and "Z" in words:
+        mentioned = [letter for letter in letters if letter in words]
+        if len(mentioned) == 1 and words.index(mentioned[0]) >= len(words) - _LAST:
+            return mentioned[0]
+        if not mentioned and "Z" in words:
             return None
         bold = _BOLD.search(reply)
         if bold and bold[1].upper() in letters:
@@ -106,5 +106,5 @@ class LmmsEval(Reader):
     """
 
     def read(self, state: State) -> Reading:
-        found = _FIRST_LETTER.match(state.reply.strip())
-        return Reading.of(found[1].upper() if found else None)
+        letter = _FIRST_LETTER.match(state.reply.strip())
+        return Reading.of(letter[1].upper() if letter else None)

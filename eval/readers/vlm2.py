@@ -4,7 +4,7 @@ reads them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,42 +47,35 @@ class Vlm2(Reader):
             form = "true_false"
         elif form in ("official", "vlmevalkit"):
             form = _FORMS.get(subtask.rpartition("-")[2], "")
-        if form not in _RULES:
+        if not form:
             raise ValueError(
                 f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
                 "read other tasks with eval.readers.Robust"
             )
-        return Reading.of(_RULES[form](state.reply) or None)
+        return Reading.of(_read_reply(state.reply, form) or None)
 
 
-def _read_exact(reply: str) -> str:
-    return reply.strip() if reply.strip() in ("T", "F") else ""
+def _read_reply(reply: str, form: str) -> str:
+    """The answer in a reply by one of the forms; empty for none."""
+    text = reply.strip()
+    match form:
+        case "exact":
+            return text if text in ("T", "F") else ""
+        case "true_false":
+            words = re.findall(r"\b(t|f|true|false)\b", text, re.I)
+            return words[0][0].upper() if len(words) == 1 else ""
+        case "count":
+            # of any length
+            numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
+            value = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
+            numbers += [str(value)] if value else []
+            return numbers[0] if len(numbers) == 1 and value <= MOST else ""
+        case "grouping":
+            several = len(re.findall(r"\([A-Z]\)", text)) > 1
+            return "" if several else text.partition(")")[0].strip()
+    return text
 
 
-def _read_true_false(reply: str) -> str:
-    words = re.findall(r"\b(t|f|true|false)\b", reply, re.I)
-    return words[0][0].upper() if len(words) == 1 else ""
-
-
-def _read_count(reply: str) -> str:
-    numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", reply)]  # of any length
-    words = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(reply)])
-    numbers += [str(words)] if words else []
-    return numbers[0] if len(numbers) == 1 and words <= MOST else ""
-
-
-def _read_grouping(reply: str) -> str:
-    several = len(re.findall(r"\([A-Z]\)", reply)) > 1
-    return "" if several else reply.partition(")")[0].strip()
-
-
-_RULES: Mapping[str, Callable[[str], str]] = {
-    "exact": _read_exact,
-    "true_false": _read_true_false,
-    "count": _read_count,
-    "grouping": _read_grouping,
-    "whole": str.strip,
-}
 _FORMS = {
     "Mat": "exact",
     "Trk": "exact",
