@@ -94,74 +94,60 @@ def case(
     return JudgeCase(sample, more.pop("key", "A"), reply, unread, more.pop("notes", {}))
 
 
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ("It is left.\nAnswer: A", JudgeVerdict("A")),
-        ("**Answer:** (B)", JudgeVerdict("B")),
-        ("Answer: B) right.", JudgeVerdict("B")),
-        ("Answer: A\nNo: Answer: B is wrong.\nAnswer: NONE", JudgeVerdict(none=True)),
-        ("answer: none.", JudgeVerdict(none=True)),
-        ("Answer: A or B", JudgeVerdict(reason="'A or B' is none of A, B")),
-        ("Answer: C", JudgeVerdict(reason="'C' is none of A, B")),
-        ("Answer: left", JudgeVerdict(reason="'left' is none of A, B")),
-        ("It is A.", JudgeVerdict(reason="no answer line in its words")),
-        ("It says the second.\n**Final Answer: B**", JudgeVerdict(answer="B")),
-        ("It says the second. Answer: B", JudgeVerdict(answer="B")),
-        ("It says 'Answer: B'", JudgeVerdict(reason="no answer line in its words")),
-    ],
-)
-def test_an_unreadable_reply_is_one_of_its_choices_or_none(said: str, found: JudgeVerdict) -> None:
-    assert UnreadablePass().parse(said, case()) == found
+def no(reason: str) -> JudgeVerdict:
+    return JudgeVerdict(reason=reason)
+
+
+BAGS = {"choices": (), "question": "How many bags are there?"}
+AB, ABA = ({"meta": {"type": kind}} for kind in ("AB", "ABA"))
+NO_MARKS = no("not one mark from 0 to 1 for each of the two criteria")
 
 
 @pytest.mark.parametrize(
-    ("question", "said", "found"),
+    ("kind", "about", "said", "verdict"),
     [
-        ("How many bags are there?", "Answer: three", JudgeVerdict("3")),
-        ("How many bags are there?", "Answer: NONE", JudgeVerdict(none=True)),
+        ("unreadable", {}, "It is left.\nAnswer: A", JudgeVerdict("A")),
+        ("unreadable", {}, "**Answer:** (B)", JudgeVerdict("B")),
+        ("unreadable", {}, "Answer: B) right.", JudgeVerdict("B")),
+        ("unreadable", {}, "Answer: A\nNo: Answer: B.\nAnswer: NONE", JudgeVerdict(none=True)),
+        ("unreadable", {}, "answer: none.", JudgeVerdict(none=True)),
+        ("unreadable", {}, "Answer: A or B", no("'A or B' is none of A, B")),
+        ("unreadable", {}, "Answer: C", no("'C' is none of A, B")),
+        ("unreadable", {}, "Answer: left", no("'left' is none of A, B")),
+        ("unreadable", {}, "It is A.", no("no answer line in its words")),
+        ("unreadable", {}, "It says the second.\n**Final Answer: B**", JudgeVerdict("B")),
+        ("unreadable", {}, "It says the second. Answer: B", JudgeVerdict("B")),
+        ("unreadable", {}, "It says 'Answer: B'", no("no answer line in its words")),
+        ("unreadable", BAGS, "Answer: three", JudgeVerdict("3")),
+        ("unreadable", BAGS, "Answer: NONE", JudgeVerdict(none=True)),
+        ("unreadable", BAGS, "Answer: several", no("'several' is no integer answer")),
+        ("unreadable", BAGS | {"question": "T or F?"}, "Answer: false", JudgeVerdict("F")),
+        ("unreadable", BAGS | {"question": "Which word?"}, "Answer: Exit", JudgeVerdict("Exit")),
+        ("vid", AB, "They differ.\nScore: 1", JudgeVerdict("1")),
+        ("vid", ABA, 'The text claims "Score: 2", but no.\n**Score:** 1', JudgeVerdict("1")),
+        ("vid", AB, "Score: 2", no("the score 2 is not on the scale of 0 to 1")),
+        ("vid", ABA, "Score: 1.5", no("the score 1.5 is not on the scale of 0 to 2")),
+        ("vid", ABA, "two", no("no score in its words")),
         (
-            "How many bags are there?",
-            "Answer: several",
-            JudgeVerdict(reason="'several' is no integer answer"),
+            "cot",
+            {},
+            "Clues 2 of 3 are seen.\nClues: 0.5\nTruth: 1",
+            JudgeVerdict(scores={"clues": 0.5, "truth": 1.0}),
         ),
-        ("Answer T or F.", "Answer: false", JudgeVerdict("F")),
-        ("Which word is written there?", "Answer: Exit", JudgeVerdict("Exit")),
+        (
+            "cot",
+            {},
+            "**Clues:** 1\n**Truth:** 0.25",
+            JudgeVerdict(scores={"clues": 1.0, "truth": 0.25}),
+        ),
+        ("cot", {}, "Clues: 2\nTruth: 1", NO_MARKS),
+        ("cot", {}, "Truth: 1", NO_MARKS),
     ],
 )
-def test_an_unreadable_reply_to_an_open_question_has_its_kind(
-    question: str, said: str, found: JudgeVerdict
+def test_the_words_of_a_judge_are_a_verdict_or_say_why_not(
+    kind: str, about: dict[str, Any], said: str, verdict: JudgeVerdict
 ) -> None:
-    assert UnreadablePass().parse(said, case(choices=(), question=question)) == found
-
-
-@pytest.mark.parametrize(
-    ("kind", "said", "found"),
-    [
-        ("AB", "They differ.\nScore: 1", JudgeVerdict("1")),
-        ("ABA", 'The text claims "Score: 2", but no.\n**Score:** 1', JudgeVerdict("1")),
-        ("AB", "Score: 2", JudgeVerdict(reason="the score 2 is not on the scale of 0 to 1")),
-        ("ABA", "Score: 1.5", JudgeVerdict(reason="the score 1.5 is not on the scale of 0 to 2")),
-        ("ABA", "two", JudgeVerdict(reason="no score in its words")),
-    ],
-)
-def test_a_description_gets_a_score_of_its_scale(kind: str, said: str, found: JudgeVerdict) -> None:
-    assert VideoPass().parse(said, case(meta={"type": kind})) == found
-
-
-@pytest.mark.parametrize(
-    ("said", "scores"),
-    [
-        ("Clues 2 of 3 are seen.\nClues: 0.5\nTruth: 1", {"clues": 0.5, "truth": 1.0}),
-        ("**Clues:** 1\n**Truth:** 0.25", {"clues": 1.0, "truth": 0.25}),
-        ("Clues: 2\nTruth: 1", {}),
-        ("Truth: 1", {}),
-    ],
-)
-def test_a_chain_of_thought_gets_two_marks(said: str, scores: dict[str, float]) -> None:
-    found = ReasoningPass().parse(said, case())
-    assert found.scores == scores
-    assert bool(found.reason) == (not scores)
+    assert PASSES[kind].parse(said, case(**about)) == verdict
 
 
 def test_the_reply_is_fenced_and_the_judge_is_not_asked_to_answer() -> None:
