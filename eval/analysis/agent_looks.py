@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
-from looktwice.eval.display.text_tables import TextTable, percent
+from looktwice.eval.display.table import once
+from looktwice.eval.display.text_tables import Column, TextTable, names, percent, some, table, text
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.pipelines.geometry import Rect, iou, overlap
+from looktwice.pipelines.geometry import iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
@@ -93,16 +93,18 @@ class LookSummary:
     by_turns: tuple[TurnCount, ...] = field(default=(), repr=False)
 
 
+@once
 def summarize_looks(run: RunScores) -> list[LookSummary]:
     """The looks of every arm of a run that has an agent."""
-    points = run.by_id
-    found = defaultdict[str, list[AgentRecord]](list)
+    episodes = defaultdict[str, list[AgentRecord]](list)
     for scores, record in run.records(holding='"ended {'):  # as an agent's last note begins
-        if (one := agent_record(scores, record)) is not None:
-            found[scores.point.id].append(one)
+        if (episode := agent_record(scores, record)) is not None:
+            episodes[scores.point.id].append(episode)
     compared = baselines(run)
     return [
-        _summarize(points[name], found[name], compared[name]) for name in points if name in found
+        _summarize(scores, episodes[name], compared[name])
+        for name, scores in run.by_id.items()
+        if name in episodes
     ]
 
 
@@ -117,72 +119,67 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     for look in looks:
         asked.setdefault(look.call, look.call if look.probe is None else look.probe)
     before = [_verdict_at(scores, record, row, place) for place in asked.values()]
-    tokens = [_tokens(call) for call in record.calls]
+    usages = [
+        Reply.from_dict(call["reply"]).usage if call.get("reply") else None for call in record.calls
+    ]
+    tokens = [usage.tokens_in + usage.tokens_out if usage else 0 for usage in usages]
     first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
     verdicts = (*before, _right_or_wrong(final.verdict))
     overlaps = tuple(_overlaps(looks, _targets(record, row)))
     return AgentRecord(looks, end, verdicts, final.score.value, sum(tokens), first_tokens, overlaps)
 
 
+def _tokens_per_gain(arm: LookSummary) -> str:
+    return "no gain" if arm.tokens_per_gain is None else f"{arm.tokens_per_gain:,.1f}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name} {count}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
+    )
+
+
+NOT_RUN = ("refused", "failed", "repeated", "bound")
+LOOKS: tuple[Column[LookSummary], ...] = (
+    *names("contestant", "task"),
+    Column("tools", lambda arm: _counts(arm.tools), text),
+    Column("ended by", lambda arm: _counts(arm.ended_by), text),
+    Column("n", "n"),
+    Column("looks\nper sample", "looks", "{:.2f}".format),
+    Column("not run", lambda arm: sum(arm.outcomes.get(name, 0) for name in NOT_RUN), some),
+    Column("IoU of zoom\nwith mark", "iou", "{:.2f}".format),
+    Column("mark shown\n%", "covered", percent),
+    Column("first\nanswer %", "first_accuracy", percent),
+    Column("final\nanswer %", "final_accuracy", percent),
+    Column("no answer\nto right", "answered_right"),
+    Column("wrong\nto right", "to_right"),
+    Column("right\nto wrong", "to_wrong"),
+    Column("tokens\nper sample", "tokens", "{:,.0f}".format),
+    Column("tokens per\ngained one", _tokens_per_gain),
+)
+
+
 def look_table(summaries: Sequence[LookSummary]) -> TextTable:
     """A line per arm: how often it looked, with which tools, where, what this changed, and the
     tokens."""
-    header = (
-        "contestant",
-        "task",
-        "tools",
-        "ended by",
-        "n",
-        "looks\nper sample",
-        "not run",
-        "IoU of zoom\nwith mark",
-        "mark shown\n%",
-        "first\nanswer %",
-        "final\nanswer %",
-        "no answer\nto right",
-        "wrong\nto right",
-        "right\nto wrong",
-        "tokens\nper sample",
-        "tokens per\ngained one",
-    )
-    rows = []
-    for one in summaries:
-        refused = sum(
-            one.outcomes.get(name, 0) for name in ("refused", "failed", "repeated", "bound")
-        )
-        flips = (str(count) for count in (one.answered_right, one.to_right, one.to_wrong))
-        numbers = (
-            str(one.n),
-            f"{one.looks:.2f}",
-            str(refused or ""),
-            "" if one.iou is None else f"{one.iou:.2f}",
-            percent(one.covered),
-            percent(one.first_accuracy),
-            percent(one.final_accuracy),
-            *flips,
-            f"{one.tokens:,.0f}",
-            "no gain" if one.tokens_per_gain is None else f"{one.tokens_per_gain:,.1f}",
-        )
-        rows.append((one.contestant, one.task, _counts(one.tools), _counts(one.ended_by), *numbers))
-    return TextTable(header, rows, text_columns=4).without_empty().without_same("task")
+    return table(LOOKS, summaries).without_empty().without_same("task")
+
+
+TURNS: tuple[Column[tuple[LookSummary, TurnCount]], ...] = (
+    Column("contestant", lambda line: line[0].contestant, text),
+    Column("task", lambda line: line[0].task, text),
+    Column("turns that looked", lambda line: line[1].turns),
+    Column("n", lambda line: line[1].n),
+    Column("accuracy %", lambda line: line[1].accuracy, percent),
+    Column("tokens\nper sample", lambda line: line[1].tokens, "{:,.0f}".format),
+)
 
 
 def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
     """Accuracy against episode length: a line per arm and number of turns with looks."""
-    header = ("contestant", "task", "turns that looked", "n", "accuracy %", "tokens\nper sample")
-    rows = [
-        (
-            summary.contestant,
-            summary.task,
-            str(each.turns),
-            str(each.n),
-            percent(each.accuracy),
-            f"{each.tokens:,.0f}",
-        )
-        for summary in summaries
-        for each in summary.by_turns
-    ]
-    return TextTable(header, rows, text_columns=2).without_same("task")
+    return table(TURNS, [(arm, turn) for arm in summaries for turn in arm.by_turns]).without_same(
+        "task"
+    )
 
 
 def _verdict_at(scores: PointScores, record: Record, row: SampleRow, place: int) -> Verdict | None:
@@ -197,19 +194,21 @@ def _right_or_wrong(verdict: Verdict) -> Verdict | None:
     return verdict if verdict in (Verdict.RIGHT, Verdict.WRONG) else None
 
 
-def _tokens(call: Mapping[str, Any]) -> int:
-    usage = Reply.from_dict(call["reply"]).usage if call.get("reply") else None
-    return usage.tokens_in + usage.tokens_out if usage else 0
+def _count_turns(records: Sequence[AgentRecord], turns: int) -> TurnCount:
+    accuracy = fmean(record.score for record in records)
+    return TurnCount(turns, len(records), accuracy, fmean(record.tokens for record in records))
 
 
 def _summarize(
     scores: PointScores, records: Sequence[AgentRecord], baseline: PointScores | None
 ) -> LookSummary:
     first = fmean(record.verdicts[0] is Verdict.RIGHT for record in records)
-    final, tokens = (
-        fmean(record.score for record in records),
-        fmean(record.tokens for record in records),
-    )
+    whole = _count_turns(records, 0)
+    final, tokens = whole.accuracy, whole.tokens
+    lengths = defaultdict[int, list[AgentRecord]](list)
+    for record in records:
+        lengths[record.end.steps].append(record)
+    by_turns = [_count_turns(lengths[turns], turns) for turns in sorted(lengths)]
     looks = [look for record in records for look in record.looks]
     overlaps = [pair for record in records for pair in record.overlaps]
     spent, gained = tokens - fmean(record.first_tokens for record in records), final - first
@@ -233,39 +232,22 @@ def _summarize(
         tokens=tokens,
         tokens_per_gain=spent / (100 * gained) if gained > 0 else None,
         compared_with=baseline.contestant if baseline is not None else "its first answer",
-        by_turns=tuple(_by_turns(records)),
+        by_turns=tuple(by_turns),
     )
-
-
-def _by_turns(records: Sequence[AgentRecord]) -> Iterator[TurnCount]:
-    groups: dict[int, list[AgentRecord]] = defaultdict(list)
-    for record in records:
-        groups[record.end.steps].append(record)
-    for turns, same_length in sorted(groups.items()):
-        accuracy = fmean(record.score for record in same_length)
-        yield TurnCount(
-            turns, len(same_length), accuracy, fmean(record.tokens for record in same_length)
-        )
 
 
 def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
     """Additional tokens per sample and additional accuracy over the baseline, on the samples that
     both answered."""
-    both = [
-        name for name in scores.samples if scores.scored.get(name) and baseline.scored.get(name)
-    ]
+    both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
     if not both:
         return 0.0, 0.0
-    mine, others = (
-        [each for name in both for each in side.scored[name].values()]
-        for side in (scores, baseline)
-    )
-    spent, cheaper = (
-        fmean(each.tokens_in + each.tokens_out for each in side) for side in (mine, others)
-    )
-    return spent - cheaper, fmean(each.score.value for each in mine) - fmean(
-        each.score.value for each in others
-    )
+    tokens, accuracies = [], []
+    for arm in (scores, baseline):
+        entries = [entry for name in both for entry in arm.scored[name].values()]
+        tokens.append(fmean(entry.tokens_in + entry.tokens_out for entry in entries))
+        accuracies.append(fmean(entry.score.value for entry in entries))
+    return tokens[0] - tokens[1], accuracies[0] - accuracies[1]
 
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
@@ -287,25 +269,16 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
 
 
 def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[float, float]]:
-    """For each region that a look showed for the first time: the overlap with the best target in
-    its image."""
-    boxes = [
-        (target.image, bounding_box(target)) for target in targets if isinstance(target, Box | Mask)
-    ]
-    for region in (region for look in looks for region in look.regions if region):
-        image, x0, y0, x1, y1 = region
-        rated = [_fit((x0, y0, x1, y1), target) for number, target in boxes if number == image]
+    """For each region that a look showed for the first time: of the target in its image that fits
+    best, intersection over union and the share of the target that it covers."""
+    boxes = [(mark.image, bounding_box(mark)) for mark in targets if isinstance(mark, Box | Mask)]
+    for image, *edges in (region for look in looks for region in look.regions if region):
+        x0, y0, x1, y1 = edges
+        best = (0.0, 0.0)
+        for number, target in boxes:
+            left, top, right, bottom = target
+            if number == image:
+                shown = overlap((x0, y0, x1, y1), target) / ((right - left) * (bottom - top))
+                best = max(best, (iou((x0, y0, x1, y1), target), shown))
         if boxes:
-            yield max(rated, default=(0.0, 0.0))
-
-
-def _fit(shown: Rect, target: Rect) -> tuple[float, float]:
-    """Intersection over union of two boxes, and the share of the second that the first covers."""
-    left, top, right, bottom = target
-    return iou(shown, target), overlap(shown, target) / ((right - left) * (bottom - top))
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{name} {count}" for name, count in sorted(counts.items(), key=lambda pair: -pair[1])
-    )
+            yield best

@@ -197,8 +197,8 @@ class RivalPair:
     @property
     def swap(self) -> Estimate:
         """How probably two new halves put them in opposite orders."""
-        first, other = self.first.values, self.other.values
-        gaps = [first[question] - other[question] for question in self.questions]
+        first, rival = self.first.values, self.other.values
+        gaps = [first[question] - rival[question] for question in self.questions]
         return swap_over_halves(gaps, self.clusters)
 
 
@@ -224,13 +224,17 @@ PAIRS: tuple[Column[RivalPair], ...] = (
 def pair_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each two contestants; only for a single run, and for no more contestants than a
     table can hold."""
-    asked = [one for one in contestants(runs[0]) if one.hits] if len(runs) == 1 else []
+    asked = (
+        [contestant for contestant in contestants(runs[0]) if contestant.hits]
+        if len(runs) == 1
+        else []
+    )
     pairs = list[RivalPair]()
-    for first, other in combinations(asked, 2) if len(asked) <= MAX_CONTESTANTS else ():
-        if both := [question for question in first.hits if question in other.hits]:
-            mine, theirs = ([side.values[q] for q in both] for side in (first, other))
+    for first, rival in combinations(asked, 2) if len(asked) <= MAX_CONTESTANTS else ():
+        if both := [question for question in first.hits if question in rival.hits]:
+            mine, theirs = ([side.values[q] for q in both] for side in (first, rival))
             clusters = cluster_codes([first.clusters[question] for question in both], len(both))
-            pairs.append(RivalPair(first, other, both, compare_paired(mine, theirs, clusters)))
+            pairs.append(RivalPair(first, rival, both, compare_paired(mine, theirs, clusters)))
     return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
 
 
@@ -251,17 +255,25 @@ class AllTogether:
     @cached_property
     def hits(self) -> list[list[bool]]:
         """By question, whether each contestant is right."""
-        return [[one.hits[question] for one in self.contestants] for question in self.questions]
+        return [
+            [contestant.hits[question] for contestant in self.contestants]
+            for question in self.questions
+        ]
 
     @cached_property
     def answers(self) -> list[list[str | None]]:
         """By question, what each contestant answered."""
-        return [[one.answers[question] for one in self.contestants] for question in self.questions]
+        return [
+            [contestant.answers[question] for contestant in self.contestants]
+            for question in self.questions
+        ]
 
     @property
     def left_out(self) -> int:
         """Questions that some contestant was not asked, or failed."""
-        return len(set().union(*(one.hits for one in self.contestants))) - len(self.questions)
+        return len(set().union(*(contestant.hits for contestant in self.contestants))) - len(
+            self.questions
+        )
 
     @property
     def best(self) -> float:
@@ -311,8 +323,12 @@ def oracle_table(runs: Sequence[RunScores]) -> TextTable:
     lines = list[AllTogether]()
     tasks = list(dict.fromkeys(scores.task for scores in runs[0].points)) if len(runs) == 1 else []
     for task in [*tasks, *([""] if len(tasks) > 1 else [])]:
-        asked = [one for one in contestants(runs[0], task) if one.hits]
-        shared = set.intersection(*(set(one.hits) for one in asked)) if asked else set[Question]()
+        asked = [contestant for contestant in contestants(runs[0], task) if contestant.hits]
+        shared = (
+            set.intersection(*(set(contestant.hits) for contestant in asked))
+            if asked
+            else set[Question]()
+        )
         if len(asked) > 2 and shared:
             questions = [question for question in asked[0].hits if question in shared]
             lines.append(AllTogether(task or "all tasks", asked, questions))

@@ -166,7 +166,7 @@ class _Ratios(NamedTuple):
     floor: Floats
 
 
-def _columns(found: Variants) -> Floats:
+def _columns(variants: Variants) -> Floats:
     """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all that
     `_ratios` needs.
 
@@ -174,11 +174,11 @@ def _columns(found: Variants) -> Floats:
     a draw of each variant; and the last four of the samples with two draws of the default, 0
     elsewhere: their squared difference, the square and the value of one, and 1.
     """
-    values, squares = found.values, found.squares
+    values, squares = variants.values, variants.squares
     # two draws of different variants are independent
     gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
-    again = ~np.isnan(found.repeats)
-    drawn_twice = [np.nan_to_num(found.repeats), squares[0] * again, values[0] * again, again]
+    again = ~np.isnan(variants.repeats)
+    drawn_twice = [np.nan_to_num(variants.repeats), squares[0] * again, values[0] * again, again]
     return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
 
 
@@ -198,12 +198,12 @@ def _over(moved: Floats, spread: Floats) -> Floats:
     return np.where(spread > 1e-12, moved / spread, np.nan)
 
 
-def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
+def measure_fragility(variants: Variants, resamples: int = RESAMPLES) -> Fragility:
     """Differences, R and spread with intervals; one draw of the clusters serves all variants, so
     that all is paired."""
-    values, columns, count = found.values, _columns(found), len(found.values)
+    values, columns, count = variants.values, _columns(variants), len(variants.values)
     means, measured = values.mean(axis=1), _ratios(columns.mean(axis=1)[None], count)
-    drawn, clusters = _draw(columns, found.clusters, resamples)
+    drawn, clusters = _draw(columns, variants.clusters, resamples)
     redrawn = _ratios(drawn, count)
 
     def estimate(value: float, draws: Floats) -> Estimate:
@@ -214,21 +214,21 @@ def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
 
     ratio, floor = (float(number[0]) for number in measured)
     above = ratio - floor
-    deltas = [compare_paired(row, values[0], found.clusters) for row in values[1:]]
+    deltas = [compare_paired(row, values[0], variants.clusters) for row in values[1:]]
     corrected = holm([delta.p for delta in deltas])
     return Fragility(
-        contestant=found.contestant,
-        task=found.task,
+        contestant=variants.contestant,
+        task=variants.task,
         n=values.shape[1],
         accuracy=float(means[0]),
-        shifts=tuple(map(StyleShift, found.names[1:], means[1:].tolist(), deltas, corrected)),
+        shifts=tuple(map(StyleShift, variants.names[1:], means[1:].tolist(), deltas, corrected)),
         ratio=None if isnan(ratio) else estimate(ratio, redrawn.ratio),
         floor=None if isnan(floor) else floor,
         above=None if isnan(above) else estimate(above, redrawn.ratio - redrawn.floor),
         spread=estimate(float(np.ptp(means)), np.ptp(drawn[:, :count], axis=1)),
-        chance=spread_by_chance(values, found.clusters),
-        best=found.names[int(means.argmax())],
-        worst=found.names[int(means.argmin())],
+        chance=spread_by_chance(values, variants.clusters),
+        best=variants.names[int(means.argmax())],
+        worst=variants.names[int(means.argmin())],
     )
 
 
@@ -249,23 +249,30 @@ def spread_by_chance(values: Floats, clusters: Sequence[str] | None = None) -> C
     return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
 
 
-def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
+def rank_flips(contestants: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
     """Every two contestants of a task that are not tied under the default, on the samples and
     variants of both."""
-    for one, other in combinations(found, 2):
-        samples = [name for name in one.samples if name in set(other.samples)]
-        names = [name for name in one.names if name in other.names]
-        if one.task != other.task or not samples or not names or one.names[0] != other.names[0]:
+    for leader, rival in combinations(contestants, 2):
+        samples = [name for name in leader.samples if name in set(rival.samples)]
+        names = [name for name in leader.names if name in rival.names]
+        if (
+            leader.task != rival.task
+            or not samples
+            or not names
+            or leader.names[0] != rival.names[0]
+        ):
             continue
-        gaps = one.pick(names, samples) - other.pick(names, samples)
+        gaps = leader.pick(names, samples) - rival.pick(names, samples)
         lead = float(gaps[0].mean())
         if abs(lead) < 1e-9:
             continue
-        clusters = one.clusters and [one.clusters[one.samples.index(name)] for name in samples]
+        clusters = leader.clusters and [
+            leader.clusters[leader.samples.index(name)] for name in samples
+        ]
         turned = _draw(gaps, clusters, resamples)[0] * np.sign(lead) < -1e-9
-        first, second = (one, other) if lead > 0 else (other, one)
+        first, second = (leader, rival) if lead > 0 else (rival, leader)
         yield Flip(
-            task=one.task,
+            task=leader.task,
             first=first.contestant,
             second=second.contestant,
             lead=abs(lead),
@@ -292,8 +299,8 @@ def find_variants(run: RunScores) -> list[Variants]:
             lossy = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
             mine = arms[scores.point.contestant, scores.point.task]
             mine.setdefault(f"{mark['style']}{lossy}", scores)
-    found = (_collect(who, task, variants) for (who, task), variants in arms.items())
-    return [variants for variants in found if variants is not None]
+    collected = (_collect(who, task, variants) for (who, task), variants in arms.items())
+    return [variants for variants in collected if variants is not None]
 
 
 @once

@@ -211,8 +211,8 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
         (name, source, *(_two_digits(accuracies.get(task)) for task in tasks))
         for (name, source), accuracies in published.items()
     ]
-    for name, found in _values_here(runs, rows, given.keys()).items():
-        here = [found.get(task) for task in tasks]
+    for name, rows_of in _values_here(runs, rows, given.keys()).items():
+        here = [rows_of.get(task) for task in tasks]
         lines.append(
             (name, "this run", *("" if row is None else percent(row.value, 2) for row in here))
         )
@@ -226,13 +226,13 @@ def _values_here(
 ) -> Mapping[str, dict[str, Row]]:
     """Contestant -> its rows by those names under which something is published."""
     names = {scores.contestant for run in runs for scores in run.points}
-    found: dict[str, dict[str, Row]] = {}
+    rows_of: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row.slice or row.value is None or row.contestant not in names:
             continue
         for name in given & set(published_names(row)):
-            found.setdefault(row.contestant, {})[name] = row
-    return found
+            rows_of.setdefault(row.contestant, {})[name] = row
+    return rows_of
 
 
 def _uses(node: Any) -> Iterator[str]:

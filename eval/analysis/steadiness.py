@@ -87,10 +87,10 @@ def draw_table(runs: Sequence[RunScores]) -> TextTable:
 def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """The samples with a key of which every draw was asked and none failed, with as many draws as
     all of them have."""
-    found = {name: scores.draws(name) for name in scores.keyed}
+    asked = {name: scores.draws(name) for name in scores.keyed}
     whole = {
         name: [draw for draw in draws if draw is not None]
-        for name, draws in found.items()
+        for name, draws in asked.items()
         if all(draw is not None and draw.verdict is not Verdict.FAILED for draw in draws)
     }
     least = min(map(len, whole.values()), default=0)
@@ -129,8 +129,8 @@ def _draw_line(scores: PointScores) -> Iterator[tuple[str, ...]]:
 def position_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each contestant and number of choices: the letters that it chose, those of the
     key, and the bias."""
-    found = {place: pairs for run in runs for place, pairs in _chosen_letters(run).items()}
-    letters = sorted({letter for pairs in found.values() for pair in pairs for letter in pair})
+    chosen = {place: pairs for run in runs for place, pairs in _chosen_letters(run).items()}
+    letters = sorted({letter for pairs in chosen.values() for pair in pairs for letter in pair})
     header = (
         "contestant",
         "choices",
@@ -140,7 +140,7 @@ def position_table(runs: Sequence[RunScores]) -> TextTable:
         "n",
     )
     lines = []
-    for (contestant, choices), pairs in found.items():
+    for (contestant, choices), pairs in chosen.items():
         bias = position_bias(*zip(*pairs, strict=True))
         cells = (
             (
@@ -164,7 +164,7 @@ def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str
         for record in run.folder.last_records(holding='"letters":{')
         if record.draw == 0
     }
-    found = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
+    pairs = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
     for scores in run.points:
         for name, row in scores.samples.items():
             count, first = row.n_choices, scores.first(name)
@@ -177,8 +177,8 @@ def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str
             ):
                 seen = shown.get((scores.point.recorded_as, name), {})
                 pair = (seen.get(first.answer, first.answer), seen.get(row.answer, row.answer))
-                found[scores.contestant, count].append(pair)
-    return dict(found)
+                pairs[scores.contestant, count].append(pair)
+    return dict(pairs)
 
 
 def order_table(runs: Sequence[RunScores]) -> TextTable:
@@ -199,9 +199,9 @@ def order_table(runs: Sequence[RunScores]) -> TextTable:
     lines = []
     for run in runs:
         arms = {} if run.config.get("fragility") else _arms(run)
-        for one, other in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
-            line = _order_line(arms[one], arms[other])
-            lines += [(one, other, *line)] if line else []
+        for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
+            line = _order_line(arms[first], arms[rival])
+            lines += [(first, rival, *line)] if line else []
     return TextTable(header, lines, text_columns=2).without_empty()
 
 
@@ -210,11 +210,11 @@ Arms = dict[str, list[PointScores]]
 
 
 def _arms(run: RunScores) -> dict[str, Arms]:
-    found: dict[str, Arms] = {}
+    by_contestant: dict[str, Arms] = {}
     for scores in run.points:
         setting = canonical(scores.point.changes)
-        found.setdefault(scores.point.contestant, {}).setdefault(setting, []).append(scores)
-    return found
+        by_contestant.setdefault(scores.point.contestant, {}).setdefault(setting, []).append(scores)
+    return by_contestant
 
 
 def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
         return ()
     by_setting, leads = _swap(settings, clusters) if len(shared) > 1 else (None, 0)
     by_draw = _swap([side[:count] for side in draws], clusters)[0] if count > 1 else None
-    n = next((found.n for found in (by_setting, by_draw) if found is not None), 0)
+    n = next((estimate.n for estimate in (by_setting, by_draw) if estimate is not None), 0)
     return (
         (
             str(len(shared)) if by_setting else "",
@@ -265,11 +265,11 @@ def _swap(
     ]
     if not places:
         return None, 0
-    one, other = (
+    first, rival = (
         np.array([[values[place] for place in places] for values in side]) for side in sides
     )
-    swap = swap_over_settings(one, other, [clusters[place] for place in places])
-    return swap, int((one.mean(axis=1) > other.mean(axis=1) + 1e-12).sum())
+    swap = swap_over_settings(first, rival, [clusters[place] for place in places])
+    return swap, int((first.mean(axis=1) > rival.mean(axis=1) + 1e-12).sum())
 
 
 def _values(arms: Sequence[PointScores]) -> dict[tuple[str, str], float]:
@@ -290,8 +290,8 @@ def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
     ]
 
 
-def _shown(found: Estimate | None) -> str:
-    return "" if found is None else estimate_cell(found)
+def _shown(estimate: Estimate | None) -> str:
+    return "" if estimate is None else estimate_cell(estimate)
 
 
 MIN_VARIANTS = 3  # with fewer a spread means little

@@ -107,22 +107,22 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     A sample's difference is its mean over the combinations of the other factors that were asked
     with both levels; a sample counts if none of these failed or is missing.
     """
-    sweep, each = run.config.get("sweep"), run.config.get("each")
+    sweep, changed = run.config.get("sweep"), run.config.get("each")
     grid = _Grid(sweep or {})
-    names = list(grid.sweep) if len(grid.sweep) > 1 or each else []
+    names = list(grid.sweep) if len(grid.sweep) > 1 or changed else []
     factors = [(_short(name), _level_gaps(grid, (number,))) for number, name in enumerate(names)]
     twos = combinations(enumerate(names), 2) if len(names) > 1 else ()
     factors += [
         (f"{_short(a)}{BESIDE}{_short(b)}", _level_gaps(grid, (i, j))) for (i, a), (j, b) in twos
     ]
-    changes = [flat_changes(change) for change in each or ()]
+    changes = [flat_changes(change) for change in changed or ()]
     factors += [(" + ".join(map(_short, change)), _change_gaps(grid, change)) for change in changes]
     arms: dict[str, dict[str, _Arms]] = defaultdict(lambda: defaultdict(_Arms))
     for scores in run.points:
-        known = arms[scores.point.contestant][scores.point.task]
-        known.clusters |= scores.clusters
-        if all(changes != scores.point.changes for changes, _ in known):
-            known.append((scores.point.changes, scores.comparable))
+        cells = arms[scores.point.contestant][scores.point.task]
+        cells.clusters |= scores.clusters
+        if all(changes != scores.point.changes for changes, _ in cells):
+            cells.append((scores.point.changes, scores.comparable))
     lines = [line for who, tasks in arms.items() for line in _effects(who, tasks, factors)]
     return correct(lines, lambda line: line.effect.p, lambda line: line.task == ALL_TASKS)
 
@@ -213,10 +213,10 @@ class _Grid:
             factor = max(owners, key=len)
             levels[factor].append(_level(place[len(factor) + 1 :], value))
         cell = tuple(", ".join(parts) or AS_IT_IS for parts in levels.values())
-        known = zip(cell, self.sweep.items(), strict=True)
+        pairs = zip(cell, self.sweep.items(), strict=True)
         return (
             cell
-            if all(level == AS_IT_IS or level in _levels(*factor) for level, factor in known)
+            if all(level == AS_IT_IS or level in _levels(*factor) for level, factor in pairs)
             else None
         )
 
@@ -225,8 +225,8 @@ def _levels(factor: str, values: Sequence[Any]) -> list[str]:
     """How the levels of a factor are called."""
     flat = (flat_changes({factor: value}) for value in values)
     return [
-        ", ".join(_level(place[len(factor) + 1 :], each) for place, each in one.items())
-        for one in flat
+        ", ".join(_level(place[len(factor) + 1 :], level) for place, level in changes.items())
+        for changes in flat
     ]
 
 
@@ -276,13 +276,13 @@ def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps
         cells = grid.cells(arms)
         asked = [list(dict.fromkeys(cell[number] for cell in cells)) or [""] for number in numbers]
         against = [first for first, *_ in asked]
-        found: Gaps = {}
+        gaps: Gaps = {}
         for levels in product(*(others for _, *others in asked)):
             changes = zip(levels, against, strict=True)
-            found[BESIDE.join(levels), BESIDE.join(against)] = contrast(
+            gaps[BESIDE.join(levels), BESIDE.join(against)] = contrast(
                 cells, dict(zip(numbers, changes, strict=True))
             )
-        return found
+        return gaps
 
     return find
 

@@ -167,6 +167,8 @@ def _write_paper(runs: Sequence[Path], out: Path, **how: Any) -> None:
     from looktwice.eval.results import Results
 
     results = Results.open(*runs, **how)
+    for line in results.table.notes:  # such as arms of an earlier plan, which are left out
+        say(line)
     say(f"table: {results.save_latex(out / 'table.tex')}")
     count = results.save_parquet(out / "records.parquet")
     say(f"records: {out / 'records.parquet'} ({counted(count, 'record')})")

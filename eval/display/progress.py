@@ -95,7 +95,7 @@ class Display:
         spent, rate = self.spent(), f"{self._rate():.1f}/s"
         counts = [(name, self.verdicts[name]) for name in VERDICTS if self.verdicts[name]]
         done, left = f"{self.done}/{self.total}", self._time()
-        said = " ".join(f"{name} {number}" for name, number in counts)
+        verdicts = " ".join(f"{name} {number}" for name, number in counts)
         short = " ".join(f"{name[:1]}{_short(number)}" for name, number in counts)
         cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
         tokens = (
@@ -105,8 +105,8 @@ class Display:
         )
         fewer = f"{_short(spent.tokens_in)}+{_short(spent.tokens_out)} tok" if tokens else ""
         choices = (
-            (" | ", done, said, tokens, cost, rate, left),
-            ("  ", done, said, fewer, cost, rate, left),
+            (" | ", done, verdicts, tokens, cost, rate, left),
+            ("  ", done, verdicts, fewer, cost, rate, left),
             ("  ", done, short, fewer, cost, rate, left),
             ("  ", done, short, cost or fewer, rate, left),
             ("  ", done, short, left),

@@ -100,10 +100,10 @@ def changed_views(state: State, step: int) -> tuple[View, ...] | None:
 
 def looks_by_call(state: State) -> dict[int, list[Look]]:
     """The looks of agents by the number of the call whose reply asked for them."""
-    found: dict[int, list[Look]] = {}
+    looks: dict[int, list[Look]] = {}
     for look in read_looks(state.notes):
-        found.setdefault(look.call, []).append(look)
-    return found
+        looks.setdefault(look.call, []).append(look)
+    return looks
 
 
 def caption(number: int, view: View) -> str:
@@ -212,13 +212,13 @@ RED = "#e02020"
 
 def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
     """The images of a conversation by the numbers that an agent gives them."""
-    found: dict[int, View] = {}
+    images: dict[int, View] = {}
     for message in messages:
         for before, part in zip(message.parts, message.parts[1:], strict=False):
             name = IMAGE.fullmatch(before) if isinstance(before, str) else None
             if name and isinstance(part, View):
-                found[int(name[1])] = part
-    return found
+                images[int(name[1])] = part
+    return images
 
 
 def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -> View | None:
@@ -233,7 +233,7 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
     places = [given[name] for name, info in named if COORDINATES in info.metadata and name in given]
     try:
         shown = ShownImage(view, view)
-        marks = [_mark(shown.place(each, agent.coordinates, "the image")) for each in places]
+        marks = [_mark(shown.place(place, agent.coordinates, "the image")) for place in places]
     except ToolError:  # a note that does not fit this image
         return None
     drawn = Rectangles(color=RED).draw(View.of(view.picture), marks)

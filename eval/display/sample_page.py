@@ -29,7 +29,7 @@ def page(
 ) -> str:
     """A self-contained HTML page with a section for each arm."""
     sections = [
-        (one, list(StepFigures(one, longest)), _remarks(one.state), _answer(one)) for one in shown
+        (arm, list(StepFigures(arm, longest)), _remarks(arm.state), _answer(arm)) for arm in shown
     ]
     facts = {"title": title, "question": question, "key": key, "sections": sections}
     return str(template("sample.html.j2").render(**facts))
@@ -63,8 +63,8 @@ def words(shown: Shown) -> list[str]:
     lines += [f"  system: {text!r}" for text in _system_texts(shown)]
     lines.append(f"  prompt: {shown.state.prompt!r}")
     lines += [f"  answer: {answer}"] if (answer := _answer(shown)) else []
-    told = shown.outcome.startswith("FAILED")
-    lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error and not told else []
+    is_told = shown.outcome.startswith("FAILED")
+    lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error and not is_told else []
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 

@@ -209,12 +209,12 @@ class _Failure:
 
 def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
     """Errors: the first line of each with its count and an example, most frequent first."""
-    found: dict[tuple[str, str, str], _Failure] = {}
+    failures: dict[tuple[str, str, str], _Failure] = {}
     for scores in (scores for run in runs for scores in run.points):
         for scored in (entry for entry in scores.all if entry.verdict is Verdict.FAILED):
             error = (scored.detail.strip().splitlines() or ["no message"])[0][:200]
             key = (scores.contestant, scores.task, error)
-            found.setdefault(key, _Failure(*key, scored.sample)).count += 1
+            failures.setdefault(key, _Failure(*key, scored.sample)).count += 1
     columns = (
         Column[_Failure]("contestant", "contestant", text),
         Column[_Failure]("task", "task", text),
@@ -222,7 +222,7 @@ def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
         Column[_Failure]("for example", "sample", text),
         Column[_Failure]("samples", "count"),
     )
-    return table(columns, sorted(found.values(), key=lambda failure: -failure.count)[:limit])
+    return table(columns, sorted(failures.values(), key=lambda failure: -failure.count)[:limit])
 
 
 def token_table(rows: Sequence[Row]) -> TextTable:

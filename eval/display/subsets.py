@@ -45,12 +45,15 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
     Raises RunError where it is none.
     """
     try:
-        held = read_yaml(path, FragmentNode) or {}
+        fragment = read_yaml(path, FragmentNode) or {}
     except (OSError, ValueError, yaml.YAMLError) as exc:
         raise RunError(
             f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes"
         ) from exc
-    tasks = {**(held.get("tasks") or {}), **({"task": held["task"]} if "task" in held else {})}
+    tasks = {
+        **(fragment.get("tasks") or {}),
+        **({"task": fragment["task"]} if "task" in fragment else {}),
+    }
     if not tasks:
         raise RunError(
             f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice analyse RUN audit`"

@@ -61,8 +61,8 @@ def once(measure: Callable[[RunScores], Found]) -> Callable[[RunScores], Found]:
         place, memory = f"_{measure.__module__}.{measure.__qualname__}", vars(run)
         if place not in memory:
             memory[place] = measure(run)
-        found: Found = memory[place]
-        return found
+        value: Found = memory[place]
+        return value
 
     return kept
 
@@ -151,7 +151,7 @@ class Table:
         for row in self.rows:
             mine = arms.get((row.run, row.point or row.contestant), [])
             settings = ({setting_of(point, place) for point in mine} for place in places)
-            same = (found.pop() if len(found) == 1 else None for found in settings)
+            same = (levels.pop() if len(levels) == 1 else None for levels in settings)
             writer.writerow(
                 [*(changed(_cell(getattr(row, name))) for name in COLUMNS), *map(_cell, same)]
             )
@@ -206,13 +206,13 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     arms = (
         [scores for run in runs for scores in run.points] if by else []
     )  # to look at every sample takes a while
-    known = {name for scores in arms for row in scores.samples.values() for name in row.meta}
-    known |= {name for scores in arms for name in measurements(scores)}
+    fields = {name for scores in arms for row in scores.samples.values() for name in row.meta}
+    fields |= {name for scores in arms for name in measurements(scores)}
     for name in (part for names in by for part in names.split(",")):
-        if name not in known:
+        if name not in fields:
             raise RunError(
                 f"--by {name}: no sample has this field; there are"
-                f" {', '.join(sorted(known)) or 'none'}"
+                f" {', '.join(sorted(fields)) or 'none'}"
             )
     return Table(tuple(row for run in runs for row in run_rows(run, by)), tuple(runs), tuple(by))
 

@@ -154,8 +154,8 @@ class TextTable:
             if above != heading:
                 lines.append([above])
             heading = above
-            told = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
-            lines.append([f"  {name}" if blocks else name, *told])
+            texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
+            lines.append([f"  {name}" if blocks else name, *texts])
         return lines
 
     def above(self, other: TextTable) -> TextTable:

@@ -122,7 +122,7 @@ class RunPage:
         own = tuple(self.stored(sha) for sha in named)
         if self.images and not all(map(self._is_kept, named)):  # to go through a task may take long
             own = self.images(row.task, row.id) or own
-        found = []
+        pictures = []
         for place, (sha, picture) in enumerate(zip(named, own, strict=False)):
             try:
                 if picture.sha != sha:  # the data is no longer what was asked
@@ -130,8 +130,8 @@ class RunPage:
                 marks = place_marks(row, place, picture.size)
             except PictureError:  # it was never sent as it is, and the task's data is not here
                 continue
-            found.append((PagePicture(sha, f"source {place + 1}", marks), picture))
-        return found
+            pictures.append((PagePicture(sha, f"source {place + 1}", marks), picture))
+        return pictures
 
     def stored(self, sha: str) -> Picture:
         """A picture that one of the runs kept; who looks at it gets a PictureError where it is
@@ -158,11 +158,11 @@ class RunPage:
         many = len(self.runs) > 1
         name = f"{scores.contestant} ({self.runs[run].name})" if many else scores.contestant
         baseline = scores.point.baseline and not scores.older and not run
-        known = self.contestants.setdefault(
+        contestant = self.contestants.setdefault(
             (run, name), PageContestant(name, self.runs[run].name, False, _made_of(scores))
         )
         if baseline and not any(who.baseline for who in self.contestants.values()):
-            self.contestants[run, name] = replace(known, baseline=True)
+            self.contestants[run, name] = replace(contestant, baseline=True)
         who = list(self.contestants).index((run, name))
         self.tasks.setdefault(scores.task, PageTask(scores.task, _task_facts(scores)))
         task = list(self.tasks).index(scores.task)
@@ -208,9 +208,9 @@ class RunPage:
             if room < 0:
                 break
             chosen.append(number)
-        told = list(self.words_of(chosen))
+        worded = list(self.words_of(chosen))
         sizes, seen, total = Counter[int](), set[str](), 0
-        for _, sample, _, answer in told:
+        for _, sample, _, answer in worded:
             texts = [part for turn in answer.turns for part in turn.parts if isinstance(part, str)]
             sizes[sample] += 120 + sum(len(text) for text in {*texts} - seen)
             seen.update(texts)
@@ -218,7 +218,7 @@ class RunPage:
             if total + sizes[number] <= MOST_CHARACTERS:
                 total += sizes[number]
                 self._worded.add(number)
-        for who, sample, place, answer in told:
+        for who, sample, place, answer in worded:
             if sample in self._worded:
                 self.answers[who, sample][place] = answer
         return total
@@ -329,10 +329,10 @@ def _in_short(value: Any) -> str:
 
 
 def _task_facts(scores: PointScores) -> Mapping[str, str]:
-    found = {name: scores.point.facts.get(name) for name in TASK_FACTS}
+    facts = {name: scores.point.facts.get(name) for name in TASK_FACTS}
     texts = {
         name: "; ".join(map(str, v)) if isinstance(v, list | tuple) else str(v or "")
-        for name, v in found.items()
+        for name, v in facts.items()
     }
     return {name.replace("_", " "): text for name, text in texts.items() if text}
 
@@ -341,7 +341,7 @@ def _provenance(run: RunScores) -> Mapping[str, str]:
     """What the run was made with: versions, the share of the data, plugins, its configuration."""
     facts = dict(run.folder.facts)
     versions, config = facts.get("versions") or {}, facts.get("config")
-    found = {
+    lines = {
         "folder": str(run.folder.path),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "limit": str(facts.get("limit") or ""),
@@ -351,4 +351,4 @@ def _provenance(run: RunScores) -> Mapping[str, str]:
         "arms (sha256 of what was built)": ", ".join(scores.point.id for scores in run.points),
         "configuration": dump_yaml(config, width=100) if config else "",
     }
-    return {name: text for name, text in found.items() if text}
+    return {name: text for name, text in lines.items() if text}

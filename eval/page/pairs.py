@@ -114,7 +114,11 @@ class PageNumbers:
         """Any two contestants on each task that both have, and on ALL; with many contestants the
         baseline's alone."""
         count = len(self.data.contestants)
-        chosen = [(other, self.baseline) for other in range(count) if other != self.baseline]
+        chosen = [
+            (contestant, self.baseline)
+            for contestant in range(count)
+            if contestant != self.baseline
+        ]
         rest = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
         if (
             len(rest) * len(self.data.samples) <= MOST_COMPARED
@@ -168,7 +172,7 @@ class PageNumbers:
     def _who_is_best(self, scored: Sequence[ContestantScore], names: Sequence[str]) -> str:
         tasks = counted(len(self.data.tasks), "task")
         samples = counted(len(self.data.samples), "sample")
-        said = f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."
+        sentence = f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."
         given = Counter(arm.contestant for arm in scored if arm.task != ALL)
         whole = {
             names[arm.contestant]: arm.accuracy.value
@@ -176,13 +180,13 @@ class PageNumbers:
             if arm.accuracy and arm.task == ALL and given[arm.contestant] == len(self.data.tasks)
         }
         if len(whole) < 2:
-            return said
+            return sentence
         best = max(whole, key=whole.__getitem__)
         who = (
             "" if len(whole) == len(names) else f" of the {len(whole)} contestants with every task"
         )
         where = f" as the mean of {tasks}" if len(self.data.tasks) > 1 else ""
-        return f"{said} {best} has the highest accuracy{who}, {100 * whole[best]:.1f} %{where}."
+        return f"{sentence} {best} has the highest accuracy{who}, {100 * whole[best]:.1f} %{where}."
 
 
 def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:

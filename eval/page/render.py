@@ -45,7 +45,8 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     """
     own, scripts = "'self'" if served else "", [_read(name) for name in (*VENDORED, *OWN)]
     hashes = " ".join(
-        f"'sha256-{b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
+        f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
     )
     numbers = PageNumbers(data)
     shown = {

@@ -60,7 +60,7 @@ class PageServer:
 
     def search(self, text: str) -> list[int]:
         """The samples with a reply, an answer or a reason that holds the text, in any case."""
-        return [number for number, said in self._said.items() if text.lower() in said]
+        return [number for number, words in self._said.items() if text.lower() in words]
 
     def picture(self, name: str) -> tuple[bytes, str]:
         """The bytes and type of a picture that was sent, or of a sample's own. Raises
@@ -79,11 +79,11 @@ class PageServer:
 
     @cached_property
     def _samples_of(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = defaultdict(list)
+        samples: dict[str, list[int]] = defaultdict(list)
         for number, row in enumerate(self.page.rows):
             for sha in row.sample["images"]:
-                found[sha].append(number)
-        return found
+                samples[sha].append(number)
+        return samples
 
     @cached_property
     def _said(self) -> dict[int, str]:

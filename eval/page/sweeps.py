@@ -129,12 +129,12 @@ def _grid(
     for point, row in arms:
         left, top = setting_of(point, x), setting_of(point, y)
         cells["none" if left is None else left, "none" if top is None else top].append(row)
-    found = [
+    means = [
         (*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows))
         for levels, rows in cells.items()
     ]
-    found.sort(key=lambda cell: [(isinstance(level, str), level) for level in cell[:2]])
-    return PageGrid(_short(x, task), _short(y, task), task, contestant, found)
+    means.sort(key=lambda cell: [(isinstance(level, str), level) for level in cell[:2]])
+    return PageGrid(_short(x, task), _short(y, task), task, contestant, means)
 
 
 def _short(place: str, task: str) -> str:
