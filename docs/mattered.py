@@ -18,12 +18,8 @@ import numpy as np
 from rich.console import Console
 
 from looktwice.eval import GeneratedDoYouSeeMe, MarkedScenes, evaluate
-from looktwice.eval.analysis.looking.blindness import (
-    audit_page,
-    audits,
-    blind_items_csv,
-    needs_no_image,
-)
+from looktwice.eval.analysis.looking.blindness import audits, needs_no_image
+from looktwice.eval.analysis.looking.blindness_page import audit_page, blind_items_csv
 from looktwice.eval.analysis.looking.contribution import certificate_page, certificates
 from looktwice.eval.analysis.looking.measured_and_right import measurement_table
 from looktwice.eval.analysis.looking.turns import stopping_table, turn_table

@@ -139,8 +139,11 @@ def print_table(scored: Any) -> None:
     from looktwice.eval.analysis.fragility_tables import NOTE, flip_table, fragility_table
     from looktwice.eval.analysis.sweeps import effect_note, sweep_table
     from looktwice.eval.display.table import console_table
-    from looktwice.eval.psychometrics.crossed import crossed_tables
-    from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
+    from looktwice.eval.psychometrics.thresholds import (
+        NOTE as THRESHOLD_NOTE,
+        crossed_tables,
+        threshold_table,
+    )
 
     console, gap, swept = Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))

@@ -17,8 +17,7 @@ from looktwice.eval.display.text_tables import TextTable, escaped
 from looktwice.eval.judging.summary import agreement
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import page_pieces
-from looktwice.eval.psychometrics.crossed import crossed_grids
-from looktwice.eval.psychometrics.thresholds import threshold_lines
+from looktwice.eval.psychometrics.thresholds import crossed_grids, threshold_lines
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.disk import whole_file, write_file

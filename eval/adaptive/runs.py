@@ -14,11 +14,11 @@ import numpy as np
 from looktwice.eval.adaptive.race import Confirmation, Race, confirm
 from looktwice.eval.adaptive.staircase import Staircase
 from looktwice.eval.psychometrics.functions import Psychometric
-from looktwice.eval.psychometrics.thresholds import Along, number_of
+from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
 from looktwice.eval.scoring.chance import chance_levels
-from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.eval.scoring.labels import as_number, label_with_changes
 from looktwice.pipelines.config.arm import Arm
 
 
@@ -72,7 +72,7 @@ class Staircases(Steering):
         """The ids of the questions with a key by level, in a random order that all arms share."""
         levels: dict[float, list[str]] = defaultdict(list)
         for name in sorted(pool.rows, key=lambda name: rank(name, self.seed), reverse=True):
-            level = number_of(pool.rows[name].meta, self.along.field)
+            level = as_number(pool.rows[name].meta.get(self.along.field))
             if level is not None and pool.rows[name].answer is not None:
                 levels[level].append(name)
         if len(levels) < 2:
@@ -94,7 +94,7 @@ class Staircases(Steering):
             raise RunError(f"{arm.task_name}: {exc}") from exc
 
     def _level(self, pool: Pool, sample: str) -> float:
-        return number_of(pool.rows[sample].meta, self.along.field) or 0.0
+        return as_number(pool.rows[sample].meta.get(self.along.field)) or 0.0
 
     def _is_done(self, stairs: Staircase) -> bool:
         if not self.width or stairs.asked.sum() < 10:

@@ -57,8 +57,11 @@ from looktwice.eval.display.score_tables import (
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.judging.summary import judge_table
-from looktwice.eval.psychometrics.crossed import crossed_tables
-from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
+from looktwice.eval.psychometrics.thresholds import (
+    NOTE as THRESHOLD_NOTE,
+    crossed_tables,
+    threshold_table,
+)
 from looktwice.eval.records.schema import RunError
 from looktwice.eval.scoring.measurements import TurnsOfArm, read_turns
 from looktwice.pipelines.config.classes import did_you_mean

@@ -129,7 +129,7 @@ def tell_audit(
     runs: Sequence[Any], settings: Mapping[str, Any], out: Path, plugins: Sequence[str]
 ) -> None:
     """What is answered without the images; `rule: any` lists every item that once was."""
-    from looktwice.eval.analysis.looking import blindness
+    from looktwice.eval.analysis.looking import blindness, blindness_page
     from looktwice.eval.records.records import RunError
     from looktwice.pipelines.disk import write_file
 
@@ -141,10 +141,10 @@ def tell_audit(
         )
     rule: blindness.Rule = "any" if settings.get("rule") == "any" else "chance"
     blind = blindness.needs_no_image(audits, rule)
-    write_file(out / "audit.md", blindness.audit_page(runs[0], audits, rule))
-    write_file(out / "clean.yaml", blindness.clean_subset(runs[0], audits, blind))
-    write_file(out / "needs_no_image.csv", blindness.blind_items_csv(blind))
-    for line in blindness.audit_sentences(audits, blind, rule):
+    write_file(out / "audit.md", blindness_page.audit_page(runs[0], audits, rule))
+    write_file(out / "clean.yaml", blindness_page.clean_subset(runs[0], audits, blind))
+    write_file(out / "needs_no_image.csv", blindness_page.blind_items_csv(blind))
+    for line in blindness_page.audit_sentences(audits, blind, rule):
         say(line)
     say(f"audit: {out / 'audit.md'}, needs_no_image.csv and clean.yaml beside it")
 

@@ -1,22 +1,29 @@
-"""Thresholds of the contestants of a run along a control parameter: smallest sizes, angles,
-contrasts, counts."""
+"""Thresholds of the contestants of a run along a control parameter (smallest sizes, angles,
+contrasts, counts), and accuracy at every pair of the levels of two parameters crossed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import TextTable, format_p
-from looktwice.eval.page.data import PageLines
-from looktwice.eval.psychometrics.functions import Direction, Threshold, check_fit, fit_threshold
+from looktwice.eval.display.text_tables import Column, TextTable, format_p, percent, table, text
+from looktwice.eval.page.data import PageGrid, PageLines
+from looktwice.eval.psychometrics.functions import (
+    Direction,
+    FitCheck,
+    Threshold,
+    check_fit,
+    fit_threshold,
+)
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.labels import as_number
+from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.intervals import share_interval
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers"
@@ -28,7 +35,8 @@ NOTE = (
     " it (deviance). Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a"
     " level: take the interval by rising alone. `unlike`: the draws say that questions of a level"
     " are not alike (p below 0.05 of draws dealt anew): take that interval, too. `2.0 as 1`: so"
-    " many answers on shared pictures or groups tell as much as one."
+    " many answers on shared pictures or groups tell as much as one. `below 0`: the interval"
+    " reaches below 0 although all levels lie above; with `scale: log` it cannot."
 )
 DEALT = 999  # times that draws are dealt anew
 MISFIT = 0.05  # a p below this is remarked on
@@ -69,7 +77,7 @@ class ArmThreshold:
     guess: float
     target: float = 0.75
     log: bool = False
-    found: Threshold | None = None
+    threshold: Threshold | None = None
     why: str = ""
     alike: float | None = None
 
@@ -82,87 +90,97 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
     return [found for found in fitted if found is not None]
 
 
-def number_of(meta: Mapping[str, Any], field: str) -> float | None:
-    """A meta field as a level; None where it is no number."""
-    return as_number(meta.get(field))
+@dataclass(frozen=True)
+class ThresholdLine:
+    """A line of the table: an arm, and how well the function fits it."""
+
+    arm: ArmThreshold
+    fit: FitCheck | None
+
+    @property
+    def said(self) -> str:
+        """The threshold, on which side of the levels it is, or why there is none."""
+        threshold = self.arm.threshold
+        if threshold is None:
+            return self.arm.why
+        return f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
+
+    @property
+    def counts(self) -> str | None:
+        """Answers and levels."""
+        threshold = self.arm.threshold
+        return f"{sum(threshold.asked)}/{len(threshold.levels)}" if threshold else None
+
+    @property
+    def remarks(self) -> str:
+        """What speaks against one function for all questions, in the words that `NOTE` explains."""
+        threshold, remarks = self.arm.threshold, []
+        if self.fit and self.fit.p is not None and self.fit.p < MISFIT:
+            remarks.append("misfit")
+        if self.arm.alike is not None and self.arm.alike < MISFIT:
+            remarks.append("unlike")
+        if threshold and threshold.dispersion > 1.2:
+            remarks.append(f"{threshold.dispersion:.1f} as 1")
+        if threshold and threshold.low < 0 < threshold.levels[0]:
+            remarks.append("below 0")
+        return ", ".join(remarks)
+
+
+def _ends(interval: Threshold | FitCheck) -> str:
+    return f"{interval.low:.3g}–{interval.high:.3g}"
+
+
+COLUMNS: Sequence[Column[ThresholdLine]] = (
+    Column("contestant", "arm.contestant", text),
+    Column("task", "arm.task", text),
+    Column("threshold", "said"),
+    Column("95 % interval", "arm.threshold", _ends),
+    Column("rising\nalone", "fit", _ends),
+    Column("fit p", lambda line: line.fit and line.fit.p, format_p),
+    Column("slope", lambda line: line.arm.threshold and line.arm.threshold.slope, "{:.3g}".format),
+    Column("lapse\n%", lambda line: line.arm.threshold and line.arm.threshold.lapse, percent),
+    Column("guess\n%", lambda line: line.fit and 100 * line.arm.guess, "{:.0f}".format),
+    Column("n/\nlevels", "counts"),
+    Column("remark", "remarks"),
+)
 
 
 def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> TextTable:
     """A line per arm: its threshold with the interval, slope, lapse rate and how many questions it
     rests on."""
-    lines = []
-    for run in runs:
-        for arm in find_thresholds(run, along):
-            found = arm.found
-            if found is None:
-                lines.append((arm.contestant, arm.task, arm.why, *[""] * 8))
-                continue
-            fit = check_fit(found, arm.guess, arm.target, arm.log)
-            said = f"{found.outside} all levels" if found.outside else f"{found.value:.4g}"
-            ends = (f"{found.low:.3g}–{found.high:.3g}", f"{fit.low:.3g}–{fit.high:.3g}")
-            shape = (
-                "" if fit.p is None else format_p(fit.p),
-                f"{found.slope:.3g}",
-                f"{100 * found.lapse:.1f}",
-            )
-            counts = (
-                f"{100 * arm.guess:.0f}",
-                f"{sum(found.asked)}/{len(found.levels)}",
-                _remark(arm, fit.p),
-            )
-            lines.append((arm.contestant, arm.task, said, *ends, *shape, *counts))
-    header = (
-        *(
-            "contestant",
-            "task",
-            "threshold",
-            "95 % interval",
-            "rising\nalone",
-            "fit p",
-            "slope",
-            "lapse\n%",
-        ),
-        *("guess\n%", "n/\nlevels", "remark"),
-    )
-    return TextTable(header, lines, text_columns=2).without_empty()
-
-
-def _remark(arm: ArmThreshold, fit: float | None) -> str:
-    """What speaks against one function for all questions, in the words that `NOTE` explains."""
-    remarks = []
-    if fit is not None and fit < MISFIT:
-        remarks.append("misfit")
-    if arm.alike is not None and arm.alike < MISFIT:
-        remarks.append("unlike")
-    if arm.found is not None and arm.found.dispersion > 1.2:
-        remarks.append(f"{arm.found.dispersion:.1f} as 1")
-    return ", ".join(remarks)
+    arms = [arm for run in runs for arm in find_thresholds(run, along)]
+    lines = [
+        ThresholdLine(
+            arm, check_fit(arm.threshold, arm.guess, arm.target, arm.log) if arm.threshold else None
+        )
+        for arm in arms
+    ]
+    return table(COLUMNS, lines).without_empty()
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     """A chart of a task: of each contestant the answers with their intervals, and the function that
     was fitted."""
-    wanted = Along.of(run.config.get("thresholds") or {})
+    along = Along.of(run.config.get("thresholds") or {})
+    arms = {(scores.contestant, scores.task): scores for scores in run.points}
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
-    for arm in find_thresholds(run, wanted)[:4]:
-        if wanted and arm.task == task and (found := arm.found) is not None:
-            own = next(
-                scores
-                for scores in run.points
-                if (scores.contestant, scores.task) == (arm.contestant, task)
-            )
-            lines[arm.contestant] = _asked(own, wanted.field)
-            fitted = zip(found.levels, found.curve, strict=True)
+    for arm in find_thresholds(run, along)[:4] if along else ():
+        if along and arm.task == task and (threshold := arm.threshold) is not None:
+            lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
             lines[f"{arm.contestant}, fitted"] = [
-                (level, value, value, value) for level, value in fitted
+                (level, value, value, value)
+                for level, value in zip(threshold.levels, threshold.curve, strict=True)
             ]
-    return [PageLines(f"{wanted.field}, fitted", task, lines)] if wanted and lines else []
+    return [PageLines(f"{along.field}, fitted", task, lines)] if along and lines else []
 
 
 def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     """None for an arm whose samples have no numbers there, or that was not asked."""
-    metas = {name: number_of(scores.samples[name].meta, along.field) for name in scores.comparable}
-    levels = {name: level for name, level in metas.items() if level is not None}
+    levels = {
+        name: level
+        for name in scores.comparable
+        if (level := as_number(scores.samples[name].meta.get(along.field))) is not None
+    }
     if not levels:
         return None
     guess = chance_levels(scores.keyed, scores.scorer).get("accuracy", 0.0)
@@ -170,14 +188,13 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     values = [scores.comparable[name] for name in levels]
     clusters = [scores.clusters[name] for name in levels]
     try:
-        found = fit_threshold(
+        threshold = fit_threshold(
             [*levels.values()], values, guess, along.target, along.log, along.direction, clusters
         )
     except ValueError as exc:
         return replace(arm, why=f"none: {exc}")
-    return replace(
-        arm, found=found, alike=_alike(scores, levels) if scores.point.draws > 1 else None
-    )
+    alike = _alike(scores, levels) if scores.point.draws > 1 else None
+    return replace(arm, threshold=threshold, alike=alike)
 
 
 def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
@@ -197,15 +214,64 @@ def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
 
 def _asked(scores: PointScores, field: str) -> list[tuple[float, float, float, float]]:
     """Level, accuracy and its interval, for every level of an arm."""
-    levels: dict[float, list[str]] = defaultdict(list)
-    for name in scores.comparable:
-        if (level := number_of(scores.samples[name].meta, field)) is not None:
-            levels[level].append(name)
-    lines = []
-    for level, names in sorted(levels.items()):
-        values, clusters = zip(
-            *((scores.comparable[name], scores.clusters[name]) for name in names), strict=True
-        )
-        share = share_interval(values, clusters)
-        lines.append((level, share.value, share.low, share.high))
-    return lines
+    levels = Values.of({0: scores.comparable}, scores.clusters).by(
+        lambda name: as_number(scores.samples[name].meta.get(field))
+    )
+    shares = {level: values.mean(0) for level, values in levels.items() if level is not None}
+    return [
+        (level, share.value, share.low, share.high)
+        for level, share in sorted(shares.items(), key=lambda item: item[0])
+        if share
+    ]
+
+
+# ---- two parameters crossed
+
+MOST = 12  # maps
+Level = str | float
+
+
+def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
+    """A map for each pair of fields in `by`, such as "size,rotation", and each arm whose samples
+    have both."""
+    grids = []
+    for x, y in (names for each in by if len(names := each.split(",")) == 2):
+        for scores in (scores for run in runs for scores in run.points):
+            grid = _grid(scores, x, y)
+            grids += [grid] if len(grid.cells) > 1 else []
+    return grids[:MOST]
+
+
+def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
+    """The same as tables with their titles: the first field's levels downwards, the second's
+    across."""
+    for grid in crossed_grids(runs, by):
+        cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
+        down, across = (sorted({place[side] for place in cells}, key=_order) for side in (0, 1))
+        lines = [(_shown(x), *(cells.get((x, y), "") for y in across)) for x in down]
+        title = f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}"
+        yield title, TextTable((f"{grid.x} \\ {grid.y}", *map(_shown, across)), lines)
+
+
+def _grid(scores: PointScores, x: str, y: str) -> PageGrid:
+    values: dict[tuple[Level, Level], list[float]] = defaultdict(list)
+    for name, value in scores.comparable.items():
+        meta = scores.samples[name].meta
+        if x in meta and y in meta:
+            values[_level(meta[x]), _level(meta[y])].append(value)
+    cells = [(*levels, fmean(draws), len(draws)) for levels, draws in values.items()]
+    cells.sort(key=lambda cell: (_order(cell[0]), _order(cell[1])))
+    return PageGrid(x, y, scores.task, scores.contestant, cells)
+
+
+def _level(value: object) -> Level:
+    number = as_number(value)
+    return str(value) if number is None else number
+
+
+def _order(level: Level) -> tuple[bool, Level]:
+    return isinstance(level, str), level
+
+
+def _shown(level: Level) -> str:
+    return level if isinstance(level, str) else f"{level:g}"

@@ -9,39 +9,20 @@ with it; its cleaned set drops every item that any model solves without the imag
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import fmean
 from string import ascii_uppercase
 from typing import Literal
 
-from looktwice.eval.analysis.looking.tastes import (
-    FALSE_SHARE,
-    LEAKS,
-    POWER,
-    STRENGTH,
-    TRIED_DRAWS,
-    BlindQuestion,
-    Tastes,
-    find_tastes,
-)
-from looktwice.eval.display.printable import csv_text
-from looktwice.eval.display.text_tables import (
-    TextTable,
-    estimate_cell,
-    format_p,
-    percent,
-    share_cell,
-)
+from looktwice.eval.analysis.looking.tastes import FALSE_SHARE, BlindQuestion, Tastes, find_tastes
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.score import compare_with_key
+from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Verdict
-from looktwice.eval.statistics.answers import position_bias
-from looktwice.eval.statistics.intervals import share_interval
-from looktwice.eval.statistics.paired import benjamini_hochberg, compare_paired
-from looktwice.pipelines.config.yaml_input import dump_yaml
+from looktwice.eval.statistics.paired import benjamini_hochberg
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -119,66 +100,44 @@ class Audit:
         """How often a question was asked without its image."""
         return max((question.draws for question in self.tastes.questions), default=0)
 
+    @cached_property
+    def values(self) -> Values[str, str]:
+        """The values of every arm, on the samples of the one that sees everything."""
+        arms = {name: scores.comparable for name, scores in self.arms.items()}
+        values = Values.of(arms, self.seen.clusters)
+        return values.where(values.has("seen"))
+
+    def means(self, arm: str) -> tuple[float, float, float] | None:
+        """The accuracy of an arm, that of the seen one and chance, on the samples of both."""
+        both = self.values.where(self.values.has(arm))
+        if not both.units:
+            return None
+        chance = fmean(self.chance[name] for name in both.units)
+        return fmean(both[arm]), fmean(both["seen"]), chance
+
     def mirage(self, arm: str) -> float | None:
         """Accuracy of an arm by that of the seen one, on the samples of both; None where nothing is
         right when seen."""
-        mine, seen, _ = self._pair(arm)
-        return fmean(mine) / fmean(seen) if seen and fmean(seen) > 0 else None
+        means = self.means(arm)
+        return means[0] / means[1] if means and means[1] > 0 else None
 
     def beyond_chance(self, arm: str) -> float | None:
         """The same of what lies above chance; None where nothing does when seen."""
-        mine, seen, names = self._pair(arm)
-        chance = fmean(self.chance[name] for name in names) if names else 1.0
-        return (
-            (fmean(mine) - chance) / (fmean(seen) - chance)
-            if seen and fmean(seen) > chance
-            else None
-        )
-
-    def _pair(self, arm: str) -> tuple[list[float], list[float], list[str]]:
-        """The values of an arm and of the seen one on the samples of both, and their names."""
-        mine, seen = self.arms[arm].comparable, self.seen.comparable
-        both = [name for name in seen if name in mine]
-        return [mine[name] for name in both], [seen[name] for name in both], both
-
-    def lines(self, kept: set[str]) -> Iterator[tuple[str, ...]]:
-        """A line for each arm; `kept` are the samples of the cleaned set."""
-        for arm, scores in self.arms.items():
-            mine, seen, names = self._pair(arm)
-            if not mine:
-                continue
-            clusters = [self.seen.clusters[name] for name in names]
-            share, found = share_interval(mine, clusters), compare_paired(mine, seen, clusters)
-            clean = [value for name, value in scores.comparable.items() if name in kept]
-            gap = estimate_cell(found, sign=True)
-            scored = (
-                f"{x:.2f}" if arm != "seen" and x is not None else ""
-                for x in (self.mirage(arm), self.beyond_chance(arm))
-            )
-            yield (
-                scores.contestant,
-                scores.task,
-                ARMS[arm],
-                str(len(mine)),
-                share_cell(share),
-                "" if arm == "seen" else gap,
-                "" if arm == "seen" else format_p(found.p),
-                *scored,
-                f"{percent(fmean(clean))}\nn = {len(clean)}" if clean else "",
-            )
+        mine, seen, chance = self.means(arm) or (0.0, 0.0, 1.0)
+        return (mine - chance) / (seen - chance) if seen > chance else None
 
 
 def audits(run: RunScores) -> list[Audit]:
     """The audit of every task and model of a run that has the arms `seen` and `no-image` or
     `blank`."""
-    found: dict[str, dict[str, PointScores]] = defaultdict(dict)
+    groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
         if scores.point.contestant in ARMS and scores.all:
             group = canonical([scores.point.task_id, contestant_changes(scores.point)])
-            found[group][scores.point.contestant] = scores
-    ordered = ({name: arms[name] for name in ARMS if name in arms} for arms in found.values())
+            groups[group][scores.point.contestant] = scores
+    ordered = ({name: arms[name] for name in ARMS if name in arms} for arms in groups.values())
     return [
-        Audit(arms) for arms in ordered if "seen" in arms and any(arm in arms for arm in WITHOUT)
+        Audit(arms) for arms in ordered if "seen" in arms and not arms.keys().isdisjoint(WITHOUT)
     ]
 
 
@@ -220,215 +179,17 @@ def expected_by_luck(found: Sequence[Audit], rule: Rule) -> float:
     return sum(1 - never for never in lucky.values())
 
 
-def clean_subset(run: RunScores, found: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
-    """The samples that are left, as a piece of a configuration that goes over the study's."""
-    left_out = {(item.task, item.sample) for item in blind}
-    short = "task" in run.config
-    nodes = {}
-    for audit in found:
-        task = audit.seen.point.task
-        nodes[task] = {
-            "subset": {"ids": [name for name in audit.seen.samples if (task, name) not in left_out]}
-        }
-    plain = {"task": next(iter(nodes.values()))} if short and len(nodes) == 1 else {"tasks": nodes}
-    head = (
-        f"# The samples of {run.name} that need their image: {len(left_out)} that do not are left"
-        " out.\n# Run it with a file that says `include: [STUDY.yaml, clean.yaml]`; `score RUN"
-        " --only clean.yaml` shows it.\n"
-    )
-    return head + dump_yaml(plain)
-
-
-def blind_items_csv(blind: Sequence[BlindItem]) -> str:
-    """The listed items as CSV."""
-    lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
-    return csv_text([("task", "sample", "right", "asked", "p"), *lines])
-
-
-def arm_table(found: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
-    """A line for each arm: its accuracy, on all samples and on the cleaned set, and its mirage
-    score."""
-    header = (
-        "contestant",
-        "task",
-        "what it gets",
-        "n",
-        "accuracy\n%",
-        "against seen",
-        "p",
-        "mirage\nscore",
-        "above\nchance",
-        "accuracy on\ncleaned set %",
-    )
-    left_out = {(item.task, item.sample) for item in blind}
-    rows = []
-    for audit in found:
-        kept = {
-            name for name in audit.seen.samples if (audit.seen.point.task, name) not in left_out
-        }
-        rows += list(audit.lines(kept))
-    return TextTable(header, rows, text_columns=3)
-
-
-TASTE_NOTE = (
-    "A model that does not look has tastes: for words, for letters, and for keeping to a guess."
-    " They are told from how often it gives the wrong choices of its other questions; a question"
-    " is listed where it is right more often than these tastes give. The power is that for"
-    f" questions which the model knows and answers right in {STRENGTH:.0%} of the draws, where"
-    f" {LEAKS:.0%} of all questions are such."
-)
-
-
-def say_power(audit: Audit) -> str:
-    """What the draws of an audit can show of its model, in words."""
-    tastes, draws = audit.tastes, audit.draws
-    power, needed = tastes.power(draws), tastes.draws_needed()
-    if needed is None:
-        more = f"no number of draws up to {TRIED_DRAWS[-1]} gives {POWER:.0%}"
-    else:
-        more = f"{needed} draws give {POWER:.0%}"
-    if power == 0:
-        return (
-            f"no question can be shown to need no image with {draws} draws of each: in"
-            f" {tastes.firm:.0%} of the others the model keeps to one wrong choice, so a right one"
-            f" may be kept to as well; {more}"
-        )
-    return (
-        f"of the questions that it knows by their words, {power:.0%} would be listed with {draws}"
-        f" draws of each; {more}"
-    )
-
-
-def taste_table(found: Sequence[Audit]) -> TextTable:
-    """A line for each audit: what its model reaches by its tastes, and which share of leaks its
-    draws would show."""
-    header = (
-        "contestant",
-        "task",
-        "tastes are told by",
-        "questions",
-        "draws",
-        "right\nby taste %",
-        "keeps to a\nwrong one %",
-        "power\n%",
-        "what could be listed",
-    )
-    rows = []
-    for audit in found:
-        if not audit.items:
-            continue
-        tastes = audit.tastes
-        shares = (tastes.expected, tastes.firm, tastes.power(audit.draws))
-        rows.append(
-            (
-                audit.seen.contestant,
-                audit.seen.task,
-                tastes.grouping.words,
-                str(len(audit.items)),
-                str(audit.draws),
-                *map(percent, shares),
-                say_power(audit),
-            )
-        )
-    return TextTable(header, rows, text_columns=3)
-
-
-def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
-    """A line for each arm with choices: how often each letter was said, recall by the key's place,
-    all draws right."""
-    header = (
-        "contestant",
-        "task",
-        "answers",
-        "said, by letter %",
-        "right where it is the key %",
-        "spread of\nrecall",
-        "p",
-        "right in\nevery draw %",
-    )
-    arms = {scores.point.id: scores for audit in found for scores in audit.arms.values()}
-    said = _letters_as_asked(run)
-    rows = []
-    for name, scores in arms.items():
-        pairs = said.get(name, ())
-        if not pairs:
-            continue
-        bias = position_bias(*zip(*pairs, strict=True))
-        shares = (
-            " ".join(f"{k} {100 * v:.0f}" for k, v in each.items())
-            for each in (bias.chosen, bias.recall)
-        )
-        draws = [
-            [e.verdict is Verdict.RIGHT for e in scores.asked(sample)]
-            for sample in scores.comparable
-        ]
-        whole = percent(fmean(map(all, draws))) if scores.point.draws > 1 and draws else ""
-        rows.append(
-            (
-                scores.contestant,
-                scores.task,
-                str(bias.n),
-                *shares,
-                f"{bias.spread:.3f}",
-                format_p(bias.p),
-                whole,
-            )
-        )
-    return TextTable(header, rows, text_columns=2).without_empty()
-
-
-def audit_sentences(found: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
-    """What the audit finds, in words."""
-    said = []
-    for audit in found:
-        chance = fmean(audit.chance.values())
-        for arm in WITHOUT:
-            if arm in audit.arms and (score := audit.mirage(arm)) is not None:
-                mine, seen, _ = audit._pair(arm)
-                said.append(
-                    f"{audit.seen.task}: {100 * fmean(seen):.1f} % are right with the image and"
-                    f" {100 * fmean(mine):.1f} % in the arm {arm}: mirage score {score:.2f}; chance"
-                    f" is {100 * chance:.1f} %."
-                )
-        if audit.items and rule == "chance":
-            said.append(f"{audit.seen.task}: {say_power(audit)}.")
-    asked = len({(item.task, item.sample) for audit in found for item in audit.items})
-    words = (
-        "any right answer without the image"
-        if rule == "any"
-        else "more right answers than tastes give"
-    )
-    luck = (
-        f"{'about' if rule == 'any' else 'at most'} {expected_by_luck(found, rule):.1f} of them are"
-        " expected by luck"
-    )
-    said.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
-    return said
-
-
-def audit_page(run: RunScores, found: Sequence[Audit], rule: Rule = "chance") -> str:
-    """The page of the audit as Markdown; the whole list of items stands in the CSV beside it."""
-    blind = needs_no_image(found, rule)
-    parts = [f"# What {run.name} answers without its images", *audit_sentences(found, blind, rule)]
-    parts += ["## Arms", arm_table(found, blind).markdown]
-    parts += ["## What could be listed", taste_table(found).markdown, TASTE_NOTE]
-    letters = letter_table(run, found)
-    parts += ["## Letters and their places", letters.markdown] if letters.rows else []
-    named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")
-    parts += ["## Items that need no image", named or "none"]
-    return "\n\n".join(parts) + "\n"
-
-
 def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
     """What an arm says to a sample with a key in the draws that did not fail, choices as their
     texts."""
     asked = arm.not_failed(name)
-    choices = dict(zip(ascii_uppercase, map(_text_of, row.sample["choices"]), strict=False))
-    answers = Counter(
-        choices.get(entry.answer.strip(), entry.answer)
-        for entry in asked
-        if entry.answer is not None
+    words = (
+        each.casefold() if isinstance(each, str) else canonical(each)
+        for each in row.sample["choices"]
     )
+    choices = dict(zip(ascii_uppercase, words, strict=False))
+    said = [entry.answer for entry in asked if entry.answer is not None]
+    answers = Counter(choices.get(answer.strip(), answer) for answer in said)
 
     @cache
     def accepts(answer: str) -> bool:
@@ -439,23 +200,3 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
     return BlindQuestion(
         name, question, texts, choices.get(key, key), answers, len(asked), right, accepts
     )
-
-
-def _text_of(choice: object) -> str:
-    return choice.casefold() if isinstance(choice, str) else canonical(choice)
-
-
-def _letters_as_asked(run: RunScores) -> dict[str, list[tuple[str, str]]]:
-    """Of each arm, the letters that were said and those of the keys, as the choices stood when they
-    were asked."""
-    found = defaultdict[str, list[tuple[str, str]]](list)
-    for scores, record in run.records():
-        row, entry = scores.samples.get(record.sample), scores.result_of(record)
-        if row is None or entry is None or row.answer is None or not row.sample["choices"]:
-            continue
-        if entry.verdict in (Verdict.RIGHT, Verdict.WRONG) and entry.answer is not None:
-            shown = {own: asked for asked, own in (record.letters or {}).items()}
-            found[scores.point.id].append(
-                (shown.get(entry.answer, entry.answer), shown.get(row.answer, row.answer))
-            )
-    return found

@@ -13,11 +13,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from looktwice.eval.analysis.agent_looks import summarize_looks
-from looktwice.eval.display.text_tables import TextTable, format_p, percent, share_cell
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    format_p,
+    percent,
+    share_cell,
+    table,
+    text,
+)
 from looktwice.eval.scoring.labels import contestant_changes
+from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.pipelines.model import canonical
 
@@ -52,28 +63,26 @@ class Certificate:
     arms: Mapping[str, PointScores]
 
     @cached_property
-    def samples(self) -> list[str]:
+    def values(self) -> Values[str, str]:
+        """The values of every arm, by role, on the samples that every arm answered."""
+        arms = {role: scores.comparable for role, scores in self.arms.items()}
+        values = Values.of(arms, self.arms["full"].clusters)
+        return values.where(values.has())
+
+    @property
+    def samples(self) -> Sequence[str]:
         """The samples that every arm answered."""
-        first, *others = (scores.comparable for scores in self.arms.values())
-        return [name for name in first if all(name in other for other in others)]
+        return self.values.units
 
     @property
     def excluded(self) -> int:
         """Samples with a key that failed or are missing in one of the arms."""
         return len(self.arms["full"].keyed) - len(self.samples)
 
-    def values(self, role: str) -> list[float]:
-        """The values of an arm on the shared samples."""
-        return [self.arms[role].comparable[name] for name in self.samples]
-
     def difference(self, role: str, other: str) -> Estimate:
         """One arm minus another; samples that share a picture or a group are one cluster."""
-        return compare_paired(self.values(role), self.values(other), self.clusters)
-
-    @cached_property
-    def clusters(self) -> list[str]:
-        """The cluster of each of `samples`."""
-        return [self.arms["full"].clusters[name] for name in self.samples]
+        clusters = self.values.clusters.tolist()
+        return compare_paired(self.values[role], self.values[other], clusters)
 
     @property
     def gain(self) -> Estimate:
@@ -88,55 +97,37 @@ class Certificate:
         zero beside it.
         """
         gain = self.gain
-        if gain.p >= LEVEL:
-            said = [
-                f"No gain is shown: tool use changes accuracy by {_points(gain)} points (n ="
-                f" {gain.n})."
-            ]
-        else:
-            said = [
-                f"Tool use {'gains' if gain.value > 0 else 'loses'} {_points(gain)} points (n ="
-                f" {gain.n})."
-            ]
         gained = gain.p < LEVEL and gain.value > 0
+        if gain.p >= LEVEL:
+            change = "No gain is shown: tool use changes accuracy by"
+        else:
+            change = f"Tool use {'gains' if gained else 'loses'}"
+        sentences = [f"{change} {_points(gain)} points (n = {gain.n})."]
         of = f"Of {100 * gain.value:.1f} points gained" if gained else "Beside that"
         for role, needs in NEEDS.items():
             if role in self.arms:
                 part = self.difference("full", role)
                 shown = "" if part.p < LEVEL and part.value > 0 else ", which is not shown"
-                said.append(
-                    f"{of}, {_points(part)} {needs}{shown}: {ARMS['full']} against {ARMS[role]}."
-                )
+                pair = f"{ARMS['full']} against {ARMS[role]}"
+                sentences.append(f"{of}, {_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
-            rest = self.difference("full", "result")
-            said.append(f"Tool turns are worth {_points(rest)} points beyond {ARMS['result']}.")
+            rest = _points(self.difference("full", "result"))
+            sentences.append(f"Tool turns are worth {rest} points beyond {ARMS['result']}.")
         if "oracle" in self.arms:
-            said.append(
-                f"{ARMS['oracle'].capitalize()} would bring"
-                f" {_points(self.difference('oracle', 'full'))} more."
-            )
-        return said
+            more = _points(self.difference("oracle", "full"))
+            sentences.append(f"{ARMS['oracle'].capitalize()} would bring {more} more.")
+        return sentences
 
     @property
     def solved_elsewhere(self) -> Mapping[str, float]:
         """Of what `full` solves, the share that an arm solves too, and that any arm without
         pictures does ("blind")."""
-        solved = [
-            name
-            for name, value in zip(self.samples, self.values("full"), strict=True)
-            if value > 0.5
-        ]
-        if not solved:
+        hits = {role: self.values[role] > 0.5 for role in self.arms}
+        solved = hits.pop("full")
+        if not solved.any():
             return {}
-        shares = {
-            role: sum(scores.comparable[name] > 0.5 for name in solved) / len(solved)
-            for role, scores in self.arms.items()
-            if role != "full"
-        }
-        blind = [self.arms[role].comparable for role in BLIND if role in self.arms]
-        return shares | {
-            "blind": sum(any(arm[name] > 0.5 for arm in blind) for name in solved) / len(solved)
-        }
+        hits["blind"] = np.any([hits[role] for role in BLIND if role in hits], axis=0)
+        return {role: float(hit[solved].mean()) for role, hit in hits.items()}
 
     @property
     def by_call(self) -> Mapping[str, float]:
@@ -146,12 +137,12 @@ class Certificate:
         call gain + schema gain - call harm - schema harm is the gain, on right or wrong answers.
         """
         out = dict.fromkeys(("call gain", "schema gain", "call harm", "schema harm"), 0.0)
-        for name, full, plain in zip(
-            self.samples, self.values("full"), self.values("without"), strict=True
-        ):
+        gaps = (self.values["full"] - self.values["without"]).tolist()
+        for name, gap in zip(self.samples, gaps, strict=True):
             called = any(entry.measured.get("looks") for entry in self.arms["full"].asked(name))
-            what = f"{'call' if called else 'schema'} {'gain' if full > plain else 'harm'}"
-            out[what] += abs(full - plain) / len(self.samples)
+            out[f"{'call' if called else 'schema'} {'gain' if gap > 0 else 'harm'}"] += abs(
+                gap
+            ) / len(self.samples)
         return out
 
     @property
@@ -171,141 +162,122 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
 
     `roles` gives the contestants of roles that have other names, {"black": "placebo"}.
     """
-    named = {role: role for role in ARMS} | dict(roles or {})
-    out = []
-    for full in (scores for scores in run.points if scores.point.contestant == named["full"]):
-        changes = contestant_changes(full.point)
-        arms = {"without": None, "full": full} | {
-            role: _fitting(run, full, name, changes)
-            for role, name in named.items()
-            if role != "full"
-        }
-        found = {role: scores for role, scores in arms.items() if scores is not None}
-        certificate = Certificate(found)
-        if "without" in found and len(found) > 2 and certificate.samples:
-            out.append(certificate)
-    return out
+    names = {role: role for role in ARMS} | dict(roles or {})
+    certificates = []
+    for full in (scores for scores in run.points if scores.point.contestant == names["full"]):
+        arms: dict[str, PointScores] = {}
+        for role, name in names.items():
+            arm = full if role == "full" else _fitting(run, full, name)
+            if arm is not None:
+                arms[role] = arm
+        certificate = Certificate(arms)
+        if "without" in arms and len(arms) > 2 and certificate.samples:
+            certificates.append(certificate)
+    return certificates
 
 
 def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
     """A line for each arm: what it has, accuracy, what `full` has more, and where its looks
     went."""
-    header = (
-        "arm",
-        "what it gets",
-        "n",
-        "accuracy\n%",
-        "over without",
-        "full over it",
-        "p",
-        "of what full\nsolves %",
-        "IoU of look\nwith evidence",
-        "tokens\nper sample",
+    arms, solved = certificate.arms, certificate.solved_elsewhere
+    looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
+
+    def over(role: str, other: str) -> Estimate | None:
+        return certificate.difference(role, other) if role != other else None
+
+    def p_of_more(role: str) -> float | None:
+        return certificate.difference("full", role).p if role != "full" else None
+
+    def overlap(role: str) -> float | None:
+        look = looks.get((arms[role].contestant, arms[role].task))
+        return look.iou if look else None
+
+    def tokens(role: str) -> float:
+        entries = [entry for name in certificate.samples for entry in arms[role].asked(name)]
+        return sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries)
+
+    columns: Sequence[Column[str]] = (
+        Column("arm", lambda role: role, text),
+        Column("what it gets", ARMS.get, text),
+        Column("n", lambda role: len(certificate.samples)),
+        Column("accuracy\n%", certificate.values.mean, share_cell),
+        Column("over without", lambda role: over(role, "without"), _points),
+        Column(
+            "full over it", lambda role: None if role == "full" else over("full", role), _points
+        ),
+        Column("p", p_of_more, format_p),
+        Column("of what full\nsolves %", solved.get, percent),
+        Column("IoU of look\nwith evidence", overlap, "{:.2f}".format),
+        Column("tokens\nper sample", tokens, "{:,.0f}".format),
     )
-    solved, looks = (
-        certificate.solved_elsewhere,
-        {(s.contestant, s.task): s for s in summarize_looks(run)},
-    )
-    rows = []
-    for role, scores in certificate.arms.items():
-        values = certificate.values(role)
-        share = share_interval(values, certificate.clusters)
-        more, over = certificate.difference("full", role), certificate.difference(role, "without")
-        look = looks.get((scores.contestant, scores.task))
-        entries = [entry for name in certificate.samples for entry in scores.asked(name)]
-        tokens = sum(entry.tokens_in + entry.tokens_out for entry in entries)
-        rows.append(
-            (
-                role,
-                ARMS[role],
-                str(len(values)),
-                share_cell(share),
-                "" if role == "without" else _points(over),
-                "" if role == "full" else _points(more),
-                "" if role == "full" else format_p(more.p),
-                percent(solved.get(role)),
-                "" if look is None or look.iou is None else f"{look.iou:.2f}",
-                f"{tokens / len(entries):,.0f}",
-            )
-        )
-    return TextTable(header, rows, text_columns=2).without_empty()
+    return table(columns, arms).without_empty()
 
 
 def contribution_tables(run: RunScores) -> Iterator[tuple[str, str, TextTable]]:
     """Title, sentences and table of every certificate of a run."""
-    for one in certificates(run):
-        task = f" on {one.arms['full'].task}"
-        yield (
-            f"What the tool contributes{task}",
-            " ".join(one.verdict),
-            contribution_table(one, run),
-        )
+    for certificate in certificates(run):
+        title = f"What the tool contributes on {certificate.arms['full'].task}"
+        yield title, " ".join(certificate.verdict), contribution_table(certificate, run)
 
 
 def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
     """The page of the certificates as Markdown."""
     parts = [f"# What the tool contributes: {run.name}"]
-    for one in found:
-        parts += [f"## {one.arms['full'].contestant} on {one.arms['full'].task}", *one.verdict]
-        parts += [contribution_table(one, run).markdown, *_remarks(one)]
+    for certificate in found:
+        full = certificate.arms["full"]
+        parts += [f"## {full.contestant} on {full.task}", *certificate.verdict]
+        parts += [contribution_table(certificate, run).markdown, *_remarks(certificate)]
     return "\n\n".join(parts) + "\n"
 
 
-def _points(found: Estimate) -> str:
+def _points(gap: Estimate) -> str:
     """A difference in points: "1.1 [-0.9, 3.0]"."""
-    return f"{100 * found.value:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"{100 * gap.value:.1f} [{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
 
 
-def _remarks(one: Certificate) -> Iterator[str]:
-    split = ", ".join(f"{name} {100 * value:.1f}" for name, value in one.by_call.items())
+def _remarks(certificate: Certificate) -> Iterator[str]:
+    split = ", ".join(f"{name} {100 * value:.1f}" for name, value in certificate.by_call.items())
     yield f"By whether a tool was called, in points: {split}."
-    if (blind := one.solved_elsewhere.get("blind")) is not None:
+    if (blind := certificate.solved_elsewhere.get("blind")) is not None:
         yield (
             f"Of what the full agent solves, {100 * blind:.1f} % is solved in an arm without"
             " pictures of looks too."
         )
-    if one.excluded:
-        yield f"{one.excluded} samples failed or are missing in an arm, and are left out of all."
-    conditions = "; ".join(one.unequal)
-    yield (
-        f"Not the same in all arms: {conditions}."
-        if conditions
-        else "Seed, model, sizes and budgets are the same."
-    )
+    if count := certificate.excluded:
+        yield f"{count} samples failed or are missing in an arm, and are left out of all."
+    if unequal := "; ".join(certificate.unequal):
+        yield f"Not the same in all arms: {unequal}."
+    else:
+        yield "Seed, model, sizes and budgets are the same."
 
 
-def _fitting(
-    run: RunScores, full: PointScores, name: str, changes: Mapping[str, Any]
-) -> PointScores | None:
+def _fitting(run: RunScores, full: PointScores, name: str) -> PointScores | None:
     """The arm of a contestant on the same samples at the same setting, as far as it has this
     setting."""
-    arms = [
-        s
-        for s in run.points
-        if s.point.contestant == name and s.point.task_id == full.point.task_id
+    wanted = contestant_changes(full.point).items()
+    alike = [
+        arm
+        for arm in run.points
+        if arm.point.contestant == name
+        and arm.point.task_id == full.point.task_id
+        and contestant_changes(arm.point).items() <= wanted
     ]
-    alike = [s for s in arms if contestant_changes(s.point).items() <= changes.items()]
-    return max(alike, key=lambda s: len(contestant_changes(s.point)), default=None)
+    return max(alike, key=lambda arm: len(contestant_changes(arm.point)), default=None)
+
+
+SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
+"""Of an agent, what the arms of a certificate have in common."""
 
 
 def _conditions(scores: PointScores) -> dict[str, str]:
     """What the arms of a certificate have in common, of an arm with an agent its settings too."""
     spec = scores.point.spec
-    found: dict[str, Any] = {
+    shared: dict[str, Any] = {
         "seed": scores.point.seed,
         "draws": scores.point.draws,
         "model": spec.get("model"),
     }
     for node in (spec.get("stages") or {}).values():
         if isinstance(node, Mapping) and str(node.get("use", "")).endswith(".Agent"):
-            for name in (
-                "bounds",
-                "fit",
-                "coordinates",
-                "protocol",
-                "options",
-                "history",
-                "corrections",
-            ):
-                found[name] = node.get(name)
-    return {name: canonical(value) for name, value in found.items()}
+            shared |= {name: node.get(name) for name in SETTINGS}
+    return {name: canonical(value) for name, value in shared.items()}

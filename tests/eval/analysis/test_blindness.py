@@ -15,13 +15,8 @@ import yaml
 from typer.testing import CliRunner
 
 from looktwice.eval import evaluate, write_report
-from looktwice.eval.analysis.looking.blindness import (
-    audit_page,
-    audits,
-    expected_by_luck,
-    letter_table,
-    needs_no_image,
-)
+from looktwice.eval.analysis.looking.blindness import audits, expected_by_luck, needs_no_image
+from looktwice.eval.analysis.looking.blindness_page import audit_page, letter_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunFolder

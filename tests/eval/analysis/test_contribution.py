@@ -9,6 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from looktwice.eval.analysis.looking.blindness import audits
+from looktwice.eval.analysis.looking.blindness_page import arm_table
 from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import with_interval
@@ -139,7 +140,7 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
         widths.append(found.gain.high - found.gain.low)
         back = found.difference("without", "full")
         told = with_interval(back.value, back.low, back.high, sign=True)
-        assert [line[5] for line in audit.lines(set())] == ["", told]
+        assert [row[5] for row in arm_table([audit], []).rows] == ["", told]
     assert found.gain.clusters == 8 and found.gain.p == 2 / 2**4
     assert widths[1] > 1.8 * widths[0]
 

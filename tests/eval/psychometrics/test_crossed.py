@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.psychometrics.crossed import crossed_grids, crossed_tables
+from looktwice.eval.psychometrics.thresholds import crossed_grids, crossed_tables
 from looktwice.eval.records.records import RunError
 from looktwice.eval.report import write_report
 from tests.made_run import MadeRun

@@ -135,14 +135,14 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     made.answers(made.point("blind", "t"), ["BCDA"[n // 4 % 4] for n in range(40)])
     folder = made.write()
     sees, blind = find_thresholds(score_run(folder), Along("size"))
-    assert sees.found is not None and 20 < sees.found.value < 30 and sees.guess == 0.25
-    assert blind.found is not None and blind.found.outside
+    assert sees.threshold is not None and 20 < sees.threshold.value < 30 and sees.guess == 0.25
+    assert blind.threshold is not None and blind.threshold.outside
     table = threshold_table(score_table([folder.path]).scores, Along("size"))
     assert (
         table.rows[1][2] in ("above all levels", "below all levels") and table.rows[0][9] == "40/4"
     )
     high, _ = find_thresholds(score_run(folder), Along("size", target=0.2))
-    assert high.found is None and high.why.startswith("none: the target is an accuracy above")
+    assert high.threshold is None and high.why.startswith("none: the target is an accuracy above")
     assert not find_thresholds(score_run(folder), Along("name"))
     assert not find_thresholds(score_run(folder))
 
