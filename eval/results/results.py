@@ -1,27 +1,203 @@
-"""What one opens in a notebook: the scored runs, what a variant flipped, and the files that a paper
-needs."""
+"""What one opens in a notebook: the scored runs, the samples whose verdict a variant flipped, and
+the files that a paper needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from html import escape
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from looktwice.eval.analysis.contestants import right_on_first_draw
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.records.records import RunError
-from looktwice.eval.results.flips import Flip, Flips, Side
-from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.records.records import Record, RunError, SampleRow
+from looktwice.eval.scoring.values import Values
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.notebook import thumbnail
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
     import pandas
 
 Arm = tuple[RunScores, PointScores]
+SHOWN, LONGEST, WORDS = 24, 200, 400
+"""Samples and pixels that a notebook shows, characters of a reply."""
+FIELDS: Mapping[str, str] = {
+    "task": "task",
+    "sample": "sample",
+    "gained": "gained",
+    "question": "question",
+    "key": "row.answer",
+    "answer_before": "before.scored.answer",
+    "answer_after": "after.scored.answer",
+    "verdict_before": "before.scored.verdict.value",
+    "verdict_after": "after.scored.verdict.value",
+    "reply_before": "before.reply",
+    "reply_after": "after.reply",
+}
+"""The columns of `Flips.to_pandas`, and where a flip holds each."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The first draw of one of the two on a sample: its score, its record, and the run that holds
+    the pictures."""
+
+    scored: ScoredRecord
+    record: Record | None
+    run: RunScores = field(repr=False)
+
+    @property
+    def reply(self) -> str:
+        """The last reply in its own words; empty where a stage answered."""
+        last = self.record.last_reply if self.record else None
+        return str(last["text"]) if last else ""
+
+    @property
+    def said(self) -> str:
+        """The answer, or why there is none."""
+        return self.scored.answer or self.scored.reason or self.scored.verdict.value
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """The pictures that were sent, opened when they are looked at."""
+        blobs: Any = self.run.folder.blobs
+        return [
+            Picture.lazy(lambda sha=sha: blobs.get(sha), f"picture {sha[:12]}")  # type: ignore[misc]
+            for sha in (self.record.pictures if self.record else ())
+        ]
+
+    def html(self, name: str) -> str:
+        """The side under the contestant's name: its answer, pictures and reply."""
+        images = []
+        for picture in self.pictures:
+            try:
+                source = thumbnail(picture, LONGEST)
+                images.append(f'<img src="{source}" alt="sent" style="margin:2px">')
+            except (PictureError, OSError) as exc:
+                images.append(f"<i>{escape(str(exc))}</i>")
+        return (
+            f"<div><b>{escape(name)}</b>: {escape(self.said)} ({self.scored.verdict.value})<br>"
+            f"{''.join(images)}<pre style='white-space:pre-wrap;max-width:420px'>"
+            f"{escape(self.reply[:WORDS])}</pre></div>"
+        )
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One sample that is right for one of the two and not for the other; `gained` says that the
+    second is right."""
+
+    task: str
+    row: SampleRow
+    before: Side
+    after: Side
+
+    @property
+    def gained(self) -> bool:
+        """Whether the change was for the better."""
+        return self.after.scored.verdict is Verdict.RIGHT
+
+    @property
+    def sample(self) -> str:
+        """The sample's id."""
+        return self.row.id
+
+    @property
+    def question(self) -> str:
+        """What was asked."""
+        return str(self.row.sample["question"])
+
+    def html(self, before: str, after: str) -> str:
+        """The flip for a notebook, both sides under their contestants' names."""
+        sides = self.before.html(before) + self.after.html(after)
+        choices = "; ".join(
+            f"({chr(ord('A') + place)}) {choice}"
+            for place, choice in enumerate(self.row.sample["choices"])
+            if isinstance(choice, str)
+        )
+        sign, what = ("+", "gained") if self.gained else ("-", "lost")
+        return (
+            f'<div style="border-top:1px solid #888;padding:6px 0"><b>{sign} {escape(self.task)} '
+            f"{escape(self.sample)}</b> {what}, key {escape(str(self.row.answer))}<br>"
+            f"{escape(self.question)} {escape(choices)}"
+            f'<div style="display:flex;gap:16px;flex-wrap:wrap">{sides}</div></div>'
+        )
+
+
+@dataclass(frozen=True)
+class Flips(Sequence[Flip]):
+    """The samples that flip between `before` and `after`, those that were gained first.
+
+    `n` samples have a key and failed for neither, `left_out` others do not count; of several draws
+    the first does. `compared` is the paired difference over them. A notebook shows the first 24
+    with pictures and replies.
+    """
+
+    before: str
+    after: str
+    items: tuple[Flip, ...] = field(repr=False)
+    n: int
+    left_out: int
+    compared: Estimate
+
+    @overload
+    def __getitem__(self, index: int) -> Flip: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Flip]: ...
+    def __getitem__(self, index: int | slice) -> Flip | Sequence[Flip]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def gained(self) -> list[Flip]:
+        """The samples that are right for `after` alone."""
+        return [flip for flip in self.items if flip.gained]
+
+    @property
+    def lost(self) -> list[Flip]:
+        """The samples that are right for `before` alone."""
+        return [flip for flip in self.items if not flip.gained]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A line per flip: task, sample, question, key, whether it was gained, and the answers and
+        replies of both."""
+        import pandas
+
+        read = attrgetter(*FIELDS.values())
+        return pandas.DataFrame([read(flip) for flip in self.items], columns=[*FIELDS])
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  {'+' if flip.gained else '-'} {flip.task} {flip.sample}: {flip.before.said} ->"
+            f" {flip.after.said}, key {flip.row.answer}"
+            for flip in self.items
+        ]
+        return "\n".join([self._summary, *lines])
+
+    def _repr_html_(self) -> str:
+        shown = "".join(flip.html(self.before, self.after) for flip in self.items[:SHOWN])
+        if len(self) > SHOWN:
+            shown += f"<p>and {len(self) - SHOWN} more; `.to_pandas()` lists all</p>"
+        return f"<p>{escape(self._summary)}</p>{shown}"
+
+    @property
+    def _summary(self) -> str:
+        gap, left_out = self.compared, f" ({self.left_out} left out)" if self.left_out else ""
+        return (
+            f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost"
+            f" of {self.n} samples{left_out}; {100 * gap.value:+.1f} points"
+            f" [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}], p = {gap.p:.4g} ({gap.test})"
+        )
 
 
 @dataclass(frozen=True)
@@ -71,43 +247,46 @@ class Results:
         Samples with a key that neither failed are compared, by their first draw. Raises RunError
         for an unknown contestant or task, and where the two have no task in common.
         """
-        arms = [self._arms_of(name, task) for name in (before, after)]
-        shared = [
-            (one, other) for one in arms[0] for other in arms[1] if _same_task(one[1], other[1])
+        pairs = [
+            (one, other)
+            for one in self._arms_of(before, task)
+            for other in self._arms_of(after, task)
+            if _is_same_task(one[1], other[1])
         ]
-        if not shared:
-            raise RunError(
-                f"{before!r} and {after!r} have no task in"
-                f" common{f' named {task!r}' if task else ''}"
-            )
-        hits, clusters, total = list[tuple[bool, bool]](), list[str](), 0
-        changed = list[tuple[Arm, Arm, str]]()
-        for one, other in shared:
-            mine, theirs = right_on_first_draw(one[1]), right_on_first_draw(other[1])
-            both = [name for name in mine if name in theirs]
-            total += len(mine.keys() | theirs.keys())
-            hits += [(mine[name], theirs[name]) for name in both]
-            clusters += [one[1].clusters[name] for name in both]
-            changed += [(one, other, name) for name in both if mine[name] != theirs[name]]
-        if not hits:
+        if not pairs:
+            named = f" named {task!r}" if task else ""
+            raise RunError(f"{before!r} and {after!r} have no task in common{named}")
+        hits: tuple[dict[tuple[int, str], float], ...] = {}, {}
+        clusters = {}
+        for number, pair in enumerate(pairs):
+            for side, (_, scores) in zip(hits, pair, strict=True):
+                for name, right in right_on_first_draw(scores).items():
+                    side[number, name] = float(right)
+            for name, cluster in pair[0][1].clusters.items():
+                clusters[number, name] = cluster
+        values = Values.of({"before": hits[0], "after": hits[1]}, clusters)
+        compared = values.pair("after", "before")
+        if compared is None:
             raise RunError(
                 f"{before!r} and {after!r} have no sample with a key that both were asked"
             )
-        compared = compare_paired([b for _, b in hits], [a for a, _ in hits], clusters)
-        order = sorted(_flips(changed), key=lambda flip: not flip.gained)
-        return Flips(before, after, tuple(order), len(hits), total - len(hits), compared)
+        changed = values.where(values.has() & (values["before"] != values["after"])).units
+        flips = _flips([(*pairs[number], name) for number, name in changed])
+        flips.sort(key=lambda flip: not flip.gained)
+        left_out = values.left_out("before", "after")
+        return Flips(before, after, tuple(flips), compared.n, left_out, compared)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the figures of a paper into a folder, each as SVG and PDF; their paths. Needs
         matplotlib."""
-        from looktwice.eval.results.figures import save_figures
+        from looktwice.eval.results.paper import save_figures
 
         return save_figures(self.table, Path(folder))
 
     def to_latex(self) -> str:
         """The accuracies as a LaTeX table with booktabs: the best of a column in bold, and marks of
         significance."""
-        from looktwice.eval.results.latex import latex_table
+        from looktwice.eval.results.paper import latex_table
 
         return latex_table(self.table)
 
@@ -124,69 +303,59 @@ class Results:
         return write_parquet(self.table.scores, Path(path))
 
     @property
-    def _arms(self) -> dict[str, list[Arm]]:
-        named: dict[str, dict[str, list[Arm]]] = {}
+    def _arms(self) -> Mapping[str, Sequence[Arm]]:
+        by_run = defaultdict[str, dict[str, list[Arm]]](lambda: defaultdict(list))
         for run in self.table.scores:
             for scores in run.points:
-                named.setdefault(scores.contestant, {}).setdefault(run.name, []).append(
-                    (run, scores)
-                )
+                by_run[scores.contestant][run.name].append((run, scores))
         return {
-            name if len(by_run) == 1 else f"{name} ({run})": arms
-            for name, by_run in named.items()
-            for run, arms in by_run.items()
+            name if len(runs) == 1 else f"{name} ({run})": arms
+            for name, runs in by_run.items()
+            for run, arms in runs.items()
         }
 
     def _arms_of(self, name: str, task: str) -> list[Arm]:
         arms = self._arms
         if name not in arms:
             close = get_close_matches(name, arms, 1)
-            hint = (
-                f"did you mean {close[0]!r}?"
-                if close
-                else f"there are {', '.join(map(repr, arms))}"
-            )
-            raise RunError(f"no contestant {name!r} here; {hint}")
-        found = [
-            (run, scores)
-            for run, scores in arms[name]
-            if task in ("", scores.task, scores.point.task)
-        ]
-        if not found:
-            tasks = dict.fromkeys(scores.task for _, scores in arms[name])
+            there = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(arms)}"
+            raise RunError(f"no contestant {name!r} here; {there}")
+        tasks = dict.fromkeys(scores.task for _, scores in arms[name])
+        asked = [arm for arm in arms[name] if task in ("", arm[1].task, arm[1].point.task)]
+        if not asked:
             raise RunError(
                 f"{name!r} was not asked {task!r}; its tasks are {', '.join(map(repr, tasks))}"
             )
-        return found
+        return asked
 
 
-def _same_task(one: PointScores, other: PointScores) -> bool:
+def _is_same_task(scores: PointScores, other: PointScores) -> bool:
     """Whether two arms were asked the same: the same task as built, or in runs of other data one of
     this name."""
-    return one.point.task_id == other.point.task_id or (
-        one.task == other.task and one.point.task == other.point.task
-    )
+    named_alike = (scores.task, scores.point.task) == (other.task, other.point.task)
+    return scores.point.task_id == other.point.task_id or named_alike
 
 
 def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
     """The flips of these samples; the records of each run are read once."""
-    wanted: dict[str, tuple[RunScores, set[str]]] = {}
-    for one, other, name in changed:
-        for run, _ in (one, other):
-            wanted.setdefault(str(run.folder.path), (run, set()))[1].add(name)
-    records = {
-        (path, record.point, record.sample): record
-        for path, (run, names) in wanted.items()
-        for record in run.folder.last_records(names)
-        if record.draw == 0
-    }
+    runs: dict[Path, RunScores] = {}
+    names = defaultdict[Path, set[str]](set)
+    for before, after, name in changed:
+        for run, _ in (before, after):
+            runs[run.folder.path] = run
+            names[run.folder.path].add(name)
+    records: dict[tuple[Path, str, str], Record] = {}
+    for path, run in runs.items():
+        for record in run.folder.last_records(names[path]):
+            if record.draw == 0:
+                records[path, record.point, record.sample] = record
 
     def side(arm: Arm, name: str) -> Side:
         run, scores = arm
-        record = records.get((str(run.folder.path), scores.point.recorded_as, name))
+        record = records.get((run.folder.path, scores.point.recorded_as, name))
         return Side(scores.scored[name][0], record, run)
 
     return [
-        Flip(one[1].task, one[1].samples[name], side(one, name), side(other, name))
-        for one, other, name in changed
+        Flip(before[1].task, before[1].samples[name], side(before, name), side(after, name))
+        for before, after, name in changed
     ]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from looktwice.eval import Results
 from looktwice.eval.cli import app
 from looktwice.eval.records.records import RunError
-from looktwice.eval.results.latex import escape
+from looktwice.eval.results.paper import escape
 from looktwice.pipelines import Picture
 from tests.made_run import MadeRun
 

@@ -1,5 +1,5 @@
-"""The figures of a paper, as SVG and PDF by matplotlib: accuracies, differences to the baseline,
-curves of a sweep."""
+"""The figures of a paper, as SVG and PDF by matplotlib, and its table of accuracies, for LaTeX with
+the package booktabs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.display.score_tables import contestant_of, drop_means_of_one, drop_repeats
+from looktwice.eval.display.score_tables import (
+    contestant_of,
+    drop_means_of_one,
+    drop_repeats,
+    sort_rows,
+    to_people,
+)
 from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import percent
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError
@@ -140,3 +147,104 @@ def _curve(curve: PageLines) -> Any:
     axes.set_ylabel("accuracy %, 95 % interval")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
+
+
+# ---- the table
+
+LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+SIGNS = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+
+
+def latex_table(table: Table) -> str:
+    """A `table` with a line per contestant and a column per task, accuracy in percent.
+
+    The best of each column is bold, ties too; majority and chance stand below a rule and do not
+    take part, and below another what people reach, as published, with the points of each contestant
+    less that. Stars are levels of p after Holm's correction against the baseline, over the
+    comparisons of the run. The caption says n, the interval's and the test's method, and what was
+    left out.
+    """
+    every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
+    rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
+    tasks = dict.fromkeys(row.task for row in rows)
+    many, asked = len({row.run for row in rows}) > 1, {row.contestant for row in rows if row.point}
+    contestants = [row for row in rows if row.contestant in asked]
+    sizes, best = [], {}
+    for task in tasks:
+        of_task = [row for row in contestants if row.task == task]
+        counts = sorted({row.n for row in of_task})
+        sizes.append("--".join(map(str, dict.fromkeys((counts[0], counts[-1])))))
+        best[task] = max(round(row.value or 0.0, 3) for row in of_task)
+    blocks: dict[str, dict[str, dict[str, str]]] = {"arms": {}, "levels": {}, "people": {}}
+    for row in rows:
+        name = f"{contestant_of(row)} ({row.run})" if many else contestant_of(row)
+        is_arm = row.contestant in asked
+        cell = _cell(row, best[row.task] if is_arm else None)
+        blocks["arms" if is_arm else "levels"].setdefault(name, {})[row.task] = cell
+        if is_arm and row.people is not None:
+            people = blocks["people"].setdefault("people, as published", {})
+            people[row.task] = percent(row.people)
+        if is_arm and (gap := to_people(row)):
+            blocks["people"].setdefault(f"{name}, less people", {})[row.task] = f"${gap}$"
+    lines = [" & ".join(["", *map(escape, tasks)]), " & ".join(["$n$", *sizes])]
+    body = []
+    for cells in filter(None, blocks.values()):
+        body.append("\\midrule")
+        for name, of_name in cells.items():
+            line = " & ".join([escape(name), *(of_name.get(task, "--") for task in tasks)])
+            body.append(f"{line} \\\\")
+    return "\n".join(
+        [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{_caption(table, contestants)}}}",
+            f"\\begin{{tabular}}{{l{'r' * len(tasks)}}}",
+            "\\toprule",
+            *(f"{line} \\\\" for line in lines),
+            *body,
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table}",
+            "",
+        ]
+    )
+
+
+def _cell(row: Row, best: float | None) -> str:
+    """An accuracy, bold where it is the best of the task, with stars for its p."""
+    shown = percent(row.value)
+    if best is not None and round(row.value or 0.0, 3) == best:
+        shown = f"\\textbf{{{shown}}}"
+    p = 1.0 if row.p_holm is None else row.p_holm
+    star = next((star for level, star in LEVELS if p < level), "")
+    return shown + (f"$^{{{star}}}$" if star else "")
+
+
+def escape(text: str) -> str:
+    """A text as LaTeX prints it."""
+    return re.sub(r"[\\~^&%$#_{}]", lambda found: SIGNS[found[0]], " ".join(text.split()))
+
+
+def _caption(table: Table, rows: Sequence[Row]) -> str:
+    splits = ", ".join(dict.fromkeys(row.split for row in rows if row.split))
+    baselines = dict.fromkeys(row.baseline for row in rows if row.baseline)
+    tests = dict.fromkeys(row.test for row in rows if row.test)
+    out = sum(row.excluded or 0 for row in rows)
+    parts = [
+        f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a key that were"
+        " asked."
+    ]
+    if baselines:
+        parts.append(
+            f"Stars: paired difference to {', '.join(baselines)} at 5, 1 and 0.1 percent"
+            f" ({', '.join(tests)}; Holm's correction over the comparisons on single tasks; {out}"
+            " units left out)."
+        )
+    if any(row.people is not None for row in rows):
+        parts.append("People: as published; below them points of difference.")
+    return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")
