@@ -539,85 +539,77 @@ def test_few_photographs_give_few_sequences(tmp_path: Path) -> None:
 # ---- faults
 
 
-def faulty(root: Path, kind: str) -> Task:
-    """A task on files with this fault."""
-    pair = {"first": "a.png", "second": "a.png", "homography": "H.txt"}
-    tasks: dict[str, Callable[[], Task]] = {
-        "no homography": lambda: Correspondence(
-            write(root / "a.png", photograph("coffee")).parent, pairs=(pair,)
-        ),
-        "pair words": lambda: Correspondence(root, pairs=({"first": "a.png"},)),
-        "no sequences": lambda: Correspondence(root),
-        "no such folder": lambda: Jigsaw(root / "none"),
-        "no images": lambda: Jigsaw(root),
-        "depth size": lambda: _small_map(root),
-        "depth words": lambda: RelativeDepth(
-            root, "nearer", pairs=({"image": "a.png", "depth": "b.png"},)
-        ),
-        "no maps": lambda: RelativeDepth(
-            write(root / "images/a.png", photograph("coffee")).parents[1], "nearer"
-        ),
-        "coloured map": lambda: _colour_map(root),
-        "flat": lambda: _flat_map(root),
-        "no boxes": lambda: Localization(
-            coco(root, annotations=[{"image_id": 1, "category_id": 7}])
-        ),
-        "tiny boxes": lambda: Localization(coco(root), smallest=500),
-        "no coco": lambda: Localization(coco(root, annotations="none")),
-        "few things": lambda: Sequences(objects(root, things=3), "count"),
-        "few shots": lambda: Sequences(objects(root, shots=2), "count"),
-        "no things": lambda: Sequences(root, "group"),
-        "outside": lambda: Correspondence(root, pairs=({**pair, "first": "../a.png"},)),
-    }
-    return tasks[kind]()
-
-
 def _maps(root: Path, values: np.ndarray) -> Task:
     write(root / "images" / "a.png", photograph("coffee"))
     write(root / "maps" / "a.png", values)
     return RelativeDepth(root, "nearer", n=2)
 
 
-def _small_map(root: Path) -> Task:
-    return _maps(root, np.full((10, 20), 7, np.uint8))
+def _pair(root: Path, **pair: str) -> Task:
+    return Correspondence(write(root / "a.png", photograph("coffee")).parent, pairs=(pair,))
 
 
-def _colour_map(root: Path) -> Task:
-    return _maps(root, photograph("coffee"))
+NO_MAP = {"first": "a.png", "second": "a.png", "homography": "H.txt"}
+FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
+    (lambda root: _pair(root, **NO_MAP), r"there is no file .*H\.txt; .* holds a\.png"),
+    (lambda root: _pair(root, first="a.png"), "a pair has first, second and homography .*, found"),
+    (lambda root: _pair(root, **{**NO_MAP, "first": "../a.png"}), "leads out of the folder"),
+    (Correspondence, r"no folder has views 1\.ppm, 2\.ppm \.\.\. with homographies"),
+    (lambda root: Jigsaw(root / "none"), "there is no folder .*none; `path` is the folder that"),
+    (Jigsaw, "there is no image that can be read"),
+    (
+        lambda root: _maps(root, np.full((10, 20), 7, np.uint8)),
+        r"a\.png is 20x10 and its image a\.png 600x400; a map has its image's size",
+    ),
+    (
+        lambda root: RelativeDepth(root, "nearer", pairs=({"image": "a.png", "depth": "b.png"},)),
+        "a pair has image and map",
+    ),
+    (
+        lambda root: RelativeDepth(write(root / "images/a.png", np.eye(9)).parents[1], "nearer"),
+        "there is no folder .*maps; `path` holds images/ and maps/",
+    ),
+    (
+        lambda root: _maps(root, photograph("coffee")),
+        r"has the shape \(400, 600, 3\); a map has one value per pixel",
+    ),
+    (
+        lambda root: _maps(root, np.full((400, 600), 7, np.uint8)),
+        "no image has two smooth points of which one is .* times nearer",
+    ),
+    (
+        lambda root: Localization(coco(root, annotations=[{"image_id": 1, "category_id": 7}])),
+        r"none of its 1 annotations has a box; `bbox` is \[left, top, width, height\]",
+    ),
+    (
+        lambda root: Localization(coco(root), smallest=500),
+        "no image has both its file and a box of 500 px or more",
+    ),
+    (
+        lambda root: Localization(coco(root, annotations="none")),
+        "COCO's JSON has the lists images, annotations, categories",
+    ),
+    (
+        lambda root: Sequences(objects(root, things=3), "count"),
+        r"ABCD needs 4 things of one kind.*\(cup has 3, shoe has 3\)",
+    ),
+    (
+        lambda root: Sequences(objects(root, shots=2), "count"),
+        "AAA needs 1 things of one kind, one of them on 3 or more photographs",
+    ),
+    (
+        lambda root: Sequences(root, "group"),
+        r"it holds no folder with photographs; expected THING/\*\.jpg",
+    ),
+]
 
 
-def _flat_map(root: Path) -> Task:
-    return _maps(root, np.full(photograph("coffee").shape[:2], 7, np.uint8))
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("no homography", r"there is no file .*H\.txt; .* holds a\.png"),
-        ("pair words", "a pair has first, second and homography .*, found first"),
-        ("no sequences", r"no folder has views 1\.ppm, 2\.ppm \.\.\. with homographies"),
-        ("no such folder", "there is no folder .*none; `path` is the folder that holds images"),
-        ("no images", "there is no image that can be read"),
-        ("depth size", r"a\.png is 20x10 and its image a\.png 600x400; a map has its image's size"),
-        ("depth words", "a pair has image and map"),
-        ("no maps", "there is no folder .*maps; `path` holds images/ and maps/"),
-        ("coloured map", r"has the shape \(400, 600, 3\); a map has one value per pixel"),
-        ("flat", "no image has two smooth points of which one is 1.25 times nearer"),
-        (
-            "no boxes",
-            r"none of its 1 annotations has a box; `bbox` is \[left, top, width, height\]",
-        ),
-        ("tiny boxes", "no image has both its file and a box of 500 px or more"),
-        ("no coco", "COCO's JSON has the lists images, annotations, categories"),
-        ("few things", r"ABCD needs 4 things of one kind.*\(cup has 3, shoe has 3\)"),
-        ("few shots", "AAA needs 1 things of one kind, one of them on 3 or more photographs"),
-        ("no things", r"it holds no folder with photographs; expected THING/\*\.jpg"),
-        ("outside", "leads out of the folder"),
-    ],
-)
-def test_what_cannot_be_used_is_said(tmp_path: Path, kind: str, said: str) -> None:
+@pytest.mark.parametrize(("faulty", "said"), FAULTS, ids=[said for _, said in FAULTS])
+def test_what_cannot_be_used_is_said(
+    tmp_path: Path, faulty: Callable[[Path], Task], said: str
+) -> None:
     with pytest.raises(TaskError, match=said):
-        list(faulty(tmp_path, kind))
+        list(faulty(tmp_path))
 
 
 def test_more_questions_than_there_are(tmp_path: Path) -> None:

@@ -237,13 +237,6 @@ def test_files_that_stop(tmp_path: Path, rows: Sequence[Any], words: str) -> Non
         len(Columns(jsonl(tmp_path, rows)))
 
 
-def test_hidden_answers_are_no_keys(tmp_path: Path) -> None:
-    assert [
-        i.answer
-        for i in Columns(jsonl(tmp_path, [asked(0, answer="hidden"), asked(1, answer=None)]))
-    ] == [None] * 2
-
-
 # ---- parquet
 
 
@@ -294,25 +287,6 @@ def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
         number = int(item.sample.id[1:])
         assert item.sample.images[0].payload.data == jpeg(number % 250)
         assert (item.answer, item.sample.meta) == ("A", {"row": number})
-
-
-def test_a_truncated_parquet_says_so(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "set.parquet", 30)
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(
-        TaskError, match=r"set\.parquet is no whole parquet file .* it may be cut short"
-    ):
-        len(Columns(path))
-
-
-def test_a_damaged_page_stops_with_the_file_s_name(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "set.parquet", 30, size=2000)
-    data = bytearray(path.read_bytes())
-    data[10_000:40_000] = bytes(30_000)
-    path.write_bytes(bytes(data))
-    with pytest.raises((TaskError, PictureError), match=r"damaged|is no|unreadable|cannot"):
-        for item in Columns(path):
-            item.sample.images[0].pixels  # noqa: B018
 
 
 MEASURE = """
