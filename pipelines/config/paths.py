@@ -69,9 +69,9 @@ class OutsideError(ValueError):
         self.root = real if real.is_dir() else real.parent
         once = f"add --allow {quoted(shortest(self.root))}"
         changed = changed_since_allowed(Path(asker.typed)) if asker.typed else []
-        before = f"; it was allowed before, and {', '.join(changed)} changed since"
+        before = f"; it was allowed before, and {', '.join(changed)} changed since" * bool(changed)
         remembered = f"type `{asker.command}`, which remembers it until it changes, or this time "
-        self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}{before if changed else ''}"
+        self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}{before}"
         super().__init__(
             f"{text!r} lies outside the {asker.what}'s folder {asker.folder}, at {real}; "
             f"a {asker.what} from elsewhere must not read your files, so {self.advice}"
