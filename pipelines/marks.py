@@ -22,7 +22,7 @@ from looktwice.pipelines.geometry import (
     rectangle,
 )
 
-__all__ = ["Box", "Mark", "Mask", "Point", "bounding_box", "mark_from_dict", "mask_bounds"]
+__all__ = ["Box", "Mark", "Mask", "Point", "bounding_box"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 

@@ -19,18 +19,14 @@ from looktwice.pipelines.view import View
 
 __all__ = [
     "CallOptions",
-    "Deferred",
     "Message",
     "Messages",
     "Model",
     "ModelError",
     "Reply",
-    "Stopped",
     "Tool",
     "ToolCall",
     "Usage",
-    "message_json",
-    "request_json",
     "request_key",
     "strip_thoughts",
 ]

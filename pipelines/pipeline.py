@@ -25,17 +25,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.schema import read_as
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
-__all__ = [
-    "NoModel",
-    "Pipeline",
-    "RecordingModel",
-    "SecondModel",
-    "StageFailed",
-    "calls_made",
-    "cause_of",
-    "step",
-    "with_models",
-]
+__all__ = ["Pipeline", "SecondModel", "StageFailed"]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
 
-__all__ = ["Item", "Sample", "check_marks"]
+__all__ = ["Item", "Sample"]
 
 
 @dataclass(frozen=True, eq=False)

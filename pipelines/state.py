@@ -18,7 +18,7 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Rep
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Stage", "State", "Step", "WithoutModel", "collect_remarks", "remark"]
+__all__ = ["Call", "Stage", "State", "Step", "WithoutModel", "remark"]
 
 Measurement = float | str | None
 """What is measured once: a number, or a category in words; None where there is nothing."""

@@ -15,18 +15,7 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = [
-    "Filter",
-    "beside",
-    "crop",
-    "flip",
-    "pad",
-    "paste",
-    "resample",
-    "resize",
-    "rotate",
-    "turned_size",
-]
+__all__ = ["Filter", "beside", "crop", "flip", "pad", "resample", "resize", "rotate"]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
