@@ -36,13 +36,13 @@ def collect(
     `images` restricts it to these numbers, counted from 0. Raises ValueError for a number that the
     sample lacks.
     """
-    found, lacking = {}, []
+    results, lacking = {}, []
     for number in shown_sources(state, images):
         try:
-            found[number] = look(number)
+            results[number] = look(number)
         except NoEvidence as exc:
             lacking.append(str(exc))
-    return found, lacking
+    return results, lacking
 
 
 def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
@@ -124,8 +124,8 @@ def _warp(
     values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     matrix = part.affine.matrix - [[0, 0, left], [0, 0, top]]
-    known = ~np.isnan(values)
+    valid = ~np.isnan(values)
     size = (shape[1], shape[0])
-    weight = cv2.warpAffine(known.astype(np.float64), matrix, size, flags=cv2.INTER_LINEAR)
-    total = cv2.warpAffine(np.where(known, values, 0), matrix, size, flags=cv2.INTER_LINEAR)
+    weight = cv2.warpAffine(valid.astype(np.float64), matrix, size, flags=cv2.INTER_LINEAR)
+    total = cv2.warpAffine(np.where(valid, values, 0), matrix, size, flags=cv2.INTER_LINEAR)
     return np.where(weight > 0.25, total / np.maximum(weight, 0.25), np.nan)

@@ -286,14 +286,14 @@ class Agent:
             return self._withdraw(episode, look)
         parts: Parts = (result.text,) if result.text else ()
         number = len(episode.shown)
-        for each in shown:
-            if full := episode.bound_for(each.sent, self.bounds):
+        for image in shown:
+            if full := episode.bound_for(image.sent, self.bounds):
                 episode = episode.replace(full=full)
                 break
-            episode = episode.replace(shown=(*episode.shown, each))
+            episode = episode.replace(shown=(*episode.shown, image))
             parts = (*parts, *episode.image_parts(len(episode.shown), self.coordinates))
         images = tuple(range(number + 1, len(episode.shown) + 1))
-        regions = find_new_regions([each.view for each in episode.shown], number)
+        regions = find_new_regions([image.view for image in episode.shown], number)
         omitted = len(shown) - len(images)
         reason = f"{omitted} images are not shown: no more are allowed" if omitted else ""
         outcome: Outcome = "shown" if images else "bound" if omitted else "said"

@@ -112,10 +112,10 @@ class _CallsInText(_Calls):
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text up to the last answered call, if unanswered calls follow."""
-        said = strip_thoughts(reply.text)
-        found = list(islice(self.pattern.finditer(said), len(calls) + 1))
-        cut = calls and len(found) > len(calls)
-        return Message("assistant", (said[: found[len(calls) - 1].end()] if cut else reply.text,))
+        text = strip_thoughts(reply.text)
+        matches = list(islice(self.pattern.finditer(text), len(calls) + 1))
+        cut = calls and len(matches) > len(calls)
+        return Message("assistant", (text[: matches[len(calls) - 1].end()] if cut else reply.text,))
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ class TaggedCalls(_CallsInText):
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The calls in the text outside <think> parts."""
         text = strip_thoughts(reply.text)
-        found = islice(_TAGGED.finditer(text), most)
+        matches = islice(_TAGGED.finditer(text), most)
         return [
-            _parse_tagged(number, match[1].strip()) for number, match in enumerate(found)
+            _parse_tagged(number, match[1].strip()) for number, match in enumerate(matches)
         ], text.count("<tool_call>")
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
@@ -175,12 +175,12 @@ class PlainCalls(_CallsInText):
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The CALL lines outside <think> parts."""
-        found = list(_CALL.finditer(strip_thoughts(reply.text)))
+        matches = list(_CALL.finditer(strip_thoughts(reply.text)))
         calls = [
             ToolCall(f"call_{n}", match[1], match[2].strip() or "{}")
-            for n, match in enumerate(found[:most])
+            for n, match in enumerate(matches[:most])
         ]
-        return calls, len(found)
+        return calls, len(matches)
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user turn with all results."""

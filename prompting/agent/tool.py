@@ -148,11 +148,11 @@ def parse_arguments(
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
         faults = exc.errors(include_url=False, include_context=False, include_input=False)
-        said = [
+        sentences = [
             f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
             for fault in faults
         ]
-        raise ToolError("; ".join(said[:MAX_REPORTED_ERRORS])[:500]) from exc
+        raise ToolError("; ".join(sentences[:MAX_REPORTED_ERRORS])[:500]) from exc
     there = [number for number in range(1, len(shown) + 1) if number not in gone]
     places: dict[str, Any] = {}
     for name, info in type(given).model_fields.items():

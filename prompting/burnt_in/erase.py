@@ -44,15 +44,15 @@ class EraseMarks(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with clean images and views."""
-        found = self._marker_regions(state.sample)
+        regions_of = self._marker_regions(state.sample)
         clean = {
             id(state.sample.images[number]): Picture(
                 self._inpaint(state.sample.images[number].pixels, *regions)
             )
-            for number, regions in found.items()
+            for number, regions in regions_of.items()
         }
         images = tuple(clean.get(id(image), image) for image in state.sample.images)
-        views = tuple(self._clean_view(view, clean, found) for view in state.views)
+        views = tuple(self._clean_view(view, clean, regions_of) for view in state.views)
         return state.replace(sample=replace(state.sample, images=images), views=views)
 
     def _marker_regions(self, sample: Sample) -> dict[int, tuple[Region, Region]]:
@@ -63,27 +63,32 @@ class EraseMarks(WithoutModel):
                 f"sample {sample.id}: its images were not searched for burnt-in markers; "
                 "put prompting.burnt_in.RecoverMarks before EraseMarks"
             )
-        found: dict[int, tuple[Region, Region]] = {}
+        regions: dict[int, tuple[Region, Region]] = {}
         for marker in sample.meta["burnt_in"]:
             number = int(marker["image"])
             width, height = sample.images[number].size
-            hidden, tinted = found.get(number) or (
+            hidden, tinted = regions.get(number) or (
                 np.zeros((height, width), bool),
                 np.zeros((height, width), bool),
             )
             region, hole = marker_regions(marker, (height, width), self.margin)
-            found[number] = hidden | region, tinted | hole
-        return found
+            regions[number] = hidden | region, tinted | hole
+        return regions
 
     def _clean_view(
-        self, view: View, clean: Mapping[int, Picture], found: Mapping[int, tuple[Region, Region]]
+        self,
+        view: View,
+        clean: Mapping[int, Picture],
+        regions_of: Mapping[int, tuple[Region, Region]],
     ) -> View:
         """The view without markers; one that shows an image as it is gets that image's clean
         picture."""
         if id(view.picture) in clean:
             return replace(view, picture=clean[id(view.picture)])
-        hidden = _project_regions(view, {number: region for number, (region, _) in found.items()})
-        tinted = _project_regions(view, {number: hole for number, (_, hole) in found.items()})
+        hidden = _project_regions(
+            view, {number: region for number, (region, _) in regions_of.items()}
+        )
+        tinted = _project_regions(view, {number: hole for number, (_, hole) in regions_of.items()})
         return (
             view.with_pixels(self._inpaint(view.pixels, hidden, tinted)) if hidden.any() else view
         )

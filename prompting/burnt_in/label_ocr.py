@@ -95,17 +95,17 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     letters = "".join(sorted({letter for word in words for letter in word}))
     if not letters:
         return []
-    found: list[ReadLabel] = []
+    readings: list[ReadLabel] = []
     glyphs = [glyph for cut in CUTS for glyph in _glyphs(gray, cut, letters)]
     for word in sorted(words, key=lambda word: -len(word)):
         for likeness, area in _find_words(word, letters, glyphs):
             plate = plate_around(gray, area)
             if plate is not None:
-                found.append(ReadLabel(word, likeness, area, plate))
+                readings.append(ReadLabel(word, likeness, area, plate))
     # one label for each place and word: the longest word first, then the likeliest reading
     kept: list[ReadLabel] = []
-    for label in sorted(found, key=lambda label: (-len(label.text), -label.likeness)):
-        over = [other.text for other in kept if overlaps(label.area, other.area)]
+    for label in sorted(readings, key=lambda label: (-len(label.text), -label.likeness)):
+        over = [longer.text for longer in kept if overlaps(label.area, longer.area)]
         if not any(text == label.text or len(text) > len(label.text) for text in over):
             kept.append(label)
     return sorted(kept, key=lambda label: -label.likeness)

@@ -102,9 +102,11 @@ def find_markers(
     One marker alone, where several words may be there, must be plainer than several in one style,
     unless it has the `style` of a ring in another picture.
     """
-    found = read_labels(scene.gray, words)
+    readings = read_labels(scene.gray, words)
     followed = [
-        label for word in words for label in [label for label in found if label.text == word][:MOST]
+        label
+        for word in words
+        for label in [label for label in readings if label.text == word][:MOST]
     ]
     pairs = [pair for label in followed for pair in _pairs(scene, label)]
     picked = _pick_one_style(pairs, len(words), style)
@@ -201,8 +203,10 @@ def _same_arrangement(first: Pair, second: Pair) -> bool:
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
     """Whether a pair is another marker than those that were picked already."""
     return all(
-        _apart(pair, one) and _apart(one, pair) and not overlaps(pair.label.area, one.label.area)
-        for one in picked
+        _apart(pair, taken)
+        and _apart(taken, pair)
+        and not overlaps(pair.label.area, taken.label.area)
+        for taken in picked
     )
 
 
@@ -228,12 +232,12 @@ def ring_distance(first: Ring, second: Ring) -> float:
     return float(np.hypot(first.x - second.x, first.y - second.y))
 
 
-def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, known: Sequence[Pair]) -> Pair:
+def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence[Pair]) -> Pair:
     """The best ring where those of the known markers lie relative to their labels, however
     faint."""
     x, y = label.center
     options = []
-    for pair in known:
+    for pair in pairs:
         dx, dy = pair.offset
         for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
             ring = replace(pair.ring, x=x + dx + a, y=y + dy + b)
@@ -260,9 +264,9 @@ class LabelLayout:
     plate: PixelRect = (-7, -HIGH - 2, 7, -HIGH + 13)
 
     @classmethod
-    def of(cls, known: Sequence[Marker]) -> LabelLayout:
+    def of(cls, markers: Sequence[Marker]) -> LabelLayout:
         """That of the first marker whose label was read."""
-        for marker in known:
+        for marker in markers:
             if marker.glyphs and marker.plate:
                 x, y = -round(marker.ring.x), -round(marker.ring.y)
                 return cls(shift(marker.glyphs, x, y), shift(marker.plate, x, y))
@@ -272,7 +276,7 @@ class LabelLayout:
 def find_clipped_markers(
     scene: MarkerScene,
     words: Sequence[str],
-    known: Sequence[Marker],
+    markers: Sequence[Marker],
     color: str,
     like: Sequence[Marker] = (),
 ) -> list[Marker]:
@@ -284,23 +288,23 @@ def find_clipped_markers(
     released them. A letter is told from what can be seen of it; where nothing can be seen, by being
     the only one left.
     """
-    style = next((marker.ring for marker in (*known, *like)), None)
+    style = next((marker.ring for marker in (*markers, *like)), None)
     if style:
         color = style.color
-    near = blank_out(scene, [marker.glyphs for marker in known if marker.glyphs]).near[color]
-    layout = LabelLayout.of([*known, *like])
-    found, (height, width) = [], scene.gray.shape
-    for ring in _rings_near_edge(near, scene, known, layout, color, style):
+    near = blank_out(scene, [marker.glyphs for marker in markers if marker.glyphs]).near[color]
+    layout = LabelLayout.of([*markers, *like])
+    rings, (height, width) = [], scene.gray.shape
+    for ring in _rings_near_edge(near, scene, markers, layout, color, style):
         left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
         if left < 0 or top < 0 or right > width or bottom > height:  # else it could have been read
-            found.append(ring)
-    return _assign_words(scene.gray, words, found, layout, style is not None)
+            rings.append(ring)
+    return _assign_words(scene.gray, words, rings, layout, style is not None)
 
 
 def _rings_near_edge(
     near: Map,
     scene: MarkerScene,
-    known: Sequence[Marker],
+    markers: Sequence[Marker],
     layout: LabelLayout,
     color: str,
     style: Ring | None,
@@ -309,7 +313,7 @@ def _rings_near_edge(
     radii = [style.radius] if style else list(RADII)
     least = ALONE if style else UNLIKE
     stroke = style.stroke if style else COARSE
-    found: list[Ring] = []
+    rings: list[Ring] = []
     # the strips along the rim in which a point must lie so that its glyphs are cut off
     (height, width), reach = scene.gray.shape, round(max(radii) + stroke)
     x0, y0, x1, y1 = (max(0, out) + reach for out in np.multiply(layout.glyphs, (-1, -1, 1, 1)))
@@ -317,7 +321,7 @@ def _rings_near_edge(
     strips += [(0, 0, min(x0, width), height), (max(0, width - x1), 0, width, height)]
     for left, top, right, bottom in strips:
         for ring in find_rings(
-            near[top:bottom, left:right], color, radii, stroke, len(known) + 3, SURE
+            near[top:bottom, left:right], color, radii, stroke, len(markers) + 3, SURE
         ):
             ring = refine_ring(near, replace(ring, x=ring.x + left, y=ring.y + top), scene.radii)
             similar = (
@@ -325,21 +329,21 @@ def _rings_near_edge(
                 if style
                 else RADII[0] <= ring.radius <= RADII[-1]
             )
-            taken = [*found, *(marker.ring for marker in known)]
+            taken = [*rings, *(marker.ring for marker in markers)]
             if (
                 ring.score >= least
                 and similar
-                and all(ring_distance(ring, other) > ring.radius for other in taken)
+                and all(ring_distance(ring, near_by) > ring.radius for near_by in taken)
             ):
-                found.append(
+                rings.append(
                     replace(ring, radius=style.radius, stroke=style.stroke) if style else ring
                 )
-    found.sort(key=lambda ring: -ring.score)
-    return found if style else sharpen_rings(scene.gray, found)
+    rings.sort(key=lambda ring: -ring.score)
+    return rings if style else sharpen_rings(scene.gray, rings)
 
 
 def _assign_words(
-    gray: Gray, words: Sequence[str], found: Sequence[Ring], layout: LabelLayout, last: bool
+    gray: Gray, words: Sequence[str], rings: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
     """The rings with the letters that suit them best together; `last` where the only one left needs
     no proof."""
@@ -347,19 +351,19 @@ def _assign_words(
         linear_sum_assignment,
     )  # half a second, for which nobody else should wait
 
-    if not found:
+    if not rings:
         return []
-    likeness = np.zeros((len(found), len(words)))
+    likeness = np.zeros((len(rings), len(words)))
     for row, column in np.ndindex(likeness.shape):
-        x, y = round(found[row].x), round(found[row].y)
+        x, y = round(rings[row].x), round(rings[row].y)
         area = shift(_widen(layout.glyphs, words[column]), x, y)
         likeness[row, column] = partial_likeness(gray, area, words[column])
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
         sure = best >= SEEN and best > others.max(initial=0) + LEAD
-        if sure or (last and len(words) == len(found) == 1):
-            ring, word = found[row], words[column]
+        if sure or (last and len(words) == len(rings) == 1):
+            ring, word = rings[row], words[column]
             plate = shift(_widen(layout.plate, word), round(ring.x), round(ring.y))
             named.append(Marker(word, ring, common_rect(plate, (0, 0, width, height))))
     return named

@@ -74,15 +74,15 @@ def find_rectangles(near: Map, color: str, most: int = 1) -> list[FoundRectangle
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
-    found: list[FoundRectangle] = []
+    outlines: list[FoundRectangle] = []
     for top, bottom in itertools.combinations(level, 2):
         for left, right in itertools.combinations(upright, 2):
             outline = _rectangle(top, bottom, left, right, color)
             if outline:
-                found.append(outline)
+                outlines.append(outline)
     kept: list[FoundRectangle] = []
-    for outline in sorted(found, key=lambda outline: -outline.score):
-        apart = [np.abs(np.subtract(outline.edges, other.edges)) >= 3 for other in kept]
+    for outline in sorted(outlines, key=lambda outline: -outline.score):
+        apart = [np.abs(np.subtract(outline.edges, better.edges)) >= 3 for better in kept]
         if len(kept) < most and all(sides.sum() > 2 for sides in apart):
             kept.append(outline)
     return kept
@@ -93,21 +93,21 @@ def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
     count = runs.sum(1).astype(int)
-    found: list[tuple[int, Line]] = []
+    lines: list[tuple[int, Line]] = []
     steps = np.diff((count >= SHORTEST).astype(np.int8), prepend=0, append=0)
     for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # where runs of rows lie
         strong = start + np.flatnonzero(count[start:stop] >= 0.5 * count[start:stop].max())
         first, last = int(strong[0]), int(strong[-1])
         if last - first < THICKEST:
             seen = closed[max(0, first - 1) : last + 2].max(0).astype(bool)
-            found.append(
+            lines.append(
                 (
                     int(count[first : last + 1].max()),
                     Line((first + last) / 2, last - first + 1.0, seen),
                 )
             )
-    found = sorted(found, key=lambda pair: -pair[0])[:LINES]
-    return [line for _, line in sorted(found, key=lambda pair: pair[1].middle)]
+    lines = sorted(lines, key=lambda pair: -pair[0])[:LINES]
+    return [line for _, line in sorted(lines, key=lambda pair: pair[1].middle)]
 
 
 def _rectangle(
@@ -190,20 +190,20 @@ class RecoverMarks(WithoutModel):
         PictureError."""
         sample = state.sample
         words = self.letters if self.letters is not None else label_words(sample)
-        found: list[tuple[Mark, dict[str, Any]]] = []
+        markers: list[tuple[Mark, dict[str, Any]]] = []
         if "rings" in self.kinds and words:
-            found += [
+            markers += [
                 _as_point(marker, image, sample.images[image].size)
                 for image, marker in self._rings(sample, words)
             ]
         if "boxes" in self.kinds:
-            found += [_as_box(*box) for box in self._boxes(sample, words)]
-        found.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
-        meta = {**sample.meta, "burnt_in": [look for _, look in found]}
+            markers += [_as_box(*box) for box in self._boxes(sample, words)]
+        markers.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
+        meta = {**sample.meta, "burnt_in": [look for _, look in markers]}
         state = state.replace(
-            sample=replace(sample, marks=tuple(mark for mark, _ in found), meta=meta)
+            sample=replace(sample, marks=tuple(mark for mark, _ in markers), meta=meta)
         )
-        missing = [word for word in words if word not in {mark.label for mark, _ in found}]
+        missing = [word for word in words if word not in {mark.label for mark, _ in markers}]
         if not missing and words:
             return state
         reason = (
@@ -219,27 +219,31 @@ class RecoverMarks(WithoutModel):
         """The image number and marker of each word that was found."""
         wanted = {color: rgb(color) for color in self.colors}
         scenes = [MarkerScene.of(image.pixels, wanted, self.radii) for image in sample.images]
-        found: dict[str, tuple[int, Marker]] = {}
+        markers: dict[str, tuple[int, Marker]] = {}
         for number, scene in enumerate(scenes):
-            _keep_best(found, number, find_markers(scene, words))
-        if found:
-            style = max((marker.ring for _, marker in found.values()), key=lambda ring: ring.score)
-            for number in {*range(len(scenes))} - {number for number, _ in found.values()}:
+            _keep_best(markers, number, find_markers(scene, words))
+        if markers:
+            style = max(
+                (marker.ring for _, marker in markers.values()), key=lambda ring: ring.score
+            )
+            for number in {*range(len(scenes))} - {number for number, _ in markers.values()}:
                 _keep_best(
-                    found, number, find_markers(scenes[number], _missing_words(words, found), style)
+                    markers,
+                    number,
+                    find_markers(scenes[number], _missing_words(words, markers), style),
                 )
         for number, scene in enumerate(scenes):
-            known = [marker for image, marker in found.values() if image == number]
-            like = [marker for image, marker in found.values() if image != number]
-            if _missing_words(words, found):
+            own = [marker for image, marker in markers.values() if image == number]
+            like = [marker for image, marker in markers.values() if image != number]
+            if _missing_words(words, markers):
                 _keep_best(
-                    found,
+                    markers,
                     number,
                     find_clipped_markers(
-                        scene, _missing_words(words, found), known, self.colors[0], like
+                        scene, _missing_words(words, markers), own, self.colors[0], like
                     ),
                 )
-        return list(found.values())
+        return list(markers.values())
 
     def _boxes(
         self, sample: Sample, words: Sequence[str]
@@ -249,15 +253,17 @@ class RecoverMarks(WithoutModel):
         wanted = {color: rgb(color) for color in self.box_colors}
         for number, image in enumerate(sample.images):
             scene = MarkerScene.of(image.pixels, wanted, self.radii)
-            found = [
+            outlines = [
                 outline
                 for color, near in scene.near.items()
                 for outline in find_rectangles(near, color)
             ]
-            beside = _match_labels(found, read_labels(scene.gray, words) if words and found else [])
+            beside = _match_labels(
+                outlines, read_labels(scene.gray, words) if words and outlines else []
+            )
             rest = _missing_words(words, {label.text for label in beside.values()})
-            last = rest[0] if len(rest) == 1 and len(found) == len(words) else ""
-            for place, outline in enumerate(found):
+            last = rest[0] if len(rest) == 1 and len(outlines) == len(words) else ""
+            for place, outline in enumerate(outlines):
                 label = beside.get(place)
                 yield (
                     outline,
@@ -288,15 +294,15 @@ def label_words(sample: Sample) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _missing_words(words: Sequence[str], found: Container[str]) -> list[str]:
-    return [word for word in words if word not in found]
+def _missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:
+    return [word for word in words if word not in markers]
 
 
-def _keep_best(found: dict[str, tuple[int, Marker]], image: int, more: Sequence[Marker]) -> None:
+def _keep_best(markers: dict[str, tuple[int, Marker]], image: int, more: Sequence[Marker]) -> None:
     """Add markers of one image; a word that was found before keeps its plainer ring."""
     for marker in more:
-        if marker.label not in found or found[marker.label][1].ring.score < marker.ring.score:
-            found[marker.label] = image, marker
+        if marker.label not in markers or markers[marker.label][1].ring.score < marker.ring.score:
+            markers[marker.label] = image, marker
 
 
 def _as_point(marker: Marker, image: int, size: tuple[int, int]) -> tuple[Mark, dict[str, Any]]:
@@ -336,7 +342,7 @@ def _as_list(area: PixelRect | None) -> list[int] | None:
 
 
 def _match_labels(
-    found: Sequence[FoundRectangle], read: Sequence[ReadLabel]
+    outlines: Sequence[FoundRectangle], read: Sequence[ReadLabel]
 ) -> dict[int, ReadLabel]:
     """For each rectangle, by its place in the list, the label beside its outline; each word is
     given once.
@@ -347,11 +353,11 @@ def _match_labels(
     """
     from scipy.optimize import linear_sum_assignment
 
-    if not found or not read:
+    if not outlines or not read:
         return {}
-    cost = np.full((len(found), len(read)), FAR)
+    cost = np.full((len(outlines), len(read)), FAR)
     for place, column in np.ndindex(cost.shape):
-        distance, corner = _label_distance(found[place], read[column])
+        distance, corner = _label_distance(outlines[place], read[column])
         if distance <= NEAR:
             cost[place, column] = distance * 10_000 + corner
     pairs = zip(*linear_sum_assignment(cost), strict=True)

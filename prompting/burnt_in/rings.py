@@ -78,17 +78,17 @@ def find_rings(
     """
     scores = _score_maps(near, tuple(radii), stroke)
     best = scores.max(0)
-    found: list[Ring] = []
-    while len(found) < most:
+    rings: list[Ring] = []
+    while len(rings) < most:
         y, x = np.unravel_index(int(best.argmax()), best.shape)
         if best[y, x] < least:
             break
         radius = radii[int(scores[:, y, x].argmax())]
-        found.append(Ring(float(x), float(y), radius, stroke, color, float(best[y, x])))
+        rings.append(Ring(float(x), float(y), radius, stroke, color, float(best[y, x])))
         best[
             max(0, int(y - APART)) : int(y + APART) + 1, max(0, int(x - APART)) : int(x + APART) + 1
         ] = -1
-    return found
+    return rings
 
 
 def refine_ring(
@@ -101,10 +101,10 @@ def refine_ring(
         better: Ring | None = best
         while better:
             options = [
-                other for other in _variations(best, step) if _is_possible(other, radii, strokes)
+                option for option in _variations(best, step) if _is_possible(option, radii, strokes)
             ]
-            scored = [replace(other, score=ring_score(near, other)) for other in options]
-            better = max(scored, key=lambda other: other.score, default=None)
+            scored = [replace(option, score=ring_score(near, option)) for option in options]
+            better = max(scored, key=lambda option: option.score, default=None)
             better = better if better and better.score > best.score + 1e-4 else None
             best = better or best
     return best

@@ -44,15 +44,15 @@ class PermuteChoices(WithoutModel):
         too late."""
         sample = state.sample
         _check_position(state)
-        said = [choice for choice in sample.choices if isinstance(choice, str)]
-        named = {letter for choice in said for letter in _find_labels(sample.letters, choice)}
+        texts = [choice for choice in sample.choices if isinstance(choice, str)]
+        named = {letter for choice in texts for letter in _find_labels(sample.letters, choice)}
         if len(named) > 1:  # one alone is the article of "A dog"
             raise ValueError(
                 f"sample {sample.id}: the choices name the letters {', '.join(sorted(named))}"
                 " themselves, so an answer could mean a choice's letter or its text; permute the"
                 " labels of the marks with PermuteLabels"
             )
-        if said and _all_in(said, state.prompt) and not _all_in(said, sample.question):
+        if texts and _all_in(texts, state.prompt) and not _all_in(texts, sample.question):
             raise ValueError(
                 f"sample {sample.id}: the choices are worded already; put this stage before"
                 " that one"
@@ -114,13 +114,13 @@ class PermuteLabels(WithoutModel):
         )
         named: dict[str, str] = {}
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
-            found = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
-            if len(found) > 1 or named.keys() & set(found):
+            labels = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
+            if len(labels) > 1 or named.keys() & set(labels):
                 raise ValueError(
                     f"sample {sample.id}: choice {letter} ({choice!r}) does not name one label of"
                     " its own"
                 )
-            named |= dict.fromkeys(found, letter)
+            named |= dict.fromkeys(labels, letter)
         if len(named) < 2:
             raise ValueError(
                 f"sample {sample.id}: the choices name {len(named)} of the marks"

@@ -84,10 +84,10 @@ class OracleCrop(WithoutModel):
     def places(self, state: State) -> dict[int, Mark]:
         """The region in the coordinates of each view that shows it, by the view's index."""
         region = self._region(state)
-        found = {number: view.to_view(region) for number, view in enumerate(state.views)}
-        if not any(found.values()):
+        seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
+        if not any(seen.values()):
             raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r}")
-        return {number: places[0] for number, places in found.items() if places}
+        return {number: places[0] for number, places in seen.items() if places}
 
     def _region(self, state: State) -> Mark:
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
@@ -150,11 +150,11 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
         areas, _ = crop.areas(view, [places[number]])
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
         try:
-            shown, said = crop(view, [places[number]], marks)
+            shown, remarks = crop(view, [places[number]], marks)
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         views += shown
-        notes += [f"view {number + 1} cropped to {areas[0]}", *said]
+        notes += [f"view {number + 1} cropped to {areas[0]}", *remarks]
     return state.replace(views=tuple(views)).with_notes(*notes)
 
 

@@ -103,8 +103,10 @@ class OtherImage(WithoutModel):
             if not self.items:
                 self.items.extend(self.task)
         samples = (item.sample for item in self.items)
-        others = [other for other in samples if other.id != sample.id and other.images]
-        alike = [other for other in others if len(other.images) >= len(state.views)] or others
+        others = [stranger for stranger in samples if stranger.id != sample.id and stranger.images]
+        alike = [
+            stranger for stranger in others if len(stranger.images) >= len(state.views)
+        ] or others
         for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
             # copies, so that the list of samples does not keep every image that was ever decoded
             pictures = [copy.copy(image) for image in alike[number].images]
@@ -118,21 +120,21 @@ class OtherImage(WithoutModel):
     def _fitted(self, view: View, picture: Picture, number: int) -> View:
         if self.fit == "none":
             return View.of(picture, view.parts[0].source if view.parts else number)
-        (width, height), other = view.size, View.of(picture)
+        (width, height), stranger = view.size, View.of(picture)
         if self.fit == "cover":
-            factor = max(width / other.size[0], height / other.size[1])
+            factor = max(width / stranger.size[0], height / stranger.size[1])
             size = (
-                max(width, round(other.size[0] * factor)),
-                max(height, round(other.size[1] * factor)),
+                max(width, round(stranger.size[0] * factor)),
+                max(height, round(stranger.size[1] * factor)),
             )
-            large = resize_view(other, size)
+            large = resize_view(stranger, size)
             left, top = (size[0] - width) // 2, (size[1] - height) // 2
-            other = (
+            stranger = (
                 large
                 if size == view.size
                 else transforms.crop(large, left, top, left + width, top + height)
             )
-        return replace(view, picture=resize_view(other, view.size).picture)
+        return replace(view, picture=resize_view(stranger, view.size).picture)
 
 
 @dataclass(frozen=True)

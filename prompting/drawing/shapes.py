@@ -114,13 +114,13 @@ def paint_coverage(
     """
     patch, inner = _crop_patch(pixels, frame, left, top, covered.shape)
     share = covered[inner][..., None]
-    other = (
+    paint = (
         np.asarray(color, np.float32)
         if isinstance(color, tuple)
         else color[inner].astype(np.float32)
     )
     patch[:] = np.rint(
-        patch + (share * np.float32(alpha) if alpha != 1 else share) * (other - patch)
+        patch + (share * np.float32(alpha) if alpha != 1 else share) * (paint - patch)
     )
 
 
@@ -279,14 +279,14 @@ class Region:
         y, x = np.unravel_index(int(np.argmax(np.where(fits, self.depth, 0))), fits.shape)
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
-    def without(self, other: Region) -> Region | None:
+    def without(self, cover: Region) -> Region | None:
         """The part of it that the other does not cover; None where nothing is left."""
-        both = common_rect(self.box, other.box)
+        both = common_rect(self.box, cover.box)
         if both is None:
             return self
         left, top, right, bottom = both
-        over = other.pixels[
-            top - other.top : bottom - other.top, left - other.left : right - other.left
+        over = cover.pixels[
+            top - cover.top : bottom - cover.top, left - cover.left : right - cover.left
         ]
         here = slice(top - self.top, bottom - self.top), slice(left - self.left, right - self.left)
         if not (self.pixels[here] & over).any():

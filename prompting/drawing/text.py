@@ -162,8 +162,8 @@ def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
 
 @lru_cache(maxsize=4096)
 def _has_sign(font: ImageFont.FreeTypeFont, sign: str) -> bool:
-    missing, found = font.getmask(MISSING), font.getmask(sign)
-    return sign == MISSING or found.size != missing.size or bytes(found) != bytes(missing)
+    missing, drawn = font.getmask(MISSING), font.getmask(sign)
+    return sign == MISSING or drawn.size != missing.size or bytes(drawn) != bytes(missing)
 
 
 def _render_blink(text: str) -> Coverage:
@@ -227,7 +227,7 @@ def hershey_size(text: str, scale: float) -> tuple[int, int]:
 
     Raises ValueError for a sign other than A to Z and 0 to 9.
     """
-    width = sum(ord(_sign(each)[1]) - ord(_sign(each)[0]) for each in text)
+    width = sum(ord(_sign(letter)[1]) - ord(_sign(letter)[0]) for letter in text)
     return round(width * scale + 1), round((CAP + BASE) * scale + 1)
 
 
@@ -236,8 +236,8 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
     outside is cut."""
     unit = round(scale * ONE)
     x, y = left << SHIFT, (line << SHIFT) - BASE * unit
-    for each in text:
-        edges, *strokes = _points(_sign(each))
+    for letter in text:
+        edges, *strokes = _points(_sign(letter))
         start = np.array([x - edges[0, 0] * unit, y])
         for stroke in strokes:
             for first, last in pairwise(stroke * unit + start):

@@ -210,15 +210,15 @@ class DotGrid(GridStage):
         without an image's number mean the first. What lies beyond the grid or on no source image is
         left out.
         """
-        shown, found = self.gridded_views(views), []
+        shown, points = self.gridded_views(views), []
         for named in read_coordinates(reply):
             number, row, column = named if len(named) == 3 else (1, *named)
             if 1 <= number <= len(shown) and 1 <= row <= self.rows and 1 <= column <= self.columns:
                 view = shown[number - 1]
                 source = view.to_source(*self.dot(view.size, row, column))
                 if source is not None:
-                    found.append(Point(format_coordinates(named), source[1], source[2], source[0]))
-        return tuple(found)
+                    points.append(Point(format_coordinates(named), source[1], source[2], source[0]))
+        return tuple(points)
 
     def describe(self, count: int) -> str:
         """What the dots mean, in words, where `count` images have them."""
@@ -340,7 +340,7 @@ class RuledGrid(GridStage):
     def describe(self, count: int) -> str:
         """What the cells are called, in words, where `count` images have them."""
         over = "the image" if count == 1 else f"each of the {count} images"
-        said = {
+        naming = {
             "A1": (
                 "Each cell has a name: a letter for its column from left to right, and a number for"
                 " its row from the top down."
@@ -356,7 +356,7 @@ class RuledGrid(GridStage):
             f"Lines divide {over} into cells, {self.rows} rows and {self.columns} columns of the"
             " same size."
         )
-        return f"{lines} {said[self.names]}".strip()
+        return f"{lines} {naming[self.names]}".strip()
 
     def _rule(self, pixels: Pixels, view: View, row: int, column: int) -> None:
         """The left and upper line of a cell; the view's own rim is not ruled."""

@@ -117,10 +117,10 @@ class GridWords(Wording):
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
     """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
-    found = (
+    coordinates = (
         tuple(int(number) for number in named.split(",")) for named in _COORDINATES.findall(reply)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(coordinates))
 
 
 def format_coordinates(named: Sequence[int]) -> str:

@@ -95,8 +95,8 @@ class Label:
     def label_text(self, label: str, number: int) -> str:
         """The text for mark `number`, counted from 0 in the sample's order."""
         letter = ascii_uppercase[number % 26] * (number // 26 + 1)
-        said = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
-        return re.sub(r"{\w+}", lambda found: said[found[0]], self.text).strip()
+        parts = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
+        return re.sub(r"{\w+}", lambda match: parts[match[0]], self.text).strip()
 
 
 UNLABELLED = Label(placement="none")
@@ -350,11 +350,11 @@ class ColoredMarking(Marking):
         check_ranges(self, "alpha > 0", "alpha <= 1")
 
 
-def check_filling(thing: Any) -> None:
+def check_filling(marker: Any) -> None:
     """Raise ValueError where `fill` is no colour and not "mark", or `fill_alpha` no opacity."""
-    if thing.fill is not None:
-        check_color(thing.fill, "mark", name="fill")
-    check_ranges(thing, "fill_alpha > 0", "fill_alpha <= 1")
+    if marker.fill is not None:
+        check_color(marker.fill, "mark", name="fill")
+    check_ranges(marker, "fill_alpha > 0", "fill_alpha <= 1")
 
 
 def length_scale(

@@ -62,13 +62,15 @@ class ChosenMark(WithoutModel):
                 "prompting.markers.SetOfMark before this stage"
             )
         label = read_choice(state.reply, list(marks))
-        found = self._given(state.sample, marks[label]) if label is not None else None
+        answer = self._given(state.sample, marks[label]) if label is not None else None
         why = (
             "no region, or several"
             if label is None
             else f"region {label}, which is that of no letter or of several"
         )
-        return state.replace(answer=found, reason="" if found else f"unread: the reply names {why}")
+        return state.replace(
+            answer=answer, reason="" if answer else f"unread: the reply names {why}"
+        )
 
     def _given(self, sample: Sample, mark: Box | Mask) -> str | None:
         if self.gives == "label":
@@ -133,8 +135,8 @@ def _only_label(spoken: str, alone: str) -> str | None:
         numbers: set[str] = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text)) | set(
             re.findall(r"[(\[]([A-Z]{1,2})[)\]]", text)
         )
-        found = {match["label"] for match in re.finditer(alone, text)}
-        if len(numbers) == 1 and numbers <= found:
+        named = {match["label"] for match in re.finditer(alone, text)}
+        if len(numbers) == 1 and numbers <= named:
             return numbers.pop()
     return None
 
@@ -153,8 +155,10 @@ def _match(mark: Mark, region: Box | Mask) -> float:
         if isinstance(region, Mask)
         else (1, 1)
     )
-    one, two = _as_pixels(mark, shape), _as_pixels(region, shape)
-    return float(np.count_nonzero(one & two)) / max(1.0, float(np.count_nonzero(one | two)))
+    first, second = _as_pixels(mark, shape), _as_pixels(region, shape)
+    return float(np.count_nonzero(first & second)) / max(
+        1.0, float(np.count_nonzero(first | second))
+    )
 
 
 def _contains(region: Box | Mask, point: Point) -> bool:

@@ -116,15 +116,15 @@ class _Map(WithoutModel):
         if not any(part.source in maps for part in view.parts):
             return (view,)
         field = project(view, maps)
-        known = ~np.isnan(field)
+        valid = ~np.isnan(field)
         colored = _color_table(self.colormap)[
-            np.rint(np.where(known, field, 0) * 255).astype(np.uint8)
+            np.rint(np.where(valid, field, 0) * 255).astype(np.uint8)
         ]
         if self.layout == "blend":
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
-            return (view.with_pixels(np.where(known[..., None], mixed, view.pixels)),)
+            return (view.with_pixels(np.where(valid[..., None], mixed, view.pixels)),)
         shown = view.with_pixels(
-            np.where(known[..., None], colored, np.asarray(rgb(self.unknown), np.uint8))
+            np.where(valid[..., None], colored, np.asarray(rgb(self.unknown), np.uint8))
         )
         if self.layout == "beside":
             return (beside([view, shown], self.margin),)
@@ -143,10 +143,10 @@ class DepthOverlay(_Map):
 
     def values(self, sample: Sample, number: int) -> Floats:
         """Nearness of one source picture. Raises NoEvidence."""
-        found: Floats = look_once(
+        nearness: Floats = look_once(
             self.depth, *(image.pixels for image in sample.images[number:])
         ).nearness
-        return found
+        return nearness
 
 
 @dataclass(frozen=True)
@@ -191,19 +191,19 @@ class SegmentTint(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The views with their segments; a view that shows none is returned unchanged, with its own
         bytes."""
-        found, lacking = collect(
+        segments, lacking = collect(
             state, self.images, lambda number: self._segments(state.sample, number)
         )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
         return with_views(
-            state, [self.tint_segments(view, found) for view in state.views], self.words, lacking
+            state, [self.tint_segments(view, segments) for view in state.views], self.words, lacking
         )
 
-    def tint_segments(self, view: View, found: Mapping[int, Masks]) -> View:
+    def tint_segments(self, view: View, segments: Mapping[int, Masks]) -> View:
         """One view with the segments of the source pictures that it shows."""
         pixels, drawn = np.array(view.pixels), False
-        for number, masks in found.items():
+        for number, masks in segments.items():
             if all(part.source != number for part in view.parts):
                 continue
             for index, segment in enumerate(masks.masks):
@@ -293,11 +293,11 @@ class MatchOverlay(WithoutModel):
     def find_matches(self, sample: Sample) -> Matches:
         """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
         first, second = (sample.images[number] for number in self.images)
-        found = look_once(self.matcher, first.pixels, second.pixels)
-        found = found[found.confidence >= self.min_confidence]
-        if len(found) < self.min_matches:
-            raise NoEvidence(f"{len(found)} matches, at least {self.min_matches} are needed")
-        kept = spread_matches(found, first.size, self.most)
+        matches = look_once(self.matcher, first.pixels, second.pixels)
+        matches = matches[matches.confidence >= self.min_confidence]
+        if len(matches) < self.min_matches:
+            raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
+        kept = spread_matches(matches, first.size, self.most)
         return kept[np.argsort(kept.confidence, kind="stable")]
 
     def draw_matches(self, view: View, matches: Matches, sample: Sample) -> View:
@@ -362,14 +362,14 @@ def line_ends(view: View, xy0: Floats, xy1: Floats, images: tuple[int, int]) -> 
         view.to_view(Point("", float(xy[0]), float(xy[1]), image))
         for xy, image in zip((xy0, xy1), images, strict=True)
     )
-    return [np.array([one.center, two.center]) for one in here for two in there]
+    return [np.array([start.center, stop.center]) for start in here for stop in there]
 
 
 def draw_link(pixels: Pixels, line: Floats, color: RGB, thickness: int, radius: float) -> None:
     """Draw a line between two dots, in place; both ends in pixel centres of the view."""
-    one, two = (tuple(int(v) for v in np.rint(end * 2**SHIFT)) for end in line)
-    cv2.line(pixels, one, two, color, thickness, cv2.LINE_AA, SHIFT)
-    for end in (one, two):
+    start, stop = (tuple(int(v) for v in np.rint(end * 2**SHIFT)) for end in line)
+    cv2.line(pixels, start, stop, color, thickness, cv2.LINE_AA, SHIFT)
+    for end in (start, stop):
         cv2.circle(pixels, end, round(radius * 2**SHIFT), color, cv2.FILLED, cv2.LINE_AA, SHIFT)
 
 

@@ -57,9 +57,9 @@ def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Cand
     Raises ValueError for masks of another size.
     """
     if len(masks) and masks.masks.shape[:0:-1] != size:
-        found = masks.masks.shape[:0:-1]
+        given = masks.masks.shape[:0:-1]
         raise ValueError(
-            f"the masks of image {image} are {found[0]} x {found[1]} pixels, the image {size[0]} x"
+            f"the masks of image {image} are {given[0]} x {given[1]} pixels, the image {size[0]} x"
             f" {size[1]}; a segmenter gives them at the size of the image"
         )
     for pixels, score, label in zip(masks.masks, masks.scores, masks.labels, strict=True):
@@ -91,42 +91,48 @@ def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
             )
 
 
-def resolve_overlaps(found: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
+def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
     """The candidates with each pixel in one mask alone, that of the smaller, the larger or the
     higher score.
 
     What has no pixel left is dropped. Boxes are left whole; "keep" leaves all as it is.
     """
     if overlap == "keep":
-        return list(found)
+        return list(candidates)
     order = {
-        "smaller": lambda one: one.area,
-        "larger": lambda one: -one.area,
-        "score": lambda one: -one.score,
+        "smaller": lambda candidate: candidate.area,
+        "larger": lambda candidate: -candidate.area,
+        "score": lambda candidate: -candidate.score,
     }[overlap]
     claimed: NDArray[np.bool_] | None = None
     kept: list[Candidate] = []
-    for one in sorted(found, key=order):
-        if isinstance(one.mark, Box):
-            kept.append(one)
+    for candidate in sorted(candidates, key=order):
+        if isinstance(candidate.mark, Box):
+            kept.append(candidate)
             continue
-        claimed = np.zeros_like(one.mark.pixels) if claimed is None else claimed
-        own = one.mark.pixels & ~claimed
+        claimed = np.zeros_like(candidate.mark.pixels) if claimed is None else claimed
+        own = candidate.mark.pixels & ~claimed
         claimed = claimed | own
         if own.any():
-            kept.append(Candidate(Mask(one.mark.label, own, one.mark.image), one.score))
+            kept.append(
+                Candidate(Mask(candidate.mark.label, own, candidate.mark.image), candidate.score)
+            )
     return kept
 
 
-def sort_candidates(found: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
+def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
     """The candidates in the order of their numbers; `height` is the picture's, for rows of a tenth
     of it."""
     if order == "area":
-        return sorted(found, key=lambda one: -one.area)
+        return sorted(candidates, key=lambda candidate: -candidate.area)
     if order == "score":
-        return sorted(found, key=lambda one: (-one.score, -one.area))
+        return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.area))
     return sorted(
-        found, key=lambda one: (int(10 * (one.mark.center[1] + 0.5) / height), one.mark.center[0])
+        candidates,
+        key=lambda candidate: (
+            int(10 * (candidate.mark.center[1] + 0.5) / height),
+            candidate.mark.center[0],
+        ),
     )
 
 
@@ -206,12 +212,12 @@ class SetOfMark(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with numbered regions, and the sample with them as marks."""
-        found, lacking = collect(
+        regions_of, lacking = collect(
             state, self.images, lambda number: self.regions(state.sample, number)
         )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        regions = [region for regions in found.values() for region in regions]
+        regions = [region for regions in regions_of.values() for region in regions]
         names = [
             str(n + 1) if self.text == "numbers" else column_letters(n) for n in range(len(regions))
         ]
@@ -241,14 +247,24 @@ class SetOfMark(WithoutModel):
         NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
-        found = [one for one in self._candidates(sample, number) if low <= one.area <= high]
-        best = sorted(found, key=lambda one: (-one.score, -one.area))[: self.most]
-        clear = [one for one in resolve_overlaps(best, self.overlap) if one.area >= max(1, low)]
+        candidates = [
+            candidate
+            for candidate in self._candidates(sample, number)
+            if low <= candidate.area <= high
+        ]
+        best = sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.area))[
+            : self.most
+        ]
+        clear = [
+            candidate
+            for candidate in resolve_overlaps(best, self.overlap)
+            if candidate.area >= max(1, low)
+        ]
         if not clear:
             raise NoEvidence(
                 f"no region of {low:.0f} to {high:.0f} pixels was found in image {number}"
             )
-        return [one.mark for one in sort_candidates(clear, self.order, height)]
+        return [candidate.mark for candidate in sort_candidates(clear, self.order, height)]
 
     def draw(self, view: View, marks: Sequence[Box | Mask]) -> View:
         """One view with the numbered regions that it shows. Raises ValueError where a number has no

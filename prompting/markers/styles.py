@@ -225,9 +225,9 @@ class VPBenchStyle(WithoutModel):
             views = tuple(self.draw(view, marks) for view in state.views)
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-        said = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
-        said = said if marks else f"{type(self).__name__}: {NO_MARK}"
-        return state.replace(views=views).with_notes(said)
+        note = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
+        note = note if marks else f"{type(self).__name__}: {NO_MARK}"
+        return state.replace(views=views).with_notes(note)
 
     def draw(self, view: View, marks: list[Point]) -> View:
         """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
@@ -353,7 +353,7 @@ def _renamed(choice: str, names: dict[str, str]) -> str:
     changed = {label: name for label, name in names.items() if label != name}
     if not changed:
         return choice
-    found = re.compile(
+    pattern = re.compile(
         rf"(?:(?P<point>[Pp]oint) )?\b(?P<label>{'|'.join(map(re.escape, changed))})\b"
     )
 
@@ -361,7 +361,7 @@ def _renamed(choice: str, names: dict[str, str]) -> str:
         name = changed[match["label"]]
         return name if name.startswith("the ") or not match["point"] else f"{match['point']} {name}"
 
-    return found.sub(rename, choice)
+    return pattern.sub(rename, choice)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -45,8 +45,8 @@ class History:
 
         A turn is all messages between two replies; the newest turn is always sent unchanged.
         """
-        said = [message for message in messages if message.role == "assistant"]
-        notes = [note for message in said for note in self._cut(self._words(message))[1]]
+        replies = [message for message in messages if message.role == "assistant"]
+        notes = [note for message in replies for note in self._cut(self._words(message))[1]]
         turns = list(accumulate((message.role == "assistant" for message in messages), initial=0))[
             :-1
         ]
@@ -216,8 +216,8 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
     state = state.measured("turn_call", tuple(calls))
     if not answers:
         return state
-    known = [answer for answer in answers if answer is not None]
-    flips = sum(a != b for a, b in pairwise(known))
+    given = [answer for answer in answers if answer is not None]
+    flips = sum(a != b for a, b in pairwise(given))
     shown = ", ".join(
         "?" if answer is None else " ".join(answer.split())[:40] for answer in answers
     )

@@ -122,10 +122,10 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
         else None
     )
     if done.returncode or drawn is None:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
+        complaints = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
             f"exit code {done.returncode}"
         ]
-        raise SvgError(f"resvg does not draw it ({said[-1][:200]})")
+        raise SvgError(f"resvg does not draw it ({complaints[-1][:200]})")
     pixels: Pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA).astype(
         np.uint8
     )
@@ -317,9 +317,9 @@ class RedrawThenAnswer:
             codes.append(code or text)
             lacking += [] if code else [f"the redrawing of image {number} holds no finished SVG"]
             if code and self.compare:
-                picture, note, *found = compare_drawing(code, view)
+                picture, note, *values_pair = compare_drawing(code, view)
                 notes.append(f"image {number}: {note}")
-                alike += found
+                alike += values_pair
                 drawn += [View(picture)] if picture else []
             state = state.with_notes(*notes)
         for name, values in zip(("ssim", "ssim_blank"), zip(*alike, strict=True), strict=False):
@@ -365,9 +365,9 @@ def compare_drawing(
         pixels = render_svg(code, width, height)
     except SvgError as exc:
         return None, f"the SVG was not drawn: {exc}"
-    found = similarity(view.pixels, pixels)
-    if math.isnan(found):
+    alike = similarity(view.pixels, pixels)
+    if math.isnan(alike):
         return Picture(pixels), "the SVG was drawn; the image is too small to be compared"
     blank = similarity(view.pixels, np.full_like(view.pixels, 255))
-    note = f"the SVG has SSIM {found:.3f} with the image, where a blank page has {blank:.3f}"
-    return Picture(pixels), note, (found, blank)
+    note = f"the SVG has SSIM {alike:.3f} with the image, where a blank page has {blank:.3f}"
+    return Picture(pixels), note, (alike, blank)

@@ -59,18 +59,18 @@ class FewShot(WithoutModel):
     def __post_init__(self) -> None:
         check_ranges(self, "n >= 0")
         content = [[example.sample.sha, example.reply] for example in self.examples]
-        found = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-        if self.sha and self.sha != found:
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        if self.sha and self.sha != digest:
             raise ValueError(
-                f"{self.path} or its images have changed: sha is {found}, and {self.sha} was"
+                f"{self.path} or its images have changed: sha is {digest}, and {self.sha} was"
                 " expected"
             )
-        object.__setattr__(self, "sha", found)
+        object.__setattr__(self, "sha", digest)
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
         """Every example of the file. Raises ValueError that names the line."""
-        path, found = Path(self.path), []
+        path, examples = Path(self.path), []
         try:
             lines = read_file(path).decode("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as exc:
@@ -80,12 +80,12 @@ class FewShot(WithoutModel):
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    found.append(_parse_example(read_json(line), path, number))
+                    examples.append(_parse_example(read_json(line), path, number))
                 except (ValueError, TypeError, KeyError) as exc:
                     raise ValueError(f"{path} line {number}: {exc}") from exc
-        if not found:
+        if not examples:
             raise ValueError(f"{path} holds no example; write one JSON object a line")
-        return tuple(found)
+        return tuple(examples)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the examples as its first turns. Raises ValueError where a turn was taken

@@ -132,9 +132,9 @@ class ZoomOnClaim(WithoutModel):
                 notes.append(f"a claimed place was passed over: {exc}")
                 continue
             regions.setdefault(region.image, []).append(region)
-        found = ZoomTargets("place that the reply names", regions)
+        targets = ZoomTargets("place that the reply names", regions)
         sources = sorted(regions) or shown_sources(state, None)
-        return zoom_views(state, found, self.crop, self.missing, sources).with_notes(*notes)
+        return zoom_views(state, targets, self.crop, self.missing, sources).with_notes(*notes)
 
     def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
         if not 1 <= image <= len(state.views):
@@ -203,8 +203,8 @@ class Verify:
             after = self.zoom(state.replace(views=first, prompt=original), model)
             if after.ended:
                 return after
-            known = {view.picture.sha for view in state.views}
-            fresh = tuple(view for view in after.views if view.picture.sha not in known)
+            shown = {view.picture.sha for view in state.views}
+            fresh = tuple(view for view in after.views if view.picture.sha not in shown)
             words = fill_in(self.check, prompt=original, unit=unit)
             state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
             answers += [read_answer(state, self.read)[0]] if self.read else []

@@ -109,13 +109,13 @@ class Vote:
         self, state: State, ballots: Sequence[Ballot], trace: tuple[Step, ...], ended: str
     ) -> State:
         ranked = _count_votes(ballots)
-        said = [f"{key[:40]} {votes}" for key, votes in ranked]
-        said += (
+        tallies = [f"{key[:40]} {votes}" for key, votes in ranked]
+        tallies += (
             [f"no answer {blank}"]
             if (blank := sum(ballot.answer is None for ballot in ballots))
             else []
         )
-        note = f"vote: {', '.join(said)}" + (
+        note = f"vote: {', '.join(tallies)}" + (
             f"; ended after {len(ballots)} draws: {ended}" if ended else ""
         )
         notes = [*(note for ballot in ballots for note in ballot.state.notes), note]

@@ -162,13 +162,13 @@ class Crop:
         placed, taken, notes = [], list[PixelRect](), list[str]()
         for number, piece in enumerate(pieces):
             bordered = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
-            found = place_inset(whole.size, bordered, room, areas, keep, taken)
-            if found is None or min(room) - 2 * rim < 1:
+            place = place_inset(whole.size, bordered, room, areas, keep, taken)
+            if place is None or min(room) - 2 * rim < 1:
                 raise ValueError(
                     f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x"
                     f" {height} pixels; set a smaller `most` or `inset`, or show: beside"
                 )
-            area, hidden = found
+            area, hidden = place
             inside = (max(1, area[2] - area[0] - 2 * rim), max(1, area[3] - area[1] - 2 * rim))
             small = self._fitted(piece, inside)
             scale = small.size[0] / piece.size[0]

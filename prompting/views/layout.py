@@ -145,9 +145,9 @@ class Reorder(WithoutModel):
                     ' with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
                 )
         numbers = self._numbers(state)
-        said = ", ".join(str(number + 1) for number in numbers)
+        order = ", ".join(str(number + 1) for number in numbers)
         return state.replace(views=tuple(state.views[number] for number in numbers)).with_notes(
-            f"order of images: {said}"
+            f"order of images: {order}"
         )
 
     def _numbers(self, state: State) -> list[int]:

@@ -45,8 +45,8 @@ class ZoomTargets:
 
     def reason(self, sources: Sequence[int]) -> str:
         """Why a view of these sources shows no region."""
-        known = [self.reasons[k] for k in sources if k in self.reasons]
-        return "; ".join(known) or f"no {self.sought} is seen"
+        reasons = [self.reasons[k] for k in sources if k in self.reasons]
+        return "; ".join(reasons) or f"no {self.sought} is seen"
 
 
 def zoom_views(
@@ -111,11 +111,11 @@ class ZoomOnMarks(WithoutModel):
             sources = [
                 number for number in sources if any(mark.image == number for mark in wanted)
             ] or sources
-        found = ZoomTargets(
+        targets = ZoomTargets(
             sought,
             {number: [mark for mark in wanted if mark.image == number] for number in sources},
         )
-        return zoom_views(state, found, self.crop, self.missing, sources)
+        return zoom_views(state, targets, self.crop, self.missing, sources)
 
 
 @dataclass(frozen=True)
@@ -169,46 +169,46 @@ class ZoomOnDetections(WithoutModel):
                 regions[number] = self._boxes(state.sample, number, words)
             except NoEvidence as exc:
                 reasons[number] = str(exc)
-        found = ZoomTargets(f"box{_for_words(words)}", regions, reasons)
-        return zoom_views(state, found, self.crop, self.missing, sources)
+        targets = ZoomTargets(f"box{_for_words(words)}", regions, reasons)
+        return zoom_views(state, targets, self.crop, self.missing, sources)
 
     def _words(self, sample: Sample) -> tuple[str, ...]:
         if name := self.words_field:
             value = sample.meta.get(name)
             words = [value] if isinstance(value, str) else value
             if not isinstance(words, list | tuple) or not all(isinstance(w, str) for w in words):
-                known = ", ".join(sorted(sample.meta)) or "none"
+                fields = ", ".join(sorted(sample.meta)) or "none"
                 raise ValueError(
                     f"sample {sample.id}: its field {name!r} is {value!r}, not a text or a list of"
-                    f" texts (fields: {known})"
+                    f" texts (fields: {fields})"
                 )
             return tuple(word.strip() for word in words if word.strip())
         if self.words_pattern:
             matches = re.finditer(self.words_pattern, sample.question)
-            found = (
+            matched = (
                 word
                 for m in matches
                 for word in m.groups() or (m.group(),)
                 if word and word.strip()
             )
-            return tuple(dict.fromkeys(word.strip() for word in found))
+            return tuple(dict.fromkeys(word.strip() for word in matched))
         return self.words
 
     def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
         """The boxes in one source image, the most important first. Raises NoEvidence."""
         if not words and (self.words_field or self.words_pattern):
             raise NoEvidence("the sample has no words to look for")
-        found = look_once(self.detector, sample.images[number].pixels, words or None)
-        x0, y0, x1, y1 = found.xyxy.T
+        boxes = look_once(self.detector, sample.images[number].pixels, words or None)
+        x0, y0, x1, y1 = boxes.xyxy.T
         area = (x1 - x0) * (y1 - y0)
-        order = np.argsort(-(area if self.order == "size" else found.scores), kind="stable")
-        sure = found.scores >= (-np.inf if self.min_score is None else self.min_score)
+        order = np.argsort(-(area if self.order == "size" else boxes.scores), kind="stable")
+        sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
         kept = [k for k in order if sure[k] and area[k] > 0]
         if not kept:
             raise NoEvidence(f"no box{_for_words(words)} in image {number}")
         return [
             Box(
-                str(found.labels[k]), float(x0[k]), float(y0[k]), float(x1[k]), float(y1[k]), number
+                str(boxes.labels[k]), float(x0[k]), float(y0[k]), float(x1[k]), float(y1[k]), number
             )
             for k in kept
         ]
@@ -263,10 +263,10 @@ class ZoomOnCells(WithoutModel):
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
-        found = ZoomTargets(
+        targets = ZoomTargets(
             "cell of those named" if self.cells else "cell that the reply names", regions
         )
-        return zoom_views(state, found, self.crop, self.missing, sources)
+        return zoom_views(state, targets, self.crop, self.missing, sources)
 
     def _knows(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):

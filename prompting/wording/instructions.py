@@ -40,10 +40,10 @@ def read_texts(stage: Any) -> None:
     without the file. One line break at the end is removed. Raises ValueError if the file cannot be
     read.
     """
-    for each in fields(stage):
-        value = getattr(stage, each.name)
+    for setting in fields(stage):
+        value = getattr(stage, setting.name)
         if isinstance(value, TextFile):
-            object.__setattr__(stage, each.name, _read_file(each.name, value.file))
+            object.__setattr__(stage, setting.name, _read_file(setting.name, value.file))
 
 
 class Wording(WithoutModel):
@@ -197,9 +197,9 @@ class Verbatim(WithoutModel):
         """The state with the benchmark's prompt in place of any other."""
         prompt = state.sample.meta.get("prompt")
         if not isinstance(prompt, str) or not prompt:
-            known = ", ".join(sorted(state.sample.meta)) or "none"
+            fields = ", ".join(sorted(state.sample.meta)) or "none"
             raise ValueError(
-                f"sample {state.sample.id} has no prompt of its own (fields: {known}); "
+                f"sample {state.sample.id} has no prompt of its own (fields: {fields}); "
                 "word the question with prompting.wording.MultipleChoice"
             )
         return state.replace(prompt=prompt)
@@ -349,14 +349,14 @@ class JsonAnswer(Wording):
         answer: dict[str, Any] = {"type": "string"}
         if sample.letters:
             answer["enum"] = list(sample.letters)
-        known = (
+        properties = (
             {"reasoning": {"type": "string"}, "answer": answer}
             if self.reasoning
             else {"answer": answer}
         )
         return {
             "type": "object",
-            "properties": known,
-            "required": list(known),
+            "properties": properties,
+            "required": list(properties),
             "additionalProperties": False,
         }
