@@ -101,23 +101,16 @@ def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.f
     width, height = view.size
     field = np.full((height, width), np.nan)
     for part in view.parts:
-        top, left, seen = _visible_pixels(part, width, height)
-        window = field[top : top + seen.shape[0], left : left + seen.shape[1]]
+        x0, y0, x1, y1 = bounds(part.clip)
+        left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
+        window = field[top : max(0, math.ceil(y1)), left : max(0, math.ceil(x1))]
+        ys, xs = np.indices(window.shape)
+        seen = contains(part.clip, xs + left + 0.5, ys + top + 0.5)
         if part.source in maps:
             window[seen] = _warp(maps[part.source], part, left, top, seen.shape)[seen]
         else:
             window[seen] = np.nan
     return field
-
-
-def _visible_pixels(part: Part, width: int, height: int) -> tuple[int, int, NDArray[np.bool_]]:
-    """(top, left) of the box around a part's clip in a view of this size, and which of its pixels
-    lie in the clip."""
-    x0, y0, x1, y1 = bounds(part.clip)
-    left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
-    right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
-    ys, xs = np.mgrid[top:bottom, left:right]
-    return top, left, contains(part.clip, xs + 0.5, ys + 0.5)
 
 
 def _warp(

@@ -283,6 +283,13 @@ def _find_words(
     word: str, letters: str, glyphs: Sequence[Glyph]
 ) -> Iterator[tuple[float, PixelRect]]:
     """Where glyphs in a row spell the word, with their mean likeness."""
+
+    def follows(first: PixelRect, second: PixelRect) -> bool:
+        """Whether the second glyph stands next in the row of the first."""
+        height = first[3] - first[1]
+        level = max(abs(first[3] - second[3]), abs(first[1] - second[1])) <= 1 + height // 8
+        return level and -1 <= second[0] - first[2] <= 0.5 * height
+
     numbers = [letters.index(letter) for letter in word]
     rows = [[glyph] for glyph in glyphs if glyph.likeness[numbers[0]] >= LIKENESS]
     for number in numbers[1:]:
@@ -291,7 +298,7 @@ def _find_words(
             [*row, glyph]
             for row in rows
             for glyph in next_ones
-            if _follows(row[-1].area, glyph.area)
+            if follows(row[-1].area, glyph.area)
         ]
     for row in rows:
         likeness = float(
@@ -301,13 +308,3 @@ def _find_words(
         left, top = (int(edge) for edge in areas[:, :2].min(0))
         right, bottom = (int(edge) for edge in areas[:, 2:].max(0))
         yield likeness, (left, top, right, bottom)
-
-
-def _follows(first: PixelRect, second: PixelRect) -> bool:
-    """Whether the second glyph stands next in the row of the first."""
-    height = first[3] - first[1]
-    level = (
-        abs(first[3] - second[3]) <= 1 + height // 8
-        and abs(first[1] - second[1]) <= 1 + height // 8
-    )
-    return level and -1 <= second[0] - first[2] <= 0.5 * height

@@ -237,7 +237,9 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
     unit = round(scale * ONE)
     x, y = left << SHIFT, (line << SHIFT) - BASE * unit
     for letter in text:
-        edges, *strokes = _points(_sign(letter))
+        sign = _sign(letter)  # its edges as one point, then each of its strokes as (n, 2)
+        lines = (np.array([ord(s) for s in line]) for line in (sign[:2], *sign[2:].split(" ")))
+        edges, *strokes = (line.reshape(-1, 2) - ord("R") for line in lines)
         start = np.array([x - edges[0, 0] * unit, y])
         for stroke in strokes:
             for first, last in pairwise(stroke * unit + start):
@@ -266,12 +268,6 @@ def _draw_line(
     places = np.vstack([first + np.arange(count)[:, None] * step, last]) + ONE // 2 >> SHIFT
     xs, ys = places[((places >= 0) & (places < pixels.shape[1::-1])).all(1)].T
     pixels[ys, xs] = color
-
-
-def _points(sign: str) -> list[NDArray[np.int64]]:
-    """The edges of a sign as one point, then each of its strokes as (n, 2)."""
-    lines = [sign[:2], *sign[2:].split(" ")]
-    return [np.array([ord(letter) - ord("R") for letter in line]).reshape(-1, 2) for line in lines]
 
 
 def _sign(letter: str) -> str:

@@ -140,7 +140,10 @@ class Axes(GridStage):
         room = max(
             (width + 3 * GAP + 2 * self.halo) / abs(across[0]), (height + 3 * GAP) / abs(down[0])
         )
-        step = _round_step(room) if self.step is None else self.step
+        step = self.step
+        if step is None:  # the smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`
+            power = 10.0 ** max(0, math.floor(math.log10(max(room, 1))))
+            step = next(f * power for f in (1, 2, 5, 10) if f * power >= room or f == 10)
         return list(_ticks_between(across, x0, x1, step)), list(_ticks_between(down, y0, y1, step))
 
     def _margins(self, view: View, size: float) -> tuple[int, int]:
@@ -217,14 +220,6 @@ def _ticks_between(
     first, last = sorted((_unit(low, scale), _unit(high, scale)))
     for number in range(math.ceil(first / step), math.floor(last / step) + 1):
         yield f"{number * step:g}", scale[0] * number * step + scale[1]
-
-
-def _round_step(room: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`."""
-    power = 10.0 ** max(0, math.floor(math.log10(max(room, 1))))
-    return next(
-        factor * power for factor in (1, 2, 5, 10) if factor * power >= room or factor == 10
-    )
 
 
 def _pixel(at: float, low: int, high: int) -> slice:

@@ -145,7 +145,11 @@ def _match(mark: Mark, region: Box | Mask) -> float:
     """How well a mark of the sample is this region: whether a point lies in it, else intersection
     over union."""
     if isinstance(mark, Point):
-        return float(_contains(region, mark))
+        x, y = mark.center
+        if isinstance(region, Box):
+            return float(region.x0 <= x + 0.5 < region.x1 and region.y0 <= y + 0.5 < region.y1)
+        (height, width), row, column = region.pixels.shape, round(y), round(x)
+        return float(0 <= row < height and 0 <= column < width and region.pixels[row, column])
     if isinstance(mark, Box) and isinstance(region, Box):
         return iou(mark.xyxy, region.xyxy)
     shape = (
@@ -159,14 +163,6 @@ def _match(mark: Mark, region: Box | Mask) -> float:
     return float(np.count_nonzero(first & second)) / max(
         1.0, float(np.count_nonzero(first | second))
     )
-
-
-def _contains(region: Box | Mask, point: Point) -> bool:
-    if isinstance(region, Box):
-        return region.x0 <= point.x + 0.5 < region.x1 and region.y0 <= point.y + 0.5 < region.y1
-    row, column = round(point.y), round(point.x)
-    height, width = region.pixels.shape
-    return 0 <= row < height and 0 <= column < width and bool(region.pixels[row, column])
 
 
 def _as_pixels(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -135,7 +135,8 @@ class MultipleChoice(WithoutModel):
                 views.append(View(choice))
                 choice = f"image {len(views)}"
             lines.append(f"{letter} {choice}")
-        instruction = self.instruction.replace("{letters}", _list_letters(letters))
+        listed = " or ".join(filter(None, (", ".join(letters[:-1]), letters[-1])))
+        instruction = self.instruction.replace("{letters}", listed)
         return add_lines(state.replace(views=tuple(views)), *lines, instruction)
 
 
@@ -292,10 +293,6 @@ class ChainOfThought(Wording):
     def __call__(self, state: State, model: Model) -> State:
         """The state with these words below the prompt."""
         return add_lines(state, text_of(self.text) or REASONING[self.form])
-
-
-def _list_letters(letters: Sequence[str]) -> str:
-    return letters[0] if len(letters) == 1 else f"{', '.join(letters[:-1])} or {letters[-1]}"
 
 
 @dataclass(frozen=True)
