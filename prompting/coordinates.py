@@ -16,15 +16,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import source_box
 
-__all__ = [
-    "UNITS",
-    "Frame",
-    "ShownImage",
-    "ToolError",
-    "find_new_regions",
-    "map_to_sources",
-    "state_of_view",
-]
+__all__ = ["Frame", "ToolError"]
 
 Frame = Literal["pixels", "0-1", "0-1000"]
 UNITS: dict[Frame, str] = {
