@@ -97,8 +97,7 @@ def judge(
     Scores and reports then use its verdicts.
     """
     with input_errors(allow, cache=cache):
-        from looktwice.eval.judging.command import RunJudge
-        from looktwice.eval.judging.model import build_judge_model
+        from looktwice.eval.judging.command import RunJudge, build_judge_model
 
         plugins = load_plugins(plugin)
         found = build_judge_model(run, model, config, overrides or (), plugins, allow or ())

@@ -1,10 +1,10 @@
 """Readers: stages that find the answer in a reply, or the reason why there is none, for scoring.
 
 `robust` reads free words by our own rules, and says in which file a rule of each kind goes.
-`fixed_forms` reads replies in an agreed form, `toolkits` and `vlm2` as the code of benchmarks and
-toolkits does. `reader` is what all of them have in common. To add a reader, write a subclass of
-`reader.Reader` and name it in `__init__.pyi`. Not here: whether an answer is right (`scoring`),
-models that judge replies (`judging`)."""
+`toolkits` reads replies in an agreed form, and as the code of benchmarks and toolkits does.
+`reader` is what all of them have in common. To add a reader, write a subclass of `reader.Reader`
+and name it in `__init__.pyi`. Not here: whether an answer is right (`scoring`), models that judge
+replies (`judging`)."""
 
 import lazy_loader
 

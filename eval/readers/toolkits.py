@@ -1,5 +1,5 @@
-"""Readers that follow the code of others on multiple choice: BLINK's own, VLMEvalKit's and
-lmms-eval's.
+"""Readers without rules of our own: of replies in an agreed form, and those that follow the code of
+others, BLINK's own, VLMEvalKit's, lmms-eval's and VLM2-Bench's.
 
 Read from their code: VLMEvalKit (`can_infer`, 2026-08) and lmms-eval (`tasks/blink`, 2026-08).
 Where they go on to ask a language model or to draw an answer at random, there is no answer here.
@@ -11,9 +11,72 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
+from typing import Literal
 
-from looktwice.eval.readers.reader import Reader, Reading, choice_texts
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
+from looktwice.eval.readers.robust import read_choice
+from looktwice.eval.readers.vocabulary import NUMBERS
 from looktwice.pipelines.state import State
+
+
+@dataclass(frozen=True)
+class Strict(Reader):
+    """The answer and nothing else: "B", "(B)", "B.", "B) its text" or its text alone; without
+    choices the reply.
+
+    White space around it and end tokens are forgiven, thoughts are left out.
+    """
+
+    def read(self, state: State) -> Reading:
+        text = clean_text(state.reply)
+        if not state.sample.choices:
+            return Reading.of(text or None)
+        for letter, choice in zip(ascii_uppercase, choice_texts(state), strict=False):
+            bare = rf"(?:\({letter}\)|{letter}[).:]?)"
+            either = rf"{bare}\s*(?:{re.escape(choice)})?|{re.escape(choice)}" if choice else bare
+            if re.fullmatch(rf"(?:{either})\.?", text):
+                return Reading.of(letter)
+        return Reading.of(None)
+
+
+_JSON = re.compile(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)', re.I)
+_MARKER = re.compile(
+    r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)",
+    re.I | re.M,
+)
+
+
+@dataclass(frozen=True)
+class Marked(Reader):
+    r"""What stands after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last
+    \boxed{} or <answer>, or as "answer" in JSON.
+
+    With choices it is read as `Robust` does; without them it is the answer as it stands. What
+    stands in <think> is not the answer, and without a marker there is none.
+    """
+
+    def read(self, state: State) -> Reading:
+        text = clean_text(state.reply)
+        marked: list[str] = [value.strip('"') for value in _JSON.findall(text)] or _MARKER.findall(
+            text
+        )
+        if not marked:
+            return Reading(None, "unread: it marks no answer")
+        answer = marked[-1].strip(" \t.").strip("\"'")
+        if state.sample.choices:
+            return read_choice(
+                answer, choice_texts(state), subtask_of(state), state.sample.question
+            )
+        return Reading.of(answer or None)
+
+
+@dataclass(frozen=True)
+class WholeReply(Reader):
+    """The whole reply, without the white space around it, as the answer to an open question."""
+
+    def read(self, state: State) -> Reading:
+        return Reading.of(state.reply.strip() or None)
 
 
 @dataclass(frozen=True)
@@ -108,3 +171,93 @@ class LmmsEval(Reader):
     def read(self, state: State) -> Reading:
         letter = _FIRST_LETTER.match(state.reply.strip())
         return Reading.of(letter[1].upper() if letter else None)
+
+
+MOST = 10**12
+_VALUES = {
+    word: int(digits)
+    for word, digits in NUMBERS.items()
+    if word.isascii() and word.isalpha() and word != "zero"
+}
+_NUMBER_WORDS = re.compile(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\b", re.I)
+
+
+@dataclass(frozen=True)
+class Vlm2(Reader):
+    """VLM2-Bench's readings. `form` "official": GC "exact", Cpr "true_false", Cnt "count", Grp
+    "grouping"; a video's reply is the description or a judge's words ("Score: 1"), which the
+    benchmark's scorer reads.
+
+    "vlmevalkit" is "true_false" on GC, else official; its other difference, what counts in the
+    denominators, is in the metrics named `..._vlmevalkit`. Of these two the subtask stands in
+    `meta["subtask"]`, as `eval.tasks.Vlm2Bench` gives it; a ValueError is raised for any other.
+
+    "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
+    f, true or false; the t of "don't" is such a word. "count": the only number, where all number
+    words together are one: "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is
+    none; words that make more than a trillion count nothing that an image shows. "grouping": what
+    stands before the first ")", so that "(D)" is not D; none where there are several letters in
+    brackets.
+    """
+
+    form: Literal["official", "vlmevalkit", "exact", "true_false", "count", "grouping"] = "official"
+
+    def read(self, state: State) -> Reading:
+        form, subtask = str(self.form), subtask_of(state)
+        if form == "vlmevalkit" and subtask.startswith("GC-"):
+            form = "true_false"
+        elif form in ("official", "vlmevalkit"):
+            form = _FORMS.get(subtask.rpartition("-")[2], "")
+        if not form:
+            raise ValueError(
+                f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
+                "read other tasks with eval.readers.Robust"
+            )
+        return Reading.of(_read_reply(state.reply, form) or None)
+
+
+def _read_reply(reply: str, form: str) -> str:
+    """The answer in a reply by one of the forms; empty for none."""
+    text = reply.strip()
+    match form:
+        case "exact":
+            return text if text in ("T", "F") else ""
+        case "true_false":
+            words = re.findall(r"\b(t|f|true|false)\b", text, re.I)
+            return words[0][0].upper() if len(words) == 1 else ""
+        case "count":
+            # of any length
+            numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
+            value = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
+            numbers += [str(value)] if value else []
+            return numbers[0] if len(numbers) == 1 and value <= MOST else ""
+        case "grouping":
+            several = len(re.findall(r"\([A-Z]\)", text)) > 1
+            return "" if several else text.partition(")")[0].strip()
+    return text
+
+
+_FORMS = {
+    "Mat": "exact",
+    "Trk": "exact",
+    "Cpr": "true_false",
+    "Cnt": "count",
+    "Grp": "grouping",
+    "VID": "whole",
+}
+
+
+def _value_of_words(words: Sequence[str]) -> int:
+    """The number that the words make together; any one above MOST as soon as they make more than
+    that."""
+    whole = part = 0
+    for word in words:
+        if whole + part > MOST:
+            break
+        if word == "hundred":
+            part = max(part, 1) * 100
+        elif word == "thousand":
+            whole, part = whole + max(part, 1) * 1000, 0
+        else:
+            part += _VALUES[word]
+    return whole + part

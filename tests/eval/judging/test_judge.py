@@ -16,8 +16,7 @@ from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.judging.command import RunJudge
-from looktwice.eval.judging.model import build_judge_model
+from looktwice.eval.judging.command import RunJudge, build_judge_model
 from looktwice.eval.judging.passes import (
     PASSES,
     JudgeCase,
