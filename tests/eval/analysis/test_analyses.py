@@ -1,0 +1,70 @@
+"""The list of analyses, and how their tables are declared and stand on a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from looktwice.eval.analysis.analyses import ANALYSES, analysis
+from looktwice.eval.display.table import score_table
+from looktwice.eval.display.text_tables import Column, TextTable, change_cell, names, some, table
+from looktwice.eval.records import RunError
+from looktwice.eval.statistics.intervals import Estimate
+from tests.made_run import MadeRun
+
+
+@dataclass
+class Line:
+    task: str
+    gap: Estimate | None
+    n: int = 0
+
+
+COLUMNS: tuple[Column[Line], ...] = (
+    *names("task"),
+    Column("change", "gap", change_cell),
+    Column("n", "n", some),
+    Column("twice", lambda line: 2 * line.n),
+)
+
+
+def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
+    grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
+    assert grid.header == ("task", "change", "n", "twice") and grid.text_columns == 1
+    assert grid.rows == [("a", "+50.0\n-25.0 to +100.0", "4", "8"), ("b", "", "", "0")]
+    assert grid.without("change").above(TextTable(("n", "task"), [("7", "c")], 0)).rows == [
+        ("a", "4", "8"),
+        ("b", "", "0"),
+        ("c", "7", ""),
+    ]
+
+
+def test_what_is_too_wide_for_a_terminal_keeps_intervals_below_their_numbers() -> None:
+    cells = ["12.5\n0.0 to 31.2"] * 3
+    header = ("task", *map(str, range(3)), "best")
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(TextTable(header[:3], [("a", *cells[:2])]).console("t"))
+    assert "12.5 [0.0 to 31.2]" in captured.get()
+    with console.capture() as captured:
+        console.print(TextTable(header, [("a", *cells, "default")]).console("t"))
+    assert "[0.0 to 31.2]" in captured.get() and "12.5 [" not in captured.get()
+    assert "default" in captured.get()
+
+
+def test_every_analysis_has_a_name_and_gives_its_tables(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A", "B", "A", "B"])
+    for name, said in (("one", "ABAB"), ("two", "ABBB"), ("three", "BBAA")):
+        made.answers(made.point(name, "t", baseline=name == "one"), list(said))
+    scored = score_table(made.write().path)
+    assert len({each.name for each in ANALYSES}) == len(ANALYSES)
+    shown = {each.name for each in ANALYSES if each.tables(scored)}
+    assert {"baseline", "pairs", "oracle", "letters"} <= shown
+    (pairs,) = analysis("pairs").tables(scored)
+    assert pairs.title == "Contestants with one another" and len(pairs.table.rows) == 3
+    with pytest.raises(RunError, match="did you mean 'pairs'"):
+        analysis("pair")
