@@ -43,8 +43,8 @@ def test_a_column_says_where_its_value_stands_and_how_it_is_written() -> None:
 
 
 def test_what_is_too_wide_for_a_terminal_keeps_intervals_below_their_numbers() -> None:
-    cells = ["12.5\n0.0 to 31.2"] * 3
-    header = ("task", *map(str, range(3)), "best")
+    cells = ["12.5\n0.0 to 31.2"] * 4
+    header = ("task", *map(str, range(4)), "best")
     console = Console(width=80)
     with console.capture() as captured:
         console.print(TextTable(header[:3], [("a", *cells[:2])]).console("t"))
