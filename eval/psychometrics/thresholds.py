@@ -13,13 +13,8 @@ import numpy as np
 
 from looktwice.eval.display.text_tables import Column, TextTable, format_p, percent, table, text
 from looktwice.eval.page.data import PageGrid, PageLines
-from looktwice.eval.psychometrics.functions import (
-    Direction,
-    FitCheck,
-    Threshold,
-    check_fit,
-    fit_threshold,
-)
+from looktwice.eval.psychometrics.fit import FitCheck, check_fit
+from looktwice.eval.psychometrics.functions import Direction, Threshold, fit_threshold
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.labels import as_number
 from looktwice.eval.scoring.values import Values
