@@ -248,10 +248,10 @@ class Results:
         for an unknown contestant or task, and where the two have no task in common.
         """
         pairs = [
-            (one, other)
-            for one in self._arms_of(before, task)
-            for other in self._arms_of(after, task)
-            if _is_same_task(one[1], other[1])
+            (first, second)
+            for first in self._arms_of(before, task)
+            for second in self._arms_of(after, task)
+            if _is_same_task(first[1], second[1])
         ]
         if not pairs:
             named = f" named {task!r}" if task else ""
@@ -329,11 +329,11 @@ class Results:
         return asked
 
 
-def _is_same_task(scores: PointScores, other: PointScores) -> bool:
+def _is_same_task(scores: PointScores, rival: PointScores) -> bool:
     """Whether two arms were asked the same: the same task as built, or in runs of other data one of
     this name."""
-    named_alike = (scores.task, scores.point.task) == (other.task, other.point.task)
-    return scores.point.task_id == other.point.task_id or named_alike
+    named_alike = (scores.task, scores.point.task) == (rival.task, rival.point.task)
+    return scores.point.task_id == rival.point.task_id or named_alike
 
 
 def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:

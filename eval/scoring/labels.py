@@ -98,8 +98,8 @@ def baselines(run: RunScores) -> dict[str, PointScores | None]:
     same samples."""
     by_id = run.by_id
     present, older = ([s.point for s in run.points if s.older is old] for old in (False, True))
-    found = {name: baseline_of(scores.point, present, older) for name, scores in by_id.items()}
-    return {name: by_id[point.id] if point else None for name, point in found.items()}
+    rivals = {name: baseline_of(scores.point, present, older) for name, scores in by_id.items()}
+    return {name: by_id[point.id] if point else None for name, point in rivals.items()}
 
 
 def baseline_of(
@@ -114,13 +114,13 @@ def baseline_of(
     at where none of `points` is the baseline's.
     """
     mine, others = (
-        [other for other in each if other.baseline and other.task_id == point.task_id]
-        for each in (points, older)
+        [arm for arm in arms if arm.baseline and arm.task_id == point.task_id]
+        for arms in (points, older)
     )
     rivals = mine or others
     wanted = {} if point.baseline else contestant_changes(point)
-    alike = [other for other in rivals if contestant_changes(other).items() <= wanted.items()]
-    closest = max(reversed(alike), key=lambda other: len(contestant_changes(other)), default=None)
+    alike = [arm for arm in rivals if contestant_changes(arm).items() <= wanted.items()]
+    closest = max(reversed(alike), key=lambda arm: len(contestant_changes(arm)), default=None)
     chosen = closest or next(iter(rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
 

@@ -75,10 +75,10 @@ def _compared(run: RunScores) -> list[str]:
     own = [rival for scores, rival in pairs if scores.point.contestant == rival.point.contestant]
     alike = [rival for scores, rival in others if _is_same_setting(scores, rival)]
     rest = [rival for scores, rival in others if not _is_same_setting(scores, rival)]
-    said = [f"against {alike[0].point.contestant} at the same setting"] if alike else []
-    said += [f"{'where it has none, ' if alike else ''}against {_names(rest)}"] if rest else []
-    said += [f"its own arms against {_names(own)}"] if own else []
-    return [f"delta: {'; '.join(said)}"]
+    parts = [f"against {alike[0].point.contestant} at the same setting"] if alike else []
+    parts += [f"{'where it has none, ' if alike else ''}against {_names(rest)}"] if rest else []
+    parts += [f"its own arms against {_names(own)}"] if own else []
+    return [f"delta: {'; '.join(parts)}"]
 
 
 def _is_same_setting(scores: PointScores, rival: PointScores) -> bool:
@@ -121,7 +121,7 @@ def _failures(run: RunScores) -> list[str]:
 def _parts(run: RunScores) -> list[str]:
     """For every task of which a limit or a shard leaves samples out, and no earlier run has asked
     them."""
-    whole, limit, found, limited = (
+    whole, limit, limits, limited = (
         run.folder.facts.get("samples") or {},
         run.folder.facts.get("limit"),
         [],
@@ -141,10 +141,10 @@ def _parts(run: RunScores) -> list[str]:
         if few < whole.get(task, few):
             limited = limited or few == limit
             numbers = str(few) if few == most else f"{few} to {most}"
-            found.append(f"{arms[0].task}: {numbers} of {counted(whole[task], 'sample')}")
+            limits.append(f"{arms[0].task}: {numbers} of {counted(whole[task], 'sample')}")
     return (
-        [f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(found)}"]
-        if found
+        [f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"]
+        if limits
         else []
     )
 

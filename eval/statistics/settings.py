@@ -147,16 +147,16 @@ def reordering(before: Mapping[str, float], after: Mapping[str, float]) -> Reord
     from scipy.stats import kendalltau
 
     names = [name for name in before if name in after]
-    values = [np.array([each[name] for name in names]) for each in (before, after)]
+    values = [np.array([level[name] for name in names]) for level in (before, after)]
     upper = np.triu_indices(len(names), 1)
-    one, other = (np.sign(each[:, None] - each)[upper] for each in values)
+    first, second = (np.sign(level[:, None] - level)[upper] for level in values)
     old, new = (
-        (each[:, None] + 1e-9 < each).sum(axis=1) for each in values
+        (level[:, None] + 1e-9 < level).sum(axis=1) for level in values
     )  # how many are strictly better
     moves = np.abs(old - new)
     return Reordering(
-        int((one * other < 0).sum()),
-        int((one * other == 0).sum()),
+        int((first * second < 0).sum()),
+        int((first * second == 0).sum()),
         int((moves > 0).sum()),
         int(moves.max(initial=0)),
         float(kendalltau(*values).statistic),

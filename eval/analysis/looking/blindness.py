@@ -148,7 +148,7 @@ def listed_by_taste(tastes: Tastes) -> list[BlindQuestion]:
     return [row for row, p in zip(tastes.questions, corrected, strict=True) if p <= FALSE_SHARE]
 
 
-def needs_no_image(found: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
+def needs_no_image(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
     """The items that any of the models solves without the image.
 
     By `any`, one right answer suffices, as in Mirage's cleaned set; then luck is among them. By
@@ -156,7 +156,7 @@ def needs_no_image(found: Sequence[Audit], rule: Rule = "chance") -> list[BlindI
     false finds (Benjamini and Hochberg 1995).
     """
     listed: dict[tuple[str, str], BlindItem] = {}
-    for audit in found:
+    for audit in audited:
         by_taste = {question.sample for question in listed_by_taste(audit.tastes)}
         for item in audit.items:
             if item.right > 0 if rule == "any" else item.sample in by_taste:
@@ -164,15 +164,15 @@ def needs_no_image(found: Sequence[Audit], rule: Rule = "chance") -> list[BlindI
     return list(listed.values())
 
 
-def expected_by_luck(found: Sequence[Audit], rule: Rule) -> float:
+def expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
     """How many items the rule `any` lists by the models' tastes alone; by `chance`, the bound on
     false finds."""
     if rule == "chance":
         return FALSE_SHARE * sum(
-            len(needs_no_image([audit])) for audit in found
+            len(needs_no_image([audit])) for audit in audited
         )  # each model has false finds of its own
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
-    for audit in found:
+    for audit in audited:
         tails = {draws: audit.tastes.tails(draws) for draws in {item.asked for item in audit.items}}
         for number, item in enumerate(audit.items):
             lucky[item.task, item.sample] *= 1 - float(tails[item.asked][number, 1])
@@ -184,12 +184,12 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
     texts."""
     asked = arm.not_failed(name)
     words = (
-        each.casefold() if isinstance(each, str) else canonical(each)
-        for each in row.sample["choices"]
+        choice.casefold() if isinstance(choice, str) else canonical(choice)
+        for choice in row.sample["choices"]
     )
     choices = dict(zip(ascii_uppercase, words, strict=False))
-    said = [entry.answer for entry in asked if entry.answer is not None]
-    answers = Counter(choices.get(answer.strip(), answer) for answer in said)
+    spoken = [entry.answer for entry in asked if entry.answer is not None]
+    answers = Counter(choices.get(answer.strip(), answer) for answer in spoken)
 
     @cache
     def accepts(answer: str) -> bool:

@@ -35,10 +35,10 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.config.yaml_input import dump_yaml
 
 
-def clean_subset(run: RunScores, found: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
+def clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
     """The samples that are left, as a piece of a configuration that goes over the study's."""
     nodes = {}
-    for audit in found:
+    for audit in audits:
         kept = _kept(audit, blind)
         ids = [name for name in audit.seen.samples if name in kept]
         nodes[audit.seen.point.task] = {"subset": {"ids": ids}}
@@ -113,10 +113,10 @@ ARM_COLUMNS: Sequence[Column[ArmLine]] = (
 )
 
 
-def arm_table(found: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
+def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     """A line for each arm: its accuracy, on all samples and on the cleaned set, and its mirage
     score."""
-    lines = [ArmLine(audit, arm, _kept(audit, blind)) for audit in found for arm in audit.arms]
+    lines = [ArmLine(audit, arm, _kept(audit, blind)) for audit in audits for arm in audit.arms]
     return table(ARM_COLUMNS, [line for line in lines if line.accuracy])
 
 
@@ -162,10 +162,10 @@ TASTE_COLUMNS: Sequence[Column[Audit]] = (
 )
 
 
-def taste_table(found: Sequence[Audit]) -> TextTable:
+def taste_table(audits: Sequence[Audit]) -> TextTable:
     """A line for each audit: what its model reaches by its tastes, and which share of leaks its
     draws would show."""
-    return table(TASTE_COLUMNS, [audit for audit in found if audit.items])
+    return table(TASTE_COLUMNS, [audit for audit in audits if audit.items])
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,10 @@ LETTER_COLUMNS: Sequence[Column[LetterLine]] = (
 )
 
 
-def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
+def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     """A line for each arm with choices: how often each letter was said, recall by the key's place,
     all draws right."""
-    arms = {scores.point.id: scores for audit in found for scores in audit.arms.values()}
+    arms = {scores.point.id: scores for audit in audits for scores in audit.arms.values()}
     letters = _letters_as_asked(run)
     lines = [
         LetterLine(arm, position_bias(*zip(*letters[name], strict=True)))
@@ -213,42 +213,40 @@ def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
     return table(LETTER_COLUMNS, lines).without_empty()
 
 
-def audit_sentences(found: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
+def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
     """What the audit finds, in words."""
-    said = []
-    for audit in found:
+    sentences = []
+    for audit in audits:
         chance = fmean(audit.chance.values())
         for arm in WITHOUT:
             means = audit.means(arm) if arm in audit.arms else None
             if means and means[1] > 0:
-                said.append(
+                sentences.append(
                     f"{audit.seen.task}: {100 * means[1]:.1f} % are right with the image and"
                     f" {100 * means[0]:.1f} % in the arm {arm}: mirage score"
                     f" {means[0] / means[1]:.2f}; chance is {100 * chance:.1f} %."
                 )
         if audit.items and rule == "chance":
-            said.append(f"{audit.seen.task}: {say_power(audit)}.")
-    asked = len({(item.task, item.sample) for audit in found for item in audit.items})
+            sentences.append(f"{audit.seen.task}: {say_power(audit)}.")
+    asked = len({(item.task, item.sample) for audit in audits for item in audit.items})
     words = (
         "any right answer without the image"
         if rule == "any"
         else "more right answers than tastes give"
     )
-    luck = (
-        f"{'about' if rule == 'any' else 'at most'} {expected_by_luck(found, rule):.1f} of them are"
-        " expected by luck"
-    )
-    said.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
-    return said
+    bound, count = "about" if rule == "any" else "at most", expected_by_luck(audits, rule)
+    luck = f"{bound} {count:.1f} of them are expected by luck"
+    sentences.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
+    return sentences
 
 
-def audit_page(run: RunScores, found: Sequence[Audit], rule: Rule = "chance") -> str:
+def audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chance") -> str:
     """The page of the audit as Markdown; the whole list of items stands in the CSV beside it."""
-    blind = needs_no_image(found, rule)
-    parts = [f"# What {run.name} answers without its images", *audit_sentences(found, blind, rule)]
-    parts += ["## Arms", arm_table(found, blind).markdown]
-    parts += ["## What could be listed", taste_table(found).markdown, TASTE_NOTE]
-    letters = letter_table(run, found)
+    blind = needs_no_image(audits, rule)
+    parts = [f"# What {run.name} answers without its images", *audit_sentences(audits, blind, rule)]
+    parts += ["## Arms", arm_table(audits, blind).markdown]
+    parts += ["## What could be listed", taste_table(audits).markdown, TASTE_NOTE]
+    letters = letter_table(run, audits)
     parts += ["## Letters and their places", letters.markdown] if letters.rows else []
     named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")
     parts += ["## Items that need no image", named or "none"]
@@ -258,14 +256,14 @@ def audit_page(run: RunScores, found: Sequence[Audit], rule: Rule = "chance") ->
 def _letters_as_asked(run: RunScores) -> dict[str, list[tuple[str, str]]]:
     """Of each arm, the letters that were said and those of the keys, as the choices stood when they
     were asked."""
-    found = defaultdict[str, list[tuple[str, str]]](list)
+    letters = defaultdict[str, list[tuple[str, str]]](list)
     for scores, record in run.records():
         row, entry = scores.samples.get(record.sample), scores.result_of(record)
         if row is None or entry is None or row.answer is None or not row.sample["choices"]:
             continue
         if entry.verdict in (Verdict.RIGHT, Verdict.WRONG) and entry.answer is not None:
             shown = {own: asked for asked, own in (record.letters or {}).items()}
-            found[scores.point.id].append(
+            letters[scores.point.id].append(
                 (shown.get(entry.answer, entry.answer), shown.get(row.answer, row.answer))
             )
-    return found
+    return letters

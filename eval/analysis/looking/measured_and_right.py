@@ -126,16 +126,11 @@ def _number_cells(
     others = {
         sample: value for sample, value in numbers.items() if 0 <= right.get(sample, -1) <= 0.5
     }
-    means = tuple(f"{fmean(each.values()):.3g}" if each else "" for each in (mine, others))
-    found = _gap(mine, others, scores.clusters)
-    if found is None:
+    means = tuple(f"{fmean(side.values()):.3g}" if side else "" for side in (mine, others))
+    gap = _gap(mine, others, scores.clusters)
+    if gap is None:
         return (mean, *means, "", "")
-    return (
-        mean,
-        *means,
-        f"{found.value:+.3g}\n{found.low:.3g} to {found.high:.3g}",
-        format_p(found.p),
-    )
+    return (mean, *means, f"{gap.value:+.3g}\n{gap.low:.3g} to {gap.high:.3g}", format_p(gap.p))
 
 
 def _gap(
