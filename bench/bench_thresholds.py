@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
 from looktwice.eval.adaptive.staircase import Staircase
-from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
 from looktwice.eval.psychometrics.fit import check_fit
+from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
 
 Floats = NDArray[np.float64]
 
