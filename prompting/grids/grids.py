@@ -69,8 +69,7 @@ class GridStage(WithoutModel):
     layout: Layout
 
     def __call__(self, state: State, model: Model) -> State:
-        """Every view with its grid. Raises ValueError that names the sample where the grid does not
-        fit."""
+        """Every view with its grid. Raises ValueError that names the sample where it does not fit."""
         views: list[View] = []
         for number, view in enumerate(state.views, 1):
             try:
@@ -89,8 +88,7 @@ class GridStage(WithoutModel):
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Those of the views that this stage gave that have the grid, in the order of their
-        numbers."""
+        """Those of the views that this stage gave that have the grid, in their order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def ink(self, ground: Pixels) -> RGB:
