@@ -69,7 +69,7 @@ class GridStage(WithoutModel):
     layout: Layout
 
     def __call__(self, state: State, model: Model) -> State:
-        """Every view with its grid. Raises ValueError that names the sample where it does not fit."""
+        """Every view with its grid. Raises ValueError, with the sample, where it does not fit."""
         views: list[View] = []
         for number, view in enumerate(state.views, 1):
             try:
