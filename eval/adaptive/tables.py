@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.adaptive.betting import confidence_sequence
+from looktwice.eval.adaptive.race import confidence_sequence
 from looktwice.eval.adaptive.runs import RaceResult
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.records.records import RunError

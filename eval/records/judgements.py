@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from looktwice.eval.records.schema import Draw, Record, RunError
+from looktwice.eval.records.writer import cut_torn_tail
 from looktwice.pipelines.disk import append_file
 from looktwice.pipelines.schema import CLOSED, Holds, Number, Whole, read_as
 
@@ -25,6 +25,7 @@ UNREADABLE_PASS = "unreadable"
 NOBODY = "none"
 """The name of no judge, as `--judge` takes it."""
 
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 JudgementKey = tuple[str, str, str, int, str, str, int]
 """(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
 last line counts."""
@@ -143,19 +144,19 @@ def judgements(run: Path, judge: str = "") -> Judgements:
 
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
-    found: dict[JudgementKey, Judgement] = {}
-    for number, line in enumerate(_whole(run / "judged.jsonl").split(b"\n")[:-1], 1):
+    last: dict[JudgementKey, Judgement] = {}
+    path = run / "judged.jsonl"
+    data = path.read_bytes() if path.exists() else b""
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):  # without a torn last one
         try:
-            one: Judgement = read_as(Judgement, line)
-            if one.v != VERSION:
-                raise ValueError(f"version {one.v}; this looktwice reads version {VERSION}")
+            judgement: Judgement = read_as(Judgement, line)
+            if judgement.v != VERSION:
+                raise ValueError(f"version {judgement.v}; this looktwice reads version {VERSION}")
         except ValueError as exc:
             advice = "delete the line and judge the run again"
-            raise RunError(
-                f"{run / 'judged.jsonl'} line {number}: not a judgement ({exc}); {advice}"
-            ) from exc
-        found[one.key] = one
-    kept = Judgements(tuple(found.values()))
+            raise RunError(f"{path} line {number}: not a judgement ({exc}); {advice}") from exc
+        last[judgement.key] = judgement
+    kept = Judgements(tuple(last.values()))
     if judge not in ("", NOBODY, *kept.judges):
         known = ", ".join(kept.judges) or "nobody"
         raise RunError(
@@ -169,26 +170,12 @@ def append(run: Path, *lines: Judgement) -> None:
     """Write lines behind the others; a torn last line, which a killed process leaves, is cut off
     first."""
     path = run / "judged.jsonl"
-    data = "".join(
-        json.dumps(
-            _to_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False
-        )
-        + "\n"
-        for line in lines
-    )
     if not lines:
         return
-    if path.exists() and path.stat().st_size != (whole := len(_whole(path))):
-        os.truncate(path, whole)
+    nodes = [
+        {name: value for name, value in asdict(line).items() if value or name in ("draw", "v")}
+        for line in lines
+    ]
+    data = "".join(f"{_dumps(node)}\n" for node in nodes)  # what is empty is left out
+    cut_torn_tail(path)
     append_file(path, data.encode())
-
-
-def _whole(path: Path) -> bytes:
-    """The file up to its last line end; nothing where there is no file."""
-    data = path.read_bytes() if path.exists() else b""
-    return data[: data.rfind(b"\n") + 1]
-
-
-def _to_plain(data: dict[str, Any]) -> dict[str, Any]:
-    """Without what is empty, so that a line stays short."""
-    return {name: value for name, value in data.items() if value or name in ("draw", "v")}

@@ -254,7 +254,7 @@ def refuse_links(run: Path) -> None:
 
     The folder itself may be a link.
     """
-    for entry in os.scandir(run) if run.is_dir() else ():
+    for entry in list(os.scandir(run)) if run.is_dir() else ():
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             raise RunError(
                 f"{run / entry.name} is a link, a pipe or a device; a run consists of its own files"

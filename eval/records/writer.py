@@ -69,7 +69,7 @@ class RunWriter:
                 " --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):
-            _cut_torn_tail(self.path / name)
+            cut_torn_tail(self.path / name)
         self._thread.start()
         return self
 
@@ -161,21 +161,21 @@ def _mask_record(line: str, keys: Sequence[str]) -> Record:
     return Record.from_line(write_json(plain))
 
 
-def _cut_torn_tail(path: Path) -> None:
-    if not path.exists() or path.stat().st_size == 0:
+def cut_torn_tail(path: Path) -> None:
+    """Cut off half a line at the end of a file, which a killed process leaves."""
+    if not path.exists():
         return
     with path.open("rb+") as file:
-        data_end = file.seek(0, os.SEEK_END)
-        keep = data_end
-        while keep > 0:
-            start = max(0, keep - 65536)
+        end = file.seek(0, os.SEEK_END)
+        keep = start = end
+        while start > 0:
+            start = max(0, start - 65536)
             file.seek(start)
             newline = file.read(keep - start).rfind(b"\n")
+            keep = start + newline + 1
             if newline >= 0:
-                keep = start + newline + 1
                 break
-            keep = start
-        if keep != data_end:
+        if keep != end:
             file.truncate(keep)
 
 
@@ -195,8 +195,13 @@ def make_record(
     `given` is the sample as the task gave it: marks are recorded where a stage changed them.
     """
     calls = [call for entry in state.trace for call in entry.calls]
-    sent = {kept["sha"]: kept for kept in _store_pictures(calls, blobs)}
-    asked = state.sample
+    sent = {node["sha"]: node for node in _store_pictures(calls, blobs)}
+    asked, replies = state.sample, [call.reply for call in calls]
+    timings = {
+        "total": round(sum(entry.seconds for entry in state.trace), 6),
+        "stages": {entry.slot: round(entry.seconds, 6) for entry in state.trace},
+        "calls": [{"seconds": r.seconds, "cached": r.cached} if r else {} for r in replies],
+    }
     return Record(
         point=point.id,
         sample=state.sample.id,
@@ -210,14 +215,7 @@ def make_record(
         pictures=tuple(sent),
         marks=tuple(mark.to_dict() for mark in asked.marks) if asked.marks != given.marks else None,
         notes=state.notes,
-        timings={
-            "total": round(sum(entry.seconds for entry in state.trace), 6),
-            "stages": {entry.slot: round(entry.seconds, 6) for entry in state.trace},
-            "calls": [
-                {"seconds": c.reply.seconds, "cached": c.reply.cached} if c.reply else {}
-                for c in calls
-            ],
-        },
+        timings=timings,
         sent=tuple(sent.values()),
         choices=tuple(asked.to_dict()["choices"]) if asked.choices != given.choices else None,
         letters=dict(state.letters) or None,
@@ -228,7 +226,23 @@ def make_record(
 def make_point_rows(plan: Plan) -> list[PointRow]:
     """The lines of points.yaml for a plan. Raises RunError where a setting holds a key: all are
     written down."""
-    rows = [_make_point_row(arm) for arm in (*plan.points, *plan.readings)]
+    rows = [
+        PointRow(
+            arm.id,
+            arm.contestant,
+            arm.task_name,
+            arm.task_id,
+            dict(arm.changes),
+            arm.baseline,
+            asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)},
+            arm.spec,
+            spec(arm.read),
+            arm.draws,
+            arm.seed,
+            arm.replies_of,
+        )
+        for arm in (*plan.points, *plan.readings)
+    ]
     try:
         refuse_keys(**plan.config)
         for row in rows:  # what files of texts hold, and what was not made from a configuration
@@ -236,24 +250,6 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
     except ValueError as exc:
         raise RunError(str(exc)) from exc
     return rows
-
-
-def _make_point_row(arm: Arm) -> PointRow:
-    facts = asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)}
-    return PointRow(
-        arm.id,
-        arm.contestant,
-        arm.task_name,
-        arm.task_id,
-        dict(arm.changes),
-        arm.baseline,
-        facts,
-        arm.spec,
-        spec(arm.read),
-        arm.draws,
-        arm.seed,
-        arm.replies_of,
-    )
 
 
 def describe_failure(exc: BaseException) -> str:
@@ -270,25 +266,17 @@ def describe_reply(reply: Reply) -> dict[str, Any]:
 
 
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
-    entry: dict[str, Any] = {"messages": _store_messages(call, blobs), "draw": call.draw}
-    if options := call.options.given():
-        entry["options"] = options
-    if call.reply is not None:
-        entry["reply"] = describe_reply(call.reply)
-    if call.error:
-        entry["error"] = call.error
-    if call.model:
-        entry["model"] = call.model
-    return entry
-
-
-def _store_messages(call: Call, blobs: Blobs) -> list[str]:
     try:
-        return [blobs.put(canonical(message_json(message)).encode()) for message in call.messages]
-    except (
-        PictureError
-    ):  # a picture that cannot be encoded is why this call failed; its error says so
-        return []
+        shas = [blobs.put(canonical(message_json(turn)).encode()) for turn in call.messages]
+    except PictureError:  # one that cannot be encoded is why this call failed; its error says so
+        shas = []
+    more = {
+        "options": call.options.given(),
+        "reply": call.reply and describe_reply(call.reply),
+        "error": call.error,
+        "model": call.model,
+    }
+    return {"messages": shas, "draw": call.draw} | {k: value for k, value in more.items() if value}
 
 
 def _store_pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, Any]]:

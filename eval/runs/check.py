@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
@@ -61,24 +61,20 @@ def check(
     """
     rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(checked_items(task)) for task_id, task in tasks.items()}
-    readings = (
-        f"; {len(plan.readings)} more read their replies with another reader"
-        if plan.readings
-        else ""
-    )
     names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     faults = [*_model_faults(plan), *_stage_faults(trials)]
     asked = list(_ask_once(trials, faults)) if ask and not faults else []
-    found = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
-    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {found}{readings}"
+    said = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
+    if plan.readings:
+        said += f"; {len(plan.readings)} more read their replies with another reader"
+    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {said}"
     for trial in trials:
-        yield f"{names[trial.arm.id][0]} on {names[trial.arm.id][1]}, sample {trial.item.sample.id}"
+        label, task = names[trial.arm.id]
+        yield f"{label} on {task}, sample {trial.item.sample.id}"
         yield from words(_shown(trial, names))
-        yield from (
-            f"  warning: {line}"
-            for line in [*_late_stages(trial.state), *_draw_warnings(trial.arm)]
-        )
+        for warning in (*_late_stages(trial.state), *_draw_warnings(trial.arm)):
+            yield f"  warning: {warning}"
     if out is not None:
         yield from _write_pages(out, trials, names)
     yield from describe_requests(plan, trials, limit)
@@ -88,11 +84,8 @@ def check(
     yield from _say_unchanged(trials, rows[: len(plan.points)], names)
     yield from asked
     yield from _say_confused_labels(trials)
-    for lacking in dict.fromkeys(
-        model.missing() for model in plan.models if hasattr(model, "missing")
-    ):
-        if lacking:
-            yield f"a run cannot ask yet: {lacking}"
+    lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
+    yield from (f"a run cannot ask yet: {words}" for words in dict.fromkeys(lacking) if words)
     if faults:
         raise ConfigError(faults)
 
@@ -107,29 +100,28 @@ def _say_unchanged(
     """
     records = {trial.arm.id: [_dry_record(trial)] for trial in trials}
     sent = Counter((trial.arm.task_id, request_of(records[trial.arm.id][0])) for trial in trials)
-    doubtful = [
-        trial.arm
-        for trial in trials
-        for record in records[trial.arm.id]
-        if sent[trial.arm.task_id, request_of(record)] > 1 or kept_notes(record)
-    ]
+    doubtful: dict[str, list[Arm]] = defaultdict(list)
+    for arm in (trial.arm for trial in trials):
+        first = records[arm.id][0]
+        if sent[arm.task_id, request_of(first)] > 1 or kept_notes(first):
+            doubtful[arm.task_id].append(arm)
     begun = time.monotonic()
-    for task_id, task in {arm.task_id: arm.task for arm in doubtful}.items():
-        mine = [arm for arm in doubtful if arm.task_id == task_id]
-        for item in islice(checked_items(task), 1, TRIED):
+    for some in doubtful.values():
+        for item in islice(checked_items(some[0].task), 1, TRIED):
             if time.monotonic() - begun > SECONDS:
                 break
-            for arm in mine:
+            for arm in some:
                 records[arm.id].append(_dry_record(try_arm(arm, item)))
     arms = []
     for trial, row in zip(trials, rows, strict=True):
-        tried, rival = records[row.id], baseline_of(row, rows)
-        requests = {record.sample: request_of(record) for record in tried}
-        kept = {record.sample: kept_notes(record) for record in tried}
-        label, task = names[row.id]
-        arms.append(
-            SentByArm(row, label, task, requests, kept, rival.id if rival else "", _made_up(trial))
-        )
+        rival, slots = baseline_of(row, rows), list(trial.arm.stages)
+        asking = [slots.index(entry.slot) for entry in trial.state.trace if entry.calls]
+        # what follows from replies that are made up: from the first that asks on
+        made_up = slots[min(asking) :] if asking else slots
+        requests = {record.sample: request_of(record) for record in records[row.id]}
+        kept = {record.sample: kept_notes(record) for record in records[row.id]}
+        against = rival.id if rival else ""
+        arms.append(SentByArm(row, *names[row.id], requests, kept, against, made_up))
     if warnings := say_unchanged(arms):
         most = max(map(len, records.values()))
         yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
@@ -137,32 +129,25 @@ def _say_unchanged(
 
 
 def _dry_record(trial: DryRun) -> Record:
-    arm, item = trial.arm, trial.item
-    return make_record(
-        arm, item.sample, item.sample.sha, trial.state, HashOnlyBlobs(Path()), trial.error
-    )
-
-
-def _made_up(trial: DryRun) -> Sequence[str]:
-    """The slots whose work follows from replies that are made up: from the first that asks on; all
-    where none does."""
-    slots = list(trial.arm.stages)
-    asking = [slots.index(entry.slot) for entry in trial.state.trace if entry.calls]
-    return slots[min(asking) :] if asking else slots
+    sample, blobs = trial.item.sample, HashOnlyBlobs(Path())
+    return make_record(trial.arm, sample, sample.sha, trial.state, blobs, trial.error)
 
 
 def _model_faults(plan: Plan) -> list[str]:
     """What a run would be refused for, except a key that is missing: it can be set later."""
-    found = []
-    for model in plan.models:
+    faults = []
+    for model in (model for model in plan.models if getattr(model, "remote", False)):
         try:
-            if getattr(model, "remote", False):
-                model.check()
+            model.check()
         except MissingKeyError:
             continue
         except ModelError as exc:
-            found.append(f"model {getattr(model, 'model', type(model).__name__)!r}: {exc}")
-    return list(dict.fromkeys(found))
+            faults.append(f"model {_name_of(model)!r}: {exc}")
+    return list(dict.fromkeys(faults))
+
+
+def _name_of(model: Any) -> str:
+    return str(getattr(model, "model", type(model).__name__))
 
 
 def _ask_once(trials: Sequence[DryRun], faults: list[str]) -> Iterator[str]:
@@ -170,49 +155,41 @@ def _ask_once(trials: Sequence[DryRun], faults: list[str]) -> Iterator[str]:
     `faults`, too."""
     first: dict[str, tuple[Call, Any]] = {}
     for trial in trials:
-        calls = [call for entry in trial.state.trace for call in entry.calls]
-        for call, request in zip(calls, trial.requests, strict=False):
-            if (
-                getattr(request.model, "remote", False)
-                and not getattr(request.model, "missing", str)()
-            ):
-                first.setdefault(request.model.identity, (call, request.model))
+        for call, request in zip(trial.calls, trial.requests, strict=False):
+            model = request.model
+            if getattr(model, "remote", False) and not getattr(model, "missing", str)():
+                first.setdefault(model.identity, (call, model))
     for call, model in first.values():
         asked = getattr(model, "chat", model)  # not in a batch, which may take a day
-        name = getattr(model, "model", type(model).__name__)
         try:
             reply = asked(call.messages, call.draw, call.options)
         except ModelError as exc:
-            faults += [] if exc.retryable else [f"model {name!r}: {exc}"]
-            yield f"asked {name} once: {exc}"
+            faults += [] if exc.retryable else [f"model {_name_of(model)!r}: {exc}"]
+            yield f"asked {_name_of(model)} once: {exc}"
             continue
         finally:
             close_model(asked)
         used, prices = reply.usage, getattr(asked, "prices", None)
-        tokens = f"{used.tokens_in:,} tokens in, {used.tokens_out:,} out"
         cost = f", cost {price_of(used, prices):.2g}" if prices else ""
         yield (
-            f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g} s,"
-            f" {tokens}{cost}"
+            f"asked {_name_of(model)} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g}"
+            f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
         )
 
 
 def _stage_faults(trials: Sequence[DryRun]) -> list[str]:
     """Pipelines of which no answer can come, and stages that fail before the made-up reply can be
     to blame."""
-    found = []
+    faults = []
     for trial in trials:
-        arm, calls = trial.arm, any(call.reply for call in trial.calls)
-        place, sample = (
-            f"contestants.{arm.contestant}.stages",
-            f"sample {trial.item.sample.id} of {arm.task_name}",
-        )
-        if trial.error and not calls:
+        place = f"contestants.{trial.arm.contestant}.stages"
+        if trial.error and not any(call.reply for call in trial.calls):
             slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
-            found.append(f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}")
+            sample = f"sample {trial.item.sample.id} of {trial.arm.task_name}"
+            faults.append(f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}")
         elif trial.state.silent and not trial.error:
-            found.append(f"{place}: {say_no_answer(arm.stages)}")
-    return list(dict.fromkeys(found))
+            faults.append(f"{place}: {say_no_answer(trial.arm.stages)}")
+    return list(dict.fromkeys(faults))
 
 
 def describe_requests(
@@ -220,10 +197,8 @@ def describe_requests(
 ) -> Iterator[str]:
     """What a run asks, a line for each contestant and one for all of them, and how that was
     counted."""
-    samples = {
-        arm.task_id: min(count_items(arm.task), limit or count_items(arm.task))
-        for arm in plan.points
-    }
+    sizes = {arm.task_id: count_items(arm.task) for arm in plan.points}
+    samples = {task: min(size, limit or size) for task, size in sizes.items()}
     whole = count_requests(trials, samples)
     if not whole.requests:
         yield "a run asks no model"
@@ -231,12 +206,12 @@ def describe_requests(
     silent = []
     yield "a run asks, without what its cache has already:"
     for name in dict.fromkeys(arm.contestant for arm in plan.points):
-        amount = count_requests(
-            [trial for trial in trials if trial.arm.contestant == name], samples
-        )
-        silent += [] if amount.requests else [name]
+        own = [trial for trial in trials if trial.arm.contestant == name]
+        amount = count_requests(own, samples)
         if amount.requests:
             yield f"  {name}: {amount}"
+        else:
+            silent.append(name)
     if silent:
         yield f"  {', '.join(silent)}: no requests"
     yield f"  in all: {whole}"
@@ -273,12 +248,9 @@ def _assumptions(trials: Sequence[DryRun], samples: Mapping[str, int]) -> Iterat
 def _look_at_marks(tasks: Mapping[str, Any], limit: int | None) -> Iterator[str]:
     """A line for each folder of questions with marks outside their images, whose samples would
     fail."""
-    for task in tasks.values():
-        items = islice(checked_items(task), limit) if isinstance(task, Folder) else ()
-        faults = [
-            fault for item in items if item.sample.marks and (fault := _mark_fault(item.sample))
-        ]
-        if faults:
+    for task in (task for task in tasks.values() if isinstance(task, Folder)):
+        samples = (item.sample for item in islice(checked_items(task), limit))
+        if faults := [fault for one in samples if one.marks and (fault := _mark_fault(one))]:
             yield (
                 f"{counted(len(faults), 'sample')} would fail for a mark outside its image; the"
                 f" first: {faults[0]}"
@@ -303,13 +275,12 @@ def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
         items, seen = islice(checked_items(task), limit), set[str]()
         with ThreadPoolExecutor() as pool:
             while some := list(islice(items, SAMPLES_AT_ONCE)):
-                for item, (number, found) in zip(some, pool.map(_open, some), strict=True):
-                    found += (
-                        ["the id comes twice; ids must be unique"] if item.sample.id in seen else []
-                    )
+                for item, (images, wrong) in zip(some, pool.map(_open, some), strict=True):
+                    if item.sample.id in seen:
+                        wrong.append("the id comes twice; ids must be unique")
                     seen.add(item.sample.id)
-                    opened, faults = opened + number, faults + len(found)
-                    yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in found)
+                    opened, faults = opened + images, faults + len(wrong)
+                    yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in wrong)
     if faults:
         raise TaskError(
             f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}"
@@ -320,9 +291,8 @@ def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
 def _open(item: Item) -> tuple[int, list[str]]:
     """How many images a sample has, those of its choices included, why some cannot be decoded, and
     a wrong key."""
-    images = [
-        each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)
-    ]
+    shown = (*item.sample.images, *item.sample.choices)
+    images = [image for image in shown if isinstance(image, Picture)]
     wrong = say_key_fault(item.answer, len(item.sample.choices)), _mark_fault(item.sample)
     faults = list(filter(None, wrong))
     for image in images:
@@ -339,18 +309,16 @@ def _shown(trial: DryRun, names: Mapping[str, tuple[str, str]]) -> Shown:
     return Shown(label, trial.state, trial.error, stages=trial.arm.stages, system=system)
 
 
-def _late_stages(state: State) -> list[str]:
+def _late_stages(state: State) -> Iterator[str]:
     """A warning for every stage after the last model call that changes views or prompt, which no
     model sees."""
     asked = [number for number, entry in enumerate(state.trace) if entry.calls]
-    if not asked:
-        return []
-    late = state.trace[asked[-1] :]
-    pairs = [(a, b) for a, b in pairwise(late) if a.views != b.views or a.prompt != b.prompt]
-    return [
-        f"stage {b.slot!r} changes the views or the prompt after the last call; no model sees it"
-        for _, b in pairs
-    ]
+    for before, after in pairwise(state.trace[asked[-1] :] if asked else ()):
+        if (before.views, before.prompt) != (after.views, after.prompt):
+            yield (
+                f"stage {after.slot!r} changes the views or the prompt after the last call; no"
+                " model sees it"
+            )
 
 
 def _draw_warnings(arm: Arm) -> list[str]:
@@ -363,26 +331,24 @@ def _draw_warnings(arm: Arm) -> list[str]:
 def _say_confused_labels(trials: Sequence[DryRun]) -> Iterator[str]:
     """A warning of labels that a marker draws and that are letters of choices which speak of
     something else; in made questions the letters are the benchmark's own."""
-    confused: dict[str, list[str]] = {}
+    confused: dict[str, list[str]] = defaultdict(list)
     for trial in (trial for trial in trials if not isinstance(trial.arm.task, MadeTask)):
         sample = trial.state.sample
         choices = dict(zip(sample.letters, sample.choices, strict=True))
         drawing = [stage for stage in trial.arm.stages.values() if hasattr(stage, "drawn_labels")]
-        for label in dict.fromkeys(
-            text for stage in drawing for text in stage.drawn_labels(sample.marks)
-        ):
-            if label in choices and not re.search(rf"\b{label}\b", str(choices[label])):
-                choice = (
-                    "a picture" if isinstance(choices[label], Picture) else repr(choices[label])
-                )
-                examples = confused.setdefault(trial.arm.task_name, [])
-                examples += [f"{label} is drawn, and choice ({label}) is {choice}"]
+        labels = [text for stage in drawing for text in stage.drawn_labels(sample.marks)]
+        for label in (label for label in dict.fromkeys(labels) if label in choices):
+            choice = choices[label]
+            if not re.search(rf"\b{label}\b", str(choice)):
+                shown = "a picture" if isinstance(choice, Picture) else repr(choice)
+                said = f"{label} is drawn, and choice ({label}) is {shown}"
+                confused[trial.arm.task_name].append(said)
     if confused:
-        first = dict.fromkeys(next(iter(confused.values())))
+        examples = "; ".join(dict.fromkeys(next(iter(confused.values()))))
         yield (
             "warning: labels are letters of choices that do not speak of them, on"
-            f" {', '.join(confused)}: {'; '.join(first)}; `label: {{text: ...}}` draws others,"
-            " `label: null` none"
+            f" {', '.join(confused)}: {examples}; `label: {{text: ...}}` draws others, `label:"
+            " null` none"
         )
 
 
@@ -392,16 +358,15 @@ def _write_pages(
     """A page for each task, named after its sample, and after the task where another has a sample
     of this name."""
     out.mkdir(parents=True, exist_ok=True)
-    pages: dict[str, list[DryRun]] = {}
+    pages: dict[str, list[DryRun]] = defaultdict(list)
     for trial in trials:
-        pages.setdefault(trial.arm.task_id, []).append(trial)
+        pages[trial.arm.task_id].append(trial)
     ids = Counter(some[0].item.sample.id for some in pages.values())
     for some in pages.values():
-        arm, item = some[0].arm, some[0].item
-        name = (
-            item.sample.id if ids[item.sample.id] == 1 else f"{item.sample.id} {names[arm.id][1]}"
-        )
+        sample, answer = some[0].item.sample, some[0].item.answer
+        _, task = names[some[0].arm.id]
+        name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
         path = out / f"{file_names([name])[name]}.html"
         shown = [_shown(trial, names) for trial in some]
-        write_file(path, page(item.sample.id, item.sample.question, item.answer, shown))
+        write_file(path, page(sample.id, sample.question, answer, shown))
         yield f"views: {path}"

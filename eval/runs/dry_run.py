@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
@@ -70,22 +70,16 @@ class Request:
     @classmethod
     def of(cls, call: Call, model: Any) -> Request:
         """The request of a call of this model. Raises PictureError."""
-        options, sizes = (
-            call.options.filled_from(model),
-            [view.size for m in call.messages for view in m.views],
-        )
-        said = [getattr(model, "system", ""), *(message.text for message in call.messages)]
-        said += [each.arguments for message in call.messages for each in message.tool_calls]
-        said += [
-            json.dumps([tool.name, tool.description, tool.parameters])
-            for tool in options.tools or ()
-        ]
+        options = call.options.filled_from(model)
+        sizes = [view.size for turn in call.messages for view in turn.views]
+        texts = [getattr(model, "system", ""), *(turn.text for turn in call.messages)]
+        texts += [asked.arguments for turn in call.messages for asked in turn.tool_calls]
+        for tool in options.tools or ():
+            texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
+        words = ceil(sum(map(len, texts)) / CHARACTERS)
         rule = image_rule(_model_name(model), getattr(model, "detail", None))
+        pictures = sum(rule.tokens(size) for size in sizes)
         key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
-        words, pictures = (
-            ceil(sum(map(len, said)) / CHARACTERS),
-            sum(rule.tokens(size) for size in sizes),
-        )
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 
     @property
@@ -95,10 +89,8 @@ class Request:
         prices: Mapping[str, float] | None = getattr(self.model, "prices", None)
         if not prices:
             return None
-        return (
-            (self.word_tokens + self.picture_tokens) * prices["in"]
-            + (self.out or 0) * prices["out"]
-        ) / 1e6
+        sent = (self.word_tokens + self.picture_tokens) * prices["in"]
+        return (sent + (self.out or 0) * prices["out"]) / 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,24 +149,16 @@ class Amount:
     looks: bool = False
 
     def __str__(self) -> str:
+        tokens = f"about {self.word_tokens + self.picture_tokens:,} tokens in"
         pictures = f" + {self.picture_tokens:,} of pictures" if self.pictures else ""
-        sent = (
-            f"about {self.word_tokens + self.picture_tokens:,} tokens in ({self.word_tokens:,} of"
-            f" words{pictures})"
-        )
-        bound = "" if self.looks or self.out is None else "at most "
+        bound = "at most " if self.out is not None and not self.looks else ""
         out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
-        replies = (
-            ""
-            if self.looks
-            else " and the replies"
-            if self.out is None
-            else " with the longest replies"
-        )
-        price = "" if self.price is None else f"; cost about {_money(self.price)}{replies}"
-        looks = ", all without looks" if self.looks else ""
         asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
-        return f"{asked}, {sent}, out {out}{price}{looks}"
+        said = f"{asked}, {tokens} ({self.word_tokens:,} of words{pictures}), out {out}"
+        if self.price is not None:
+            replies = " and the replies" if self.out is None else " with the longest replies"
+            said += f"; cost about {_money(self.price)}{'' if self.looks else replies}"
+        return f"{said}, all without looks" if self.looks else said
 
 
 def count_requests(
@@ -194,25 +178,20 @@ def count_requests(
             most, known, _ = asked.get((task, request.key), (0, set(), request))
             most = max(most, samples[task] * trial.arm.draws)
             asked[task, request.key] = most, known | done.get(trial.arm.id, set()), request
-    counted = [
-        (left, each) for most, known, each in asked.values() if (left := most - len(known)) > 0
-    ]
-    outs, prices = [(n, each.out) for n, each in counted], [(n, each.price) for n, each in counted]
+    left = [(most - len(known), one) for most, known, one in asked.values() if most > len(known)]
+
+    def total(cost: Callable[[Request], Any]) -> Any:
+        return sum(times * (cost(request) or 0) for times, request in left)
+
+    priced = any(request.price is not None for _, request in left)
+    bounded = all(request.out is not None for _, request in left)
     return Amount(
-        sum(times for times, _ in counted),
-        sum(times * each.pictures for times, each in counted),
-        sum(times * each.word_tokens for times, each in counted),
-        sum(times * each.picture_tokens for times, each in counted),
-        (
-            None
-            if any(out is None for _, out in outs)
-            else sum(n * out for n, out in outs if out is not None)
-        ),
-        (
-            sum(n * price for n, price in prices if price is not None)
-            if any(p is not None for _, p in prices)
-            else None
-        ),
+        sum(times for times, _ in left),
+        total(lambda request: request.pictures),
+        total(lambda request: request.word_tokens),
+        total(lambda request: request.picture_tokens),
+        total(lambda request: request.out) if bounded else None,
+        total(lambda request: request.price) if priced else None,
         looks,
     )
 
@@ -242,20 +221,17 @@ def announce_requests(
         return ""
     trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
     for arm in asking:
-        if (
-            not _holds(arm, "looktwice.specialists.networks.network", "Network")
-            and time.monotonic() - begun < SECONDS
-        ):
+        slow = _holds(arm, "looktwice.specialists.networks.network", "Network")
+        if not slow and time.monotonic() - begun < SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(checked_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
     if not (left or amount.requests):
         return ""
-    more = (
-        f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}" if left else ""
-    )
-    bound, cache = ("up to ", "; what the cache holds is not asked again") if cached else ("", "")
-    return f"about to ask {bound}{amount}{more}{cache}"
+    said = f"about to ask {'up to ' if cached else ''}{amount}"
+    if left:
+        said += f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}"
+    return f"{said}; what the cache holds is not asked again" if cached else said
 
 
 def _money(amount: float) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -50,19 +51,18 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
                 else f"lies in the shard {path}"
             )
             raise RunError(f"--out {out} {where}; name another folder")
-    runs = [
-        RunFolder(path) for path in {path.resolve(): path for path in reversed(shards)}.values()
-    ][::-1]
+    unique = {path.resolve(): path for path in reversed(shards)}  # of one named twice, the last
+    runs = [RunFolder(path) for path in unique.values()][::-1]
     earlier = [RunFolder(out)] if (out / "points.yaml").exists() else []
+    everything = [*earlier, *runs]
     for run in [*earlier, *runs[1:]]:
         _refuse_other_run(runs[0], run)
-    _refuse_other_data([*earlier, *runs])
-    facts = combine_facts([*earlier, *runs])
-    answers, twice = _last_answers([*earlier, *runs])
+    _refuse_other_data(everything)
+    facts = combine_facts(everything)
+    answers, twice = _last_answers(everything)
     records = _new(_last_answers(earlier)[0], answers)
-    samples, judged = (
-        _new(_joined(earlier, of), _joined([*earlier, *runs], of)) for of in (_samples, _judgements)
-    )
+    samples = _new(_samples(earlier), _samples(everything))
+    judged = _new(_judged(earlier), _judged(everything))
     with RunWriter(out) as writer:
         for run in runs:
             _copy_blobs(run.blobs, writer.blobs)
@@ -75,15 +75,15 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
         writer.yaml("run.yaml", facts)
     if all(reads := [allowed_to(run.path) for run in runs]):
         allow(out, [out / "points.yaml"], {path for paths in reads for path in paths})
-    said = f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"
-    for note in _doubts([*earlier, *runs]):
-        said += f"; {note}"
+    said = [f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"]
+    said += _doubts(everything)
     if twice:
-        said += (
-            f"; {twice} of them were answered twice and otherwise: the later shard's answer counts"
+        said.append(
+            f"{twice} of them were answered twice and otherwise: the later shard's answer counts"
         )
     missing = _missing(facts["shards"])
-    return Merged(f"{said}; missing: {', '.join(missing)}" if missing else said, missing)
+    said += [f"missing: {', '.join(missing)}"] if missing else []
+    return Merged("; ".join(said), missing)
 
 
 def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:
@@ -91,36 +91,30 @@ def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:
 
     The last one counts, but a failure in one shard does not take the place of an answer of another.
     """
-    found: dict[Key, Record] = {}
+    last: dict[Key, Record] = {}
     twice: set[Key] = set()
     for run in runs:
         for key, record in run.records().items():
-            old = found.get(key)
-            answered = old is not None and not old.error
-            if old is not None and answered and record.error:
-                continue
-            if old is not None and answered and _said(old) != _said(record):
-                twice.add(key)
-            found[key] = record
-    return found, len(twice)
+            earlier = last.get(key)
+            if earlier is not None and not earlier.error:
+                if record.error:
+                    continue
+                if _said(earlier) != _said(record):
+                    twice.add(key)
+            last[key] = record
+    return last, len(twice)
 
 
 def _said(record: Record) -> tuple[str | None, list[str]]:
     return record.answer, [reply.text for reply in record.replies]
 
 
-def _joined(
-    runs: Sequence[RunFolder], of: Callable[[RunFolder], Mapping[Any, Any]]
-) -> dict[Any, Any]:
-    return {key: value for run in runs for key, value in of(run).items()}
+def _samples(runs: Sequence[RunFolder]) -> dict[Any, Any]:
+    return {key: row for run in runs for key, row in run.samples.items()}
 
 
-def _samples(run: RunFolder) -> Mapping[Any, Any]:
-    return run.samples
-
-
-def _judgements(run: RunFolder) -> Mapping[Any, Any]:
-    return {line.key: line for line in judgements(run.path).lines}
+def _judged(runs: Sequence[RunFolder]) -> dict[Any, Any]:
+    return {line.key: line for run in runs for line in judgements(run.path).lines}
 
 
 def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
@@ -133,92 +127,77 @@ def _copy_blobs(source: Blobs, target: Blobs) -> None:
     from the cache."""
     for path in source.folder.glob("??/*"):
         if SHA256.fullmatch(path.name) and path.name not in target and path.is_file():
-            try:
+            with suppress(FileNotFoundError):  # a link
                 data = source.get(path.name)
-            except FileNotFoundError:  # a link
-                continue
-            if hashlib.sha256(data).hexdigest() == path.name:
-                target.put(data, path.name)
+                if hashlib.sha256(data).hexdigest() == path.name:
+                    target.put(data, path.name)
 
 
 def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
     """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest,
     versions are joined."""
     facts = [run.facts for run in runs]
-    described = (
-        shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)]
-    )
-    shards = list(
-        {str(Path(shard["folder"]).resolve()): shard for shard in described}.values()
-    )  # once, merged again
-    limits = [limit for each in facts if (limit := each.get("limit")) is not None]
-    versions: dict[str, set[str]] = {}
-    for each in facts:
-        for name, version in (each.get("versions") or {}).items():
-            versions.setdefault(name, set()).update(
-                [version] if isinstance(version, str) else version
-            )
+    by_folder = {}  # once, merged again
+    for run in runs:
+        for shard in run.facts.get("shards") or [_describe_shard(run)]:
+            by_folder[str(Path(shard["folder"]).resolve())] = shard
+    shards = list(by_folder.values())
+    limits: list[Any] = [fact.get("limit") for fact in facts]
+    versions: dict[str, set[str]] = defaultdict(set)
+    for name, version in ((n, v) for f in facts for n, v in (f.get("versions") or {}).items()):
+        versions[name].update([version] if isinstance(version, str) else version)
     whole = {
         "name": facts[0].get("name"),
-        "left_out": {
-            name: why for each in facts for name, why in (each.get("left_out") or {}).items()
-        },
-        "samples": {
-            task: number for each in facts for task, number in (each.get("samples") or {}).items()
-        },
-        "limit": max(limits) if len(limits) == len(facts) else None,
-        "versions": {
-            name: each.pop() if len(each) == 1 else sorted(each) for name, each in versions.items()
-        },
+        "left_out": _joined(facts, "left_out"),
+        "samples": _joined(facts, "samples"),
+        "limit": None if None in limits else max(limits),
+        "versions": {n: v.pop() if len(v) == 1 else sorted(v) for n, v in versions.items()},
         "config": facts[0].get("config"),
-        "started": min((each["started"] for each in facts if each.get("started")), default=None),
+        "started": min((fact["started"] for fact in facts if fact.get("started")), default=None),
         "finished": not _missing(shards) and all(bool(shard.get("finished")) for shard in shards),
     }
-    plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
-    plan |= (
-        {"data": facts[0]["data"]}
-        if "data" in facts[0] and len({each.get("limit") for each in facts}) == 1
-        else {}
-    )
+    kept = ("arms", "plugins", "data") if len({*limits}) == 1 else ("arms", "plugins")
+    whole |= {name: facts[0][name] for name in kept if name in facts[0]}
     if all("planned" in shard for shard in shards):
-        plan["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
+        whole["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
     return {
         **whole,
-        **plan,
         "shards": shards,
         **{name: sum(shard[name] for shard in shards) for name in COUNTS},
     }
 
 
+def _joined(facts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    return {key: value for fact in facts for key, value in (fact.get(name) or {}).items()}
+
+
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
     """The shards that are not there, such as "2/3", nine at most; one without a number is the whole
     run."""
-    numbers: dict[Any, set[Any]] = {}
+    numbers: dict[Any, set[Any]] = defaultdict(set)
     for shard in shards:
-        number, of = shard.get("shard") or (1, 1)
-        numbers.setdefault(of, set()).add(number)
-    most = max(numbers, key=lambda of: len(numbers[of]) - of)
-    return [
-        f"{n}/{most}" for n in islice((n for n in range(1, most + 1) if n not in numbers[most]), 9)
-    ]
+        number, count = shard.get("shard") or (1, 1)
+        numbers[count].add(number)
+    most = max(numbers, key=lambda count: len(numbers[count]) - count)
+    absent = (number for number in range(1, most + 1) if number not in numbers[most])
+    return [f"{number}/{most}" for number in islice(absent, 9)]
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
     """The folder of a shard, its part of the samples, and its counts of records and tokens."""
-    records = list(run.records().values())
+    records = run.records().values()
     usage = [reply.usage for record in records for reply in record.replies]
-    counts = (
-        len(records),
-        sum(bool(record.error) for record in records),
-        sum(each.tokens_in for each in usage),
-        sum(each.tokens_out for each in usage),
-    )
     facts = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     facts |= {"planned": run.facts["planned"]} if "planned" in run.facts else {}
-    folder = (
-        str(run.path).encode(errors="backslashreplace").decode()
-    )  # as run.yaml holds it, to be known again
-    return {"folder": folder, **facts, **dict(zip(COUNTS, counts, strict=True))}
+    return {
+        # as run.yaml holds it, to be known again
+        "folder": str(run.path).encode(errors="backslashreplace").decode(),
+        **facts,
+        "records": len(records),
+        "failed": sum(bool(record.error) for record in records),
+        "tokens_in": sum(used.tokens_in for used in usage),
+        "tokens_out": sum(used.tokens_out for used in usage),
+    }
 
 
 def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:

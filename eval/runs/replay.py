@@ -19,7 +19,7 @@ import shlex
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -78,9 +78,8 @@ class RecordedReplies:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """The next recorded answer to this request."""
-        digest = request_digest(
-            [message_json(message) for message in messages], draw, options.given()
-        )
+        sent = [message_json(message) for message in messages]
+        digest = request_digest(sent, draw, options.given())
         recorded = self.answers.get(digest, ())
         with self.lock:
             number = self.given.get(digest, 0)
@@ -98,26 +97,16 @@ class RecordedReplies:
 
 
 @dataclass(frozen=True)
-class ReplayDifference:
-    """A record that was not reproduced, and the first field that differs (or the error)."""
-
-    point: str
-    sample: str
-    draw: int
-    what: str
-
-
-@dataclass(frozen=True)
 class ReplayResult:
-    """How many records were reproduced exactly, which were not, and how many were not replayed, by
-    reason.
+    """How many records were reproduced exactly, which were not and why, in a sentence for each, and
+    how many were not replayed, by reason.
 
     `faults` say which tasks cannot be built, such as those whose data nobody allowed to be read.
     `replies` counts the recorded replies by whether the cache holds the same.
     """
 
     same: int
-    different: tuple[ReplayDifference, ...]
+    different: tuple[str, ...]
     left_out: Mapping[str, int]
     faults: tuple[str, ...] = ()
     replies: Mapping[bool, int] = field(default_factory=dict)
@@ -142,34 +131,32 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
 
     Raises RunError, and ConfigError where its stages cannot be built.
     """
-    folder = RunFolder(run)
+    folder, binder = RunFolder(run), Binder(Scope.of_records(run, plugins))
+    points, left_out = folder.points, Counter[str]()
     by_sample: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    left_out: Counter[str] = Counter()
     for record in folder.records().values():
         if record.error:
             left_out["failed when it was made"] += 1
-        elif record.point not in folder.points:
+        elif record.point not in points:
             left_out["of an arm that points.yaml does not hold"] += 1
         else:
-            by_sample[folder.points[record.point].task_id, record.sample].append(record)
-    binder = Binder(Scope.of_records(folder.path, plugins))
-    stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
-    same, different, originals = (
-        0,
-        list[ReplayDifference](),
-        Originals(folder, cache or run.parent / ".cache", binder),
-    )
+            by_sample[points[record.point].task_id, record.sample].append(record)
+    stages = {point.id: build_stages(folder, point, binder) for point in points.values()}
+    originals, different = Originals(folder, cache or run.parent / ".cache", binder), list[str]()
+    count = 0
     with use_recorded_findings(folder, cache):
         for item, records in _samples(folder, by_sample, binder, left_out):
             for record in records:
-                point = folder.points[record.point]
-                what = originals.differ(point, item, record)
-                what = what or _compare(folder, point, stages[record.point], item.sample, record)
-                same += not what
-                different += (
-                    [ReplayDifference(point.id, record.sample, record.draw, what)] if what else []
-                )
-    return ReplayResult(same, tuple(different), left_out, tuple(binder.faults), originals.replies)
+                count += 1
+                point = points[record.point]
+                if what := originals.differ(point, item, record) or _compare(
+                    folder, point, stages[record.point], item.sample, record
+                ):
+                    different.append(
+                        f"{record.sample}, draw {record.draw}, point {point.id}: {what}"
+                    )
+    same, faults = count - len(different), tuple(binder.faults)
+    return ReplayResult(same, tuple(different), left_out, faults, originals.replies)
 
 
 @dataclass(frozen=True)
@@ -211,23 +198,22 @@ class Originals:
 
     def _is_another(self, point: PointRow, call: Mapping[str, Any]) -> bool:
         sent = [read_message(self.folder.blobs, sha) for sha in call["messages"]]
-        model = call.get("model") or self._identity(point)
-        key = request_digest(sent, call.get("draw", 0), call.get("options", {}), model=model)
-        found = self._store.get(key) if self._store else None
-        self.replies[found is not None] += 1
-        return found is not None and describe_reply(found) != describe_reply(
-            Reply.from_dict(call["reply"])
+        model = call.get("model")
+        if not model and (node := point.spec.get("model")):
+            # none where it cannot be built, as its plugin is not named
+            binder = Binder(self.binder.scope, built=self.binder.built)
+            model = getattr(binder.node(node, "model"), "identity", "")
+        key = request_digest(
+            sent, call.get("draw", 0), call.get("options", {}), model=str(model or "")
         )
+        reply = self._store.get(key) if self._store else None
+        self.replies[reply is not None] += 1
+        recorded = Reply.from_dict(call["reply"])
+        return reply is not None and describe_reply(reply) != describe_reply(recorded)
 
     @cached_property
     def _store(self) -> Store | None:
         return Store(self.cache, "--cache") if (self.cache / "replies.sqlite").is_file() else None
-
-    def _identity(self, point: PointRow) -> str:
-        """The identity of the arm's model; empty where it cannot be built, as its plugin is not
-        named."""
-        node, binder = point.spec.get("model"), Binder(self.binder.scope, built=self.binder.built)
-        return str(getattr(binder.node(node, "model"), "identity", "")) if node else ""
 
 
 @contextmanager
@@ -245,25 +231,21 @@ def use_recorded_findings(folder: RunFolder, cache: Path | None) -> Iterator[Non
 def describe_replay(result: ReplayResult) -> Iterator[str]:
     """The result of a replay in lines for a terminal; the last one says whether all records were
     reproduced."""
-    for each in result.different[:SHOWN]:
-        yield f"different: {each.sample}, draw {each.draw}, point {each.point}: {each.what}"
-    if len(result.different) > SHOWN:
-        yield f"and {len(result.different) - SHOWN} more"
+    different = len(result.different)
+    yield from (f"different: {sentence}" for sentence in result.different[:SHOWN])
+    if different > SHOWN:
+        yield f"and {different - SHOWN} more"
     yield from result.faults
     for reason, count in result.left_out.items():
         yield f"not replayed: {counted(count, 'record')} ({reason})"
-    if held := result.replies.get(True):
-        yield f"compared with the cache: {counted(held, 'reply', 'replies')}"
+    if compared := result.replies.get(True):
+        yield f"compared with the cache: {counted(compared, 'reply', 'replies')}"
     if alone := result.replies.get(False):
         yield (
             "in no cache, so that an edited one would not be noticed:"
             f" {counted(alone, 'reply', 'replies')}"
         )
-    verdict = (
-        "the same bit for bit"
-        if not result.different
-        else f"the same, {len(result.different)} different"
-    )
+    verdict = f"the same, {different} different" if different else "the same bit for bit"
     yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"
 
 
@@ -273,19 +255,12 @@ def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str
         slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()
     }
     if None in stages.values():
-        made = [
-            each
-            for each in folder.facts.get("plugins") or ()
-            if each["name"] not in binder.scope.plugins
-        ]
-        named = " ".join(f"--plugin {shlex.quote(str(each['path']))}" for each in made)
-        advice = (
-            f"; code is loaded only where you name it, so add to the command: {named}"
-            if made
-            else ""
-        )
+        plugins = folder.facts.get("plugins") or ()
+        paths = [p["path"] for p in plugins if p["name"] not in binder.scope.plugins]
+        named = " ".join(f"--plugin {shlex.quote(path)}" for path in paths)
+        advice = "; code is loaded only where you name it, so add to the command: " if named else ""
         raise ConfigError(
-            [f"{folder.path}: its stages cannot be built again{advice}", *binder.faults]
+            [f"{folder.path}: its stages cannot be built again{advice}{named}", *binder.faults]
         )
     return stages
 
@@ -308,19 +283,15 @@ def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedRepl
     """The models of a record by name, the arm's own under ""; they return the recorded replies with
     their times."""
     answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
-    timings: Sequence[Mapping[str, Any]] = record.timings.get("calls") or ()
-    for number, call in enumerate(record.calls):
+    timings = [*(record.timings.get("calls") or ()), *({} for _ in record.calls)]
+    for call, timing in zip(record.calls, timings, strict=False):
         sent = [read_message(folder.blobs, sha) for sha in call["messages"]]
         digest = request_digest(sent, call.get("draw", 0), call.get("options", {}))
         answer: Reply | str = call.get("error", "")
         if call.get("reply"):
-            seconds = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0
-            answer = replace(Reply.from_dict(call["reply"]), seconds=seconds)
+            answer = replace(Reply.from_dict(call["reply"]), seconds=timing.get("seconds", 0.0))
         answers.setdefault(call.get("model", ""), defaultdict(list))[digest].append(answer)
-    return {
-        name: RecordedReplies(by_digest, name or "as recorded")
-        for name, by_digest in answers.items()
-    }
+    return {name: RecordedReplies(told, name or "as recorded") for name, told in answers.items()}
 
 
 def _samples(
@@ -331,23 +302,18 @@ def _samples(
 ) -> Iterator[tuple[Item, list[Record]]]:
     """Every sample with its records, as the task yields it now; records of samples that are gone
     are counted."""
-    rows = folder.samples
     waiting = dict(by_sample)
-    for task_id, node in {
-        point.task_id: point.spec["task"] for point in folder.points.values()
-    }.items():
-        task = binder.node(node, "task")
-        try:
-            for item in task or ():
-                records = waiting.get((task_id, item.sample.id))
-                row = rows.get((task_id, item.sample.id))
-                if records is not None and row is not None and row.sha == item.sample.sha:
-                    del waiting[task_id, item.sample.id]
+    nodes = {point.task_id: point.spec["task"] for point in folder.points.values()}
+    for task_id, node in nodes.items():
+        rows = folder.samples_of.get(task_id, {})
+        with suppress(TaskError, OSError):
+            for item in binder.node(node, "task") or ():
+                name = item.sample.id
+                is_same = name in rows and rows[name].sha == item.sample.sha
+                if is_same and (records := waiting.pop((task_id, name), None)):
                     yield item, records
-        except (TaskError, OSError):
-            continue
-    for records in waiting.values():
-        left_out[GONE] += len(records)
+    if gone := sum(map(len, waiting.values())):
+        left_out[GONE] += gone
 
 
 def _compare(
@@ -356,20 +322,16 @@ def _compare(
     """The first field of the record that differs in the replay; empty where none does."""
     state, error = rerun(folder, point, stages, sample, record)
     arm: Any = point  # of an arm, only its id goes into the record
-    again = make_record(
-        arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error
-    )
+    blobs = HashOnlyBlobs(folder.blobs.folder)
+    again = make_record(arm, sample, record.sample_sha, state, blobs, error)
     if record.measured is None:  # it was made before stages measured anything
         again = replace(again, measured=None)
     if not record.notes:  # it was made before markers said that they met no mark
-        again = replace(
-            again, notes=tuple(note for note in again.notes if not note.endswith(NO_MARK))
-        )
-    old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
-    if json.dumps(old) == json.dumps(new):
-        return ""
-    what = next(
-        (name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields"
-    )
+        notes = tuple(note for note in again.notes if not note.endswith(NO_MARK))
+        again = replace(again, notes=notes)
+    old, new = (json.loads(side.to_line()) for side in (record, again))
     why = f" ({error.splitlines()[0]})" if error else ""
-    return f"{what} differ{why}"
+    for name in old:
+        if name != "timings" and canonical(old[name]) != canonical(new[name]):
+            return f"{name} differ{why}"
+    return ""

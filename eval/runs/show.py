@@ -3,7 +3,9 @@ recorded replies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from looktwice.eval.display.sample_figures import Shown
@@ -45,97 +47,97 @@ def show_sample(
     not be read. `cache` is the cache folder of the run with the results of its specialists (None:
     `.cache` beside it). Raises RunError.
     """
-    folder, binder = RunFolder(run), Binder(Scope.of_records(Path(run), plugins))
-    present, older = folder.present_and_older
-    names = labels([*present, *older])
+    shown = ShownRun(run, plugins)
+    folder = shown.folder
+    ids = file_names(row.id for row in folder.samples.values())
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
-        ids = sorted({row.id for row in folder.samples.values()})
         raise RunError(
-            f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}"
+            f"{run} has no sample {sample!r}; it has {len(ids)}, such as"
+            f" {', '.join(sorted(ids)[:5])}"
         )
-    records = list(folder.records(sample).values())
-    tools = ScoringTools(folder, plugins=tuple(plugins), judgements=judgements(run).by_record())
-    for row, path in _pages(folder, rows, names, out):
-        points = {names[point.id][0]: point for point in present if point.task_id == row.task}
+    if out is not None:
+        refuse_run_file(out)
+    whole = out or folder.path / "show" / f"{ids[sample]}.html"
+    tasks = {folder.points[name].task_id: task for name, (_, task) in shown.names.items()}
+    for row in rows:
+        path = whole
+        if len(rows) > 1:  # the name is told from those of the run's other samples
+            name = f"{whole.stem} {tasks.get(row.task, row.task)}"
+            path = whole.with_name(f"{file_names([name])[name]}{whole.suffix}")
         with use_recorded_findings(folder, cache):
-            shown = list(_arms(tools, points, row, records, binder))
-        write_file(path, page(sample, row.sample["question"], row.answer, shown))
+            sections = list(shown.arms(row))
+        write_file(path, page(sample, row.sample["question"], row.answer, sections))
         yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
-        for one in shown:
-            yield one.label
-            yield from words(one)
-        asked = {record.point for record in records}
+        for section in sections:
+            yield section.label
+            yield from words(section)
+        asked = {key[0] for key in folder.records(sample)}
+        points = shown.points(row)
         if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
-        yield from (f"shown with the stored pictures, for {fault}" for fault in binder.faults)
-        binder.faults.clear()
+        yield from (f"shown with the stored pictures, for {fault}" for fault in shown.binder.faults)
+        shown.binder.faults.clear()
         yield f"page: {path}"
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
     """The page of one sample of the task with this id, as `show_sample` writes it. Raises
     RunError."""
-    folder, binder = RunFolder(run), Binder(Scope.of_records(run, tuple(plugins)))
-    present, older = folder.present_and_older
-    names, row = labels([*present, *older]), folder.samples_of[task][sample]
-    points = {names[point.id][0]: point for point in present if point.task_id == task}
-    tools = ScoringTools(folder, plugins=tuple(plugins), judgements=judgements(run).by_record())
-    with use_recorded_findings(folder, None):
-        shown = list(_arms(tools, points, row, list(folder.records(sample).values()), binder))
-    return page(sample, row.sample["question"], row.answer, shown)
+    shown = ShownRun(run, plugins)
+    row = shown.folder.samples_of[task][sample]
+    with use_recorded_findings(shown.folder, None):
+        sections = list(shown.arms(row))
+    return page(sample, row.sample["question"], row.answer, sections)
 
 
-def _pages(
-    folder: RunFolder,
-    rows: Sequence[SampleRow],
-    names: Mapping[str, tuple[str, str]],
-    out: Path | None,
-) -> Iterator[tuple[SampleRow, Path]]:
-    """Each row with its file, whose name is told from those of the run's other samples."""
-    if out is not None:
-        refuse_run_file(out)
-    path = (
-        out
-        or folder.path
-        / "show"
-        / f"{file_names(row.id for row in folder.samples.values())[rows[0].id]}.html"
-    )
-    tasks = {folder.points[name].task_id: task for name, (_, task) in names.items()}
-    for row in rows:
-        ending = f" {tasks.get(row.task, row.task)}" if len(rows) > 1 else ""
-        name = f"{path.stem}{ending}"
-        yield row, path.with_name(f"{file_names([name])[name] if ending else name}{path.suffix}")
+class ShownRun:
+    """A run as its samples are shown: its arms by the labels of the tables, and what builds and
+    scores them."""
 
+    def __init__(self, run: Path, plugins: Sequence[str]) -> None:
+        self.folder = RunFolder(run)
+        self.binder = Binder(Scope.of_records(self.folder.path, plugins))
+        self.present, older = self.folder.present_and_older
+        self.names = labels([*self.present, *older])
+        judged = judgements(self.folder.path).by_record()
+        self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
-def _arms(
-    tools: ScoringTools,
-    points: Mapping[str, PointRow],
-    row: SampleRow,
-    records: Sequence[Record],
-    binder: Binder,
-) -> Iterator[Shown]:
-    """Every point that has a record of the sample, by the labels and in the order of the tables."""
-    folder = tools.folder
-    given = next(
-        (_sample(folder, point, row, binder) for point in points.values()),
-        row.without_pixels(folder.blobs),
-    )
-    for label, point in points.items():
-        score = tools.record_scorer(point)
-        for record in (record for record in records if record.point == point.recorded_as):
-            stages = build_stages(folder, point, binder)
-            state, error = rerun(folder, point, stages, given, record)
-            if (
-                error and not record.error
-            ):  # as where only the pictures that were sent are kept, not the sample's own
-                state, error = _as_recorded(folder, given, record), ""
-            found = score(record, row)
-            why = record.error or error or (found.detail if found.verdict is Verdict.FAILED else "")
-            draw = f", draw {record.draw}" if point.draws > 1 else ""
-            system = (point.spec.get("model") or {}).get("system", "")
-            outcome = _outcome(found, row, score.reader)
-            yield Shown(f"{label}{draw}", state, why, outcome, stages, system)
+    def points(self, row: SampleRow) -> dict[str, PointRow]:
+        """The points of the sample's task, by the labels and in the order of the tables."""
+        points = [point for point in self.present if point.task_id == row.task]
+        return {self.names[point.id][0]: point for point in points}
+
+    def arms(self, row: SampleRow) -> Iterator[Shown]:
+        """Every point that has a record of the sample."""
+        folder, points = self.folder, self.points(row)
+        records, given = folder.records(row.id).values(), row.without_pixels(folder.blobs)
+        for point in islice(points.values(), 1):
+            given = self._sample(point, row) or given
+        for label, point in points.items():
+            score = self.tools.record_scorer(point)
+            for record in (record for record in records if record.point == point.recorded_as):
+                stages = build_stages(folder, point, self.binder)
+                state, error = rerun(folder, point, stages, given, record)
+                if error and not record.error:
+                    # only the pictures that were sent are kept, say, not the sample's own
+                    state, error = _as_recorded(folder, given, record), ""
+                scored = score(record, row)
+                failed = scored.verdict is Verdict.FAILED
+                why = record.error or error or (scored.detail if failed else "")
+                draw = f", draw {record.draw}" if point.draws > 1 else ""
+                system = (point.spec.get("model") or {}).get("system", "")
+                outcome = _outcome(scored, row, score.reader)
+                yield Shown(f"{label}{draw}", state, why, outcome, stages, system)
+
+    def _sample(self, point: PointRow, row: SampleRow) -> Sample | None:
+        """The sample as the task gives it, if that is still the same."""
+        task = self.binder.node(point.spec["task"], "task")
+        with suppress(TaskError):
+            item = find_item(task, row.id) if task is not None else None
+            if item is not None and item.sample.sha == row.sha:
+                return item.sample
+        return None
 
 
 def _as_recorded(folder: RunFolder, sample: Sample, record: Record) -> State:
@@ -145,21 +147,15 @@ def _as_recorded(folder: RunFolder, sample: Sample, record: Record) -> State:
         messages, reply = folder.messages(record, number), call.get("reply")
         sent = messages[:-1] if reply else messages
         made = Reply.from_dict(reply) if reply else None
-        calls.append(
-            Call(
-                sent, record.draw, CallOptions(), made, call.get("error", ""), call.get("model", "")
-            )
-        )
-    step = Step(
-        "as recorded", record.timings.get("seconds", 0.0), tuple(calls), (), sample.question
-    )
+        error, model = call.get("error", ""), call.get("model", "")
+        calls.append(Call(sent, record.draw, CallOptions(), made, error, model))
+    seconds = record.timings.get("seconds", 0.0)
+    step = Step("as recorded", seconds, tuple(calls), (), sample.question)
     return State(
         sample,
-        (),
-        sample.question,
-        (),
-        record.answer,
-        record.reason,
+        prompt=sample.question,
+        answer=record.answer,
+        reason=record.reason,
         trace=(step,),
         notes=record.notes,
     )
@@ -179,13 +175,3 @@ def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
     detail = scored.detail.removeprefix(f"{scored.reason}: ").partition("\n")[0]
     why = f": {detail}" if scored.reason and detail and detail != said else ""
     return f"{scored.verdict.upper()}{value}: {said or detail}{why}; {key}"
-
-
-def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
-    task = binder.node(point.spec["task"], "task")
-    try:
-        current = find_item(task, row.id) if task is not None else None
-    except TaskError:
-        current = None
-    known = current is not None and current.sample.sha == row.sha
-    return current.sample if current and known else row.without_pixels(folder.blobs)

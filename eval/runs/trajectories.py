@@ -83,39 +83,38 @@ def trajectories(
     scored = score_run(RunFolder(run), reader, plugins=plugins)
     points = {scores.point.id: scores for scores in scored.points}
     for record in scored.folder.records().values():
-        if (scores := points.get(record.point)) is None:
+        if record.error or not record.replies or record.point not in points:
             continue
-        found = scores.scored.get(record.sample, {}).get(record.draw)
-        if (
-            found is None
-            or record.error
-            or not record.replies
-            or (only and found.verdict not in only)
-        ):
+        scores = points[record.point]
+        verdict = scores.scored.get(record.sample, {}).get(record.draw)
+        if verdict is None or (only and verdict.verdict not in only):
             continue
-        if not (whole and _count_refused(record)):
-            call = _answering_call(scores, record, found)
-            yield _line(scored.folder, scores, record, found, call)
+        line = _line(scored.folder, scores, record, verdict)
+        if not (whole and line["refused"]):
+            yield line
 
 
 def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
     """A line with tool calls and images comes first: readers take the types from the beginning of
     the file."""
-    told = [
-        line | {"images": [_save_image(image, out) for image in line["images"]]} for line in lines
-    ]
-    first = max(
-        range(len(told)),
-        key=lambda number: (_calls_tools(told[number]), bool(told[number]["images"]), -number),
-    )
+    told = []
+    for line in lines:
+        paths = []
+        for image in line["images"]:
+            path = _image_folder(out) / _file_name(image)
+            if not path.exists():
+                write_file(path, image.data)
+            paths.append(path.relative_to(out.parent).as_posix())
+        told.append(line | {"images": paths})
+
+    def tells_types(line: Line) -> tuple[bool, bool]:
+        return any(turn["tool_calls"] for turn in line["messages"]), bool(line["images"])
+
+    first = max(told, key=tells_types)
     with whole_file(out) as file:
-        for line in (told[first], *told[:first], *told[first + 1 :]):
+        for line in (first, *(line for line in told if line is not first)):
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     return len(told)
-
-
-def _calls_tools(line: Line) -> bool:
-    return any(message["tool_calls"] for message in line["messages"])
 
 
 def _write_parquet(lines: Iterator[Line], out: Path) -> int:
@@ -125,16 +124,9 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
 
     schema, written = _schema(pa), 0
     with whole_file(out) as whole, ParquetWriter(whole, schema) as file:
-        while some := list(islice(lines, LINES_AT_ONCE)):
-            rows = [
-                line
-                | {
-                    "images": [
-                        {"bytes": image.data, "path": _file_name(image)} for image in line["images"]
-                    ]
-                }
-                for line in some
-            ]
+        while rows := list(islice(lines, LINES_AT_ONCE)):
+            for row in rows:
+                row["images"] = [{"bytes": i.data, "path": _file_name(i)} for i in row["images"]]
             file.write_table(pa.Table.from_pylist(rows, schema))
             written += len(rows)
     return written
@@ -167,10 +159,6 @@ def _schema(pa: Any) -> Any:
     return pa.schema(types)
 
 
-def _count_refused(record: Record) -> int:
-    return sum(look.outcome == "refused" for look in read_looks(record.notes))
-
-
 def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
     """The last call of the conversation that led to the answer: of the draws of a vote, the first
     that says the same.
@@ -180,28 +168,20 @@ def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -
     replied = [number for number, call in enumerate(record.calls) if call.get("reply")]
     own = [number for number in replied if not record.calls[number].get("model")] or replied
     ends = {record.calls[number]["draw"]: number for number in own}
-    judge, row = scores.score, scores.samples[record.sample]
-    if len(ends) == 1 or judge is None:
-        return own[-1]
-    said = (
-        judge(replace(record, calls=record.calls[: end + 1], answer=None), row)
-        for end in ends.values()
-    )
-    found = (
-        end for end, read in zip(ends.values(), said, strict=True) if read.answer == scored.answer
-    )
-    return next(found, own[-1])
+    if len(ends) > 1 and scores.score is not None:
+        for end in ends.values():
+            draw = replace(record, calls=record.calls[: end + 1], answer=None)
+            if scores.score(draw, scores.samples[record.sample]).answer == scored.answer:
+                return end
+    return own[-1]
 
 
-def _line(
-    folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int
-) -> Line:
-    messages, looks, ended = (
-        folder.messages(record, call),
-        read_looks(record.notes),
-        read_end(record.notes),
-    )
+def _line(folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord) -> Line:
+    messages = folder.messages(record, _answering_call(scores, record, scored))
+    looks, ended = read_looks(record.notes), read_end(record.notes)
     usage = [reply.usage for reply in record.replies]
+    offered = ((call.get("options") or {}).get("tools") for call in record.calls)
+    tools = next(filter(None, offered), ())  # of the first call that offered any
     return {
         "id": f"{record.point}/{record.sample}/{record.draw}",
         "task": scores.point.task,
@@ -212,12 +192,14 @@ def _line(
         "answer": scored.answer,
         "key": scores.samples[record.sample].answer,
         "looks": len(looks),
-        "refused": _count_refused(record),
+        "refused": sum(look.outcome == "refused" for look in looks),
         "ended": ended.by if ended is not None else "",
-        "tokens": sum(each.tokens_in + each.tokens_out for each in usage),
+        "tokens": sum(used.tokens_in + used.tokens_out for used in usage),
         "messages": [_turn(message) for message in messages],
         "images": [view.picture.payload for message in messages for view in message.views],
-        "tools": json.dumps(_offered_tools(record), ensure_ascii=False),
+        "tools": json.dumps(
+            [{"type": "function", "function": dict(tool)} for tool in tools], ensure_ascii=False
+        ),
     }
 
 
@@ -239,22 +221,6 @@ def _turn(message: Message) -> dict[str, Any]:
         "tool_calls": calls or None,
         "tool_call_id": message.call_id or None,
     }
-
-
-def _offered_tools(record: Record) -> list[dict[str, Any]]:
-    """The tools of the first call that offered any, with their schemas."""
-    for call in record.calls:
-        if tools := (call.get("options") or {}).get("tools"):
-            return [{"type": "function", "function": dict(tool)} for tool in tools]
-    return []
-
-
-def _save_image(image: Payload, out: Path) -> str:
-    """The path of the picture's own bytes, written once."""
-    path = _image_folder(out) / _file_name(image)
-    if not path.exists():
-        write_file(path, image.data)
-    return path.relative_to(out.parent).as_posix()
 
 
 def _file_name(image: Payload) -> str:

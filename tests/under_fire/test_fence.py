@@ -243,17 +243,6 @@ def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
     assert name == "records.jsonl" or (run / "records.jsonl").read_bytes() == whole
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-@pytest.mark.parametrize("name", ["records.jsonl", "points.yaml", "judged.jsonl"])
-def test_a_pipe_in_a_run_folder_is_not_waited_for(lab: Path, name: str) -> None:
-    run = run_study("../own", "--allow", "../own")
-    (run / name).unlink(missing_ok=True)
-    os.mkfifo(run / name)
-    for words in (("score", run), ("show", run, "q1"), ("run", "study.yaml", "--allow", "../own")):
-        code, said = looktwice(*words)
-        assert code == 2 and f"{name} is a pipe or a device" in said, said
-
-
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_link_among_the_pictures_of_a_run_is_not_followed(tmp_path: Path, inner: bool) -> None:
     """Nor one in place of the folder in which a picture lies: neither is read, nor written

@@ -15,10 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.eval.records.judgements import Judgement, append
 from looktwice.eval.records.records import RunFolder
-from looktwice.pipelines.model import Reply
-from looktwice.pipelines.models.cache import CacheError, Store
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no limit to set")
 STUDY = """
@@ -114,23 +111,3 @@ def test_what_is_written_from_a_run_is_whole_or_not_there(
         code, said = looktwice(*words)
     assert code == 2 and file in said and "cannot be written (File too large)" in said, said
     assert {path for path in folder.rglob("*") if path.is_file()} == before
-
-
-def test_the_cache_and_the_judgements_name_their_files(tmp_path: Path) -> None:
-    store = Store(tmp_path / "cache")
-    store.put("a", "m", Reply("first"))
-    with room(30_000):
-        with pytest.raises(CacheError, match=r"File too large: .*cache/blobs/.*; free its disk"):
-            store.put("b", "m", Reply("x" * 100_000))
-        with pytest.raises(CacheError, match=r"replies\.sqlite cannot be used .*free its disk"):
-            for number in range(100):
-                store.put(f"{number}", "m", Reply("x" * 1_000))
-    kept = store.get("a")
-    assert kept is not None and kept.text == "first"
-    assert not list(tmp_path.rglob("*.part"))
-    line = Judgement("vid", "point", "sample", 0, "judge", "identity", "words")
-    append(tmp_path, line)
-    whole = (tmp_path / "judged.jsonl").read_bytes()
-    with room(len(whole) + 10), pytest.raises(OSError, match=r"File too large: .*judged\.jsonl"):
-        append(tmp_path, line)
-    assert (tmp_path / "judged.jsonl").read_bytes() == whole

@@ -4,7 +4,6 @@ with a sentence."""
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.eval.runs.predict import Run
-from looktwice.pipelines.config import load_plan
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -95,76 +92,6 @@ def test_references_in_a_circle_are_a_sentence(folder: Path) -> None:
     assert "leads nowhere" in check("", "name=${note}", "note=${name}")
 
 
-def test_a_deep_value_on_the_command_line_is_a_sentence(folder: Path) -> None:
-    assert "nested more than 50 levels deep" in check("", f"note={'[' * 1500}{']' * 1500}")
-
-
-def test_deep_meta_is_a_fault_of_its_line(folder: Path) -> None:
-    meta: dict[str, object] = {}
-    for _ in range(900):
-        meta = {"a": meta}
-    write_questions(meta=meta)
-    assert "line 1: nested more than 100 levels deep" in check()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-@pytest.mark.parametrize("what", ["own/samples.jsonl", "words.txt", "base.yaml"])
-def test_a_pipe_is_not_waited_for(folder: Path, what: str) -> None:
-    """Whatever names a pipe waited for ever for somebody to write into it."""
-    Path(what).unlink(missing_ok=True)
-    os.mkfifo(what)
-    words = "contestants: {x: {stages: {ask: {system: {file: words.txt}}}}}"
-    said = check({"words.txt": words, "base.yaml": "include: base.yaml"}.get(what, ""))
-    assert "is a pipe or a device" in said or "is no file" in said
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_an_image_that_is_a_pipe_or_a_folder_fails_its_own_sample_alone(
-    folder: Path, make: object
-) -> None:
-    assert callable(make)
-    make("own/q.png")
-    Path("study.yaml").write_text(STUDY)
-    run = Run(load_plan(Path("study.yaml")), folder / "runs" / "study")
-    assert (run().written, run.progress.counts["failed"]) == (2, 1)
-    said = CliRunner().invoke(app, ["show", "runs/study", "q"]).output
-    assert (
-        "the image file cannot be read (it is a pipe or a device, not a file)" in said
-        or "Is a directory" in said
-    )
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-def test_a_pipe_on_the_command_line_is_not_waited_for(folder: Path) -> None:
-    """`check fifo.yaml` waited for ever, as did every other file that was named to a command."""
-    Path("study.yaml").write_text(STUDY)
-    Path("replies.jsonl").write_text('{"idx": "q", "reply": "(A)"}\n')
-    for name in ("fifo.yaml", "fifo.py", "fifo.jsonl", "fifo.jsonl.gz", "fifo.tsv", "fifo.json"):
-        os.mkfifo(name)
-    commands = [
-        ("check", "fifo.yaml"),
-        ("run", "fifo.yaml"),
-        ("make", "fifo.yaml"),
-        ("check", "/dev/zero"),
-        ("replies", "fifo.jsonl"),
-        ("replies", "fifo.jsonl.gz"),
-        ("replies", "fifo.tsv"),
-        ("replies", "replies.jsonl", "--key", "fifo.json"),
-        ("check", "study.yaml", "--plugin", "fifo.py"),
-    ]
-    for words in commands:
-        result = CliRunner().invoke(app, words)
-        assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (
-            words,
-            result.output,
-        )
-        assert "is a pipe or a device" in result.output or "no such file" in result.output, (
-            words,
-            result.output,
-        )
-
-
 @pytest.mark.parametrize(
     "url", ["htp://nowhere", "127.0.0.1:8000/v1", "http://me:secret@127.0.0.1/v1"]
 )
@@ -193,13 +120,3 @@ def test_a_key_that_is_missing_is_said_before_the_run(
         result.exit_code == 0
         and "a run cannot ask yet: api.openai.com needs a key" in result.output
     )
-
-
-@pytest.mark.parametrize("setting", ["label", "halo"])
-def test_an_object_of_another_class_is_a_fault(folder: Path, setting: str) -> None:
-    """A stage in the place of a label ended `check` in an AttributeError."""
-    mark = (
-        f"stages.mark={{use: prompting.markers.Circles, {setting}: {{use:"
-        " specialists.answers.Chance}}"
-    )
-    assert f"stages.mark.{setting}.use: expected {setting.title()}, found Chance" in check("", mark)

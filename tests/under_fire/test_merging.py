@@ -113,20 +113,6 @@ def test_finished_is_that_of_all_shards_as_they_are_now(tmp_path: Path) -> None:
     assert finished(shard(tmp_path / "two", {"s1": "(A)"}, 2)) is True
 
 
-def test_out_inside_a_shard_is_refused(tmp_path: Path) -> None:
-    """It copied the shard's blobs into itself."""
-    one = shard(tmp_path / "one", {"s0": "(A)"}, 1)
-    before = content(one)
-    for out, says in (
-        (one, "is one of the shards"),
-        (one / "a" / "whole", "lies in the shard"),
-        (one / "blobs", "lies"),
-    ):
-        with pytest.raises(RunError, match=says):
-            merge([one], out)
-    assert content(one) == before
-
-
 def test_a_torn_blob_takes_no_place_of_a_whole_one(tmp_path: Path) -> None:
     one, two = shard(tmp_path / "one", {"s0": "(A)"}, 1), shard(tmp_path / "two", {"s1": "(A)"}, 2)
     (blob,) = (one / "blobs").glob("*/*")
@@ -229,12 +215,3 @@ def test_old_shards_without_a_digest_are_merged_and_it_is_said(
     assert merge(folders, tmp_path / "again").said.endswith(
         "1 of them, of an earlier version, do not tell which data they were made from"
     )
-
-
-def test_another_key_of_the_same_sample_is_refused(tmp_path: Path) -> None:
-    """Of two shards with one sample, only its question and pictures were compared."""
-    one, two = shard(tmp_path / "one", {"s0": "(A)"}, 1), shard(tmp_path / "two", {"s0": "(A)"}, 2)
-    rows = (two / "samples.jsonl").read_text()
-    (two / "samples.jsonl").write_text(rows.replace('"answer":"A"', '"answer":"B"'))
-    with pytest.raises(RunError, match="the key of sample s0 differs"):
-        merge([one, two], tmp_path / "whole")

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from looktwice.eval.records import RunFolder
-from looktwice.pipelines.config.yaml_input import LOADER, dump_yaml
 from tests.first_day.studies import looktwice
 
 MODEL = """
@@ -97,40 +95,6 @@ def test_a_reply_that_is_none_fails_its_sample_alone(
     assert again.exit_code == 1 and "1 new, 1 were there" in " ".join(again.output.split())
 
 
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        ("long", "its `__len__` gives no number"),
-        ("less", "its `__len__` gives no number"),
-        ("words", "its `__len__` gives no number"),
-        ("dict", "it gave dict, not an Item"),
-        ("id", "the id of a sample is a text, found 7"),
-        ("question", "the question of a sample is a text, found None"),
-        ("nan", "sample b: meta holds plain JSON values"),
-        ("set", "sample b: meta holds plain"),
-        ("half", "sample b: meta holds half a surrogate"),
-        ("truth", "sample b: truth holds plain JSON values"),
-    ],
-)
-def test_a_task_that_gives_no_item_is_named(
-    how: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NaN or a set in `meta`, an id that is a number, a wrong `__len__`: tracebacks of `run`, and
-    some of `check`."""
-    monkeypatch.chdir(tmp_path)
-    plugin = write(
-        tmp_path, f"{{use: odd.T, how: {how}}}", "{use: pipelines.models.Scripted, answer: (A)}"
-    )
-    result = looktwice("run", "study.yaml", "--plugin", plugin)
-    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (
-        result.output,
-        result.exception,
-    )
-    assert f"T: {words}" in " ".join(result.output.split())
-    checked = looktwice("check", "study.yaml", "--plugin", plugin, "--all")
-    assert checked.exit_code == 2 and isinstance(checked.exception, SystemExit), checked.output
-
-
 ODD_NAMES = (
     os.fsdecode(b"caf\xe9"),
     "nel\x85x",
@@ -170,23 +134,3 @@ def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path:
     ] and facts["records"] == 4
     reported = looktwice("report", folder / "whole")
     assert reported.exit_code == 0, (reported.output, reported.exception)
-
-
-def test_text_in_yaml_is_read_as_it_was() -> None:
-    r"""U+0085 was written bare and read as a space; half a character made a file that libyaml
-    refuses."""
-    texts = [
-        "a\x85b",
-        "a\x85\nb",
-        "\x01\x7f\x9f",
-        "\u2028\u2029",
-        "\ufeff",
-        "\U0010ffff",
-        "tail \n\n",
-        "'\"\\",
-        "~",
-        "0x1",
-    ]
-    value = {text: [text] for text in texts}
-    assert yaml.load(dump_yaml(value), Loader=LOADER) == value
-    assert yaml.load(dump_yaml("caf\udce9"), Loader=LOADER) == r"caf\udce9"

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from scipy.stats import binomtest
-from statsmodels.stats.multitest import multipletests
 
 from bench.large_run import make_run
 from looktwice.eval.readers.reader import Reader, Reading
@@ -21,7 +19,6 @@ from looktwice.eval.records.records import Record
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score_run import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
-from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
@@ -135,15 +132,6 @@ def test_a_resume_reads_no_message(run: Path, monkeypatch: pytest.MonkeyPatch) -
     blobs[1].unlink()
     assert again() == 2
     assert again() == 0
-
-
-def test_the_tests_of_the_tables_are_those_of_the_libraries() -> None:
-    """To import them took longer than to read 10,000 records."""
-    for better, worse in ((0, 0), (0, 1), (3, 3), (10, 0), (7, 40), (300, 400), (5100, 5000)):
-        wanted = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
-        assert mcnemar_p(better, worse) == pytest.approx(wanted, rel=1e-12)
-    for ps in ([0.01, 0.04, 0.03, 0.04, 0.9], [0.5, 0.5], [0.02], [1e-9, 0.2, 0.2]):
-        assert holm(ps) == [float(p) for p in multipletests(ps, method="holm")[1]]
 
 
 def test_a_run_without_a_server_opens_no_client_and_no_statistics(tmp_path: Path) -> None:

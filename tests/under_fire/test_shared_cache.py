@@ -33,7 +33,7 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models import Cached, CacheError
-from looktwice.pipelines.models.cache import INLINE, Store
+from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.wrappers import wrap
 from tests.chat_server import chat_server
@@ -221,15 +221,6 @@ def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: 
     assert inner.times == 1 and "free its disk" in said[0]
 
 
-def test_a_large_reply_that_finds_no_room_is_a_fault_of_the_cache(tmp_path: Path) -> None:
-    """It was recorded as a failure of that sample alone, and the next was asked."""
-    store = Store(tmp_path)
-    store.put("small", "m", Reply("a"))
-    (tmp_path / "blobs").write_text("no folder can be made here")
-    with pytest.raises(CacheError, match="cannot be used"):
-        store.put("large", "m", Reply("x" * INLINE))
-
-
 DAMAGED: Sequence[object] = (
     "",
     "5",
@@ -262,15 +253,6 @@ def test_a_damaged_row_is_asked_again_and_replaced(tmp_path: Path, damaged: obje
     assert (again.text, again.cached, third.cached) == (first.text, False, True)
 
 
-def test_a_row_whose_blob_is_named_wrongly_is_a_miss(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for blob in (None, "../../etc/passwd", 7):
-        store.put("k", "m", Reply("x"))
-        with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
-            file.execute("UPDATE replies SET reply = NULL, blob = ?", (blob,))
-        assert store.get("k") is None
-
-
 FOREIGN = {
     "a view": (
         "CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
@@ -296,22 +278,3 @@ def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str) -> None:
         file.executescript(FOREIGN[what])
     with pytest.raises(CacheError, match=f"is no reply cache.*{what.strip()}"):
         len(Store(tmp_path))
-
-
-def test_a_damaged_row_that_another_process_has_replaced_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was removed, and its request was paid twice."""
-    one, other = Store(tmp_path), Store(tmp_path)
-    one.put("k", "m", Reply("old"))
-    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
-        file.execute("UPDATE replies SET reply = '5'")
-
-    def meanwhile(store: Store, text: object, blob: object) -> None:
-        monkeypatch.undo()
-        assert other.get("k") is None
-        other.put("k", "m", Reply("new"))
-
-    monkeypatch.setattr(Store, "_parse", meanwhile)
-    assert one.get("k") is None
-    assert one.get("k") == Reply("new")

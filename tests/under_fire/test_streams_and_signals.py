@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.records import RunFolder
-from tests.first_day.studies import looktwice
 
 pytestmark = pytest.mark.skipif(
     os.name != "posix", reason="the shell and the signals are those of POSIX"
@@ -81,11 +80,3 @@ def test_a_signal_while_a_run_is_planned_is_a_sentence(tmp_path: Path, number: i
         and said.startswith("stopped; what is written stays")
         and len(said.splitlines()) == 1
     ), said
-
-
-def test_too_little_memory_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("study.yaml").write_text(STUDY)
-    Path("greedy.py").write_text("bytearray(1 << 60)\n")
-    result = looktwice("check", "study.yaml", "--plugin", "greedy.py")
-    assert result.exit_code == 2 and "there is not enough memory for this" in result.output

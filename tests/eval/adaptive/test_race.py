@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looktwice.eval.adaptive.betting import PairwiseBets, confidence_sequence
-from looktwice.eval.adaptive.race import Race, confirm
+from looktwice.eval.adaptive.race import PairwiseBets, Race, confidence_sequence, confirm
 
 
 def test_under_the_null_the_capital_rarely_grows() -> None:
