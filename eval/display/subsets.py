@@ -11,7 +11,7 @@ import yaml
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.records.schema import RunError, read_yaml
+from looktwice.eval.records.records import RunError, read_yaml
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.schema import OPEN
 

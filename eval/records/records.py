@@ -3,17 +3,19 @@ record."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import yaml
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
 from looktwice.eval.records.schema import (
-    FactsNode,
     Key as Key,
     KeyNode,
     MessageNode,
@@ -21,17 +23,97 @@ from looktwice.eval.records.schema import (
     Record as Record,
     RunError as RunError,
     SampleRow as SampleRow,
-    read_yaml,
     stored_picture,
 )
-from looktwice.pipelines.disk import open_file, read_lines
+from looktwice.pipelines.config.yaml_input import LOADER, check_yaml
+from looktwice.pipelines.disk import open_file, read_file, read_lines
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
-from looktwice.pipelines.schema import read_as
+from looktwice.pipelines.schema import CLOSED, OPEN, Number, Whole, read_as
 from looktwice.pipelines.view import View
 
 Outcome = Literal["answered", "failed", "lost"]
 RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
+
+
+@with_config(OPEN)
+class PublishedNode(TypedDict, total=False):
+    """A published result of a configuration."""
+
+    accuracy: dict[str, Number] | None
+    people: bool | None
+    split: str | None
+
+
+@with_config(OPEN)
+class ConfigNode(TypedDict, total=False):
+    """What score and report read of the configuration that a run was made from."""
+
+    sweep: dict[str, Any] | None
+    contestants: dict[str, Any] | None
+    models: dict[str, Any] | None
+    stages: dict[str, Any] | None
+    fragility: dict[str, Any] | None
+    thresholds: dict[str, Any] | None
+    each: list[dict[str, Any]] | None
+    published: dict[str, PublishedNode] | None
+
+
+@with_config(CLOSED)
+class PluginNode(TypedDict):
+    """A plugin of a run."""
+
+    name: str
+    path: str
+    sha: NotRequired[str]
+
+
+Pair = Annotated[list[Whole], Field(min_length=2, max_length=2)]
+
+
+@with_config(OPEN)
+class ShardNode(TypedDict):
+    """A shard of a merged run."""
+
+    folder: str
+    records: Whole
+    failed: Whole
+    tokens_in: Whole
+    tokens_out: Whole
+    planned: NotRequired[dict[str, Whole]]
+    started: NotRequired[str | None]
+    shard: NotRequired[Pair | None]
+
+
+@with_config(OPEN)
+class FactsNode(TypedDict, total=False):
+    """run.yaml."""
+
+    name: str | None
+    started: str | None
+    left_out: dict[str, Any] | None
+    config: ConfigNode | None
+    versions: dict[str, str | list[str]] | None
+    samples: dict[str, Whole] | None
+    planned: dict[str, Whole] | None
+    arms: list[str] | None
+    plugins: list[PluginNode] | None
+    limit: Whole | None
+    finished: bool
+    shard: Pair | None
+    data: dict[str, dict[str, str]] | None
+    shards: list[ShardNode] | None
+
+
+def read_yaml(path: Path, kind: Any) -> Any:
+    """What a YAML file holds, if it is of this type, in the order of the file; None where it is
+    empty. Raises ValueError and YAMLError with what is wrong."""
+    text = read_file(path).decode()
+    check_yaml(text)
+    value = yaml.load(text, Loader=LOADER)
+    if value is not None:
+        read_as(kind, json.dumps(value, ensure_ascii=False, default=str).encode())
+    return value
 
 
 @dataclass(frozen=True)
@@ -73,8 +155,9 @@ class RunFolder:
     def samples_of(self) -> dict[str, dict[str, SampleRow]]:
         """The samples by task id and sample id; the last line counts."""
         samples: dict[str, dict[str, SampleRow]] = {}
+        read_row = partial(read_as, SampleRow)
         for number, line in self._lines("samples.jsonl"):
-            row = self._parsed("samples.jsonl", number, line, _sample_row)
+            row: SampleRow = self._parsed("samples.jsonl", number, line, read_row)
             samples.setdefault(row.task, {})[row.id] = row
         return samples
 
@@ -183,10 +266,6 @@ class RunFolder:
             return tuple(sent)
         tools = tuple(ToolCall(**call) for call in reply.get("tool_calls", ()))
         return (*sent, Message("assistant", (reply["text"],), tools))
-
-
-def _sample_row(line: bytes) -> SampleRow:
-    return read_as(SampleRow, line)  # type: ignore[no-any-return]
 
 
 def _key_of(line: bytes) -> Key:

@@ -3,18 +3,13 @@ read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
-import yaml
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.yaml_input import LOADER, check_yaml
-from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import write_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical, first_non_finite
@@ -343,83 +338,3 @@ class PointRow:
     def recorded_as(self) -> str:
         """The id under which its records stand."""
         return self.replies_of or self.id
-
-
-@with_config(OPEN)
-class PublishedNode(TypedDict, total=False):
-    """A published result of a configuration."""
-
-    accuracy: dict[str, Number] | None
-    people: bool | None
-    split: str | None
-
-
-@with_config(OPEN)
-class ConfigNode(TypedDict, total=False):
-    """What score and report read of the configuration that a run was made from."""
-
-    sweep: dict[str, Any] | None
-    contestants: dict[str, Any] | None
-    models: dict[str, Any] | None
-    stages: dict[str, Any] | None
-    fragility: dict[str, Any] | None
-    thresholds: dict[str, Any] | None
-    each: list[dict[str, Any]] | None
-    published: dict[str, PublishedNode] | None
-
-
-@with_config(CLOSED)
-class PluginNode(TypedDict):
-    """A plugin of a run."""
-
-    name: str
-    path: str
-    sha: NotRequired[str]
-
-
-Pair = Annotated[list[Whole], Field(min_length=2, max_length=2)]
-
-
-@with_config(OPEN)
-class ShardNode(TypedDict):
-    """A shard of a merged run."""
-
-    folder: str
-    records: Whole
-    failed: Whole
-    tokens_in: Whole
-    tokens_out: Whole
-    planned: NotRequired[dict[str, Whole]]
-    started: NotRequired[str | None]
-    shard: NotRequired[Pair | None]
-
-
-@with_config(OPEN)
-class FactsNode(TypedDict, total=False):
-    """run.yaml."""
-
-    name: str | None
-    started: str | None
-    left_out: dict[str, Any] | None
-    config: ConfigNode | None
-    versions: dict[str, str | list[str]] | None
-    samples: dict[str, Whole] | None
-    planned: dict[str, Whole] | None
-    arms: list[str] | None
-    plugins: list[PluginNode] | None
-    limit: Whole | None
-    finished: bool
-    shard: Pair | None
-    data: dict[str, dict[str, str]] | None
-    shards: list[ShardNode] | None
-
-
-def read_yaml(path: Path, kind: Any) -> Any:
-    """What a YAML file holds, if it is of this type, in the order of the file; None where it is
-    empty. Raises ValueError and YAMLError with what is wrong."""
-    text = read_file(path).decode()
-    check_yaml(text)
-    value = yaml.load(text, Loader=LOADER)
-    if value is not None:
-        read_as(kind, json.dumps(value, ensure_ascii=False, default=str).encode())
-    return value

@@ -35,7 +35,7 @@ from looktwice.pipelines.models.chat_api import shorten
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
-from looktwice.pipelines.state import Call, State
+from looktwice.pipelines.state import Call
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
@@ -73,8 +73,7 @@ def check(
         label, task = names[trial.arm.id]
         yield f"{label} on {task}, sample {trial.item.sample.id}"
         yield from words(_shown(trial, names))
-        for warning in (*_late_stages(trial.state), *_draw_warnings(trial.arm)):
-            yield f"  warning: {warning}"
+        yield from (f"  warning: {warning}" for warning in _warnings(trial))
     if out is not None:
         yield from _write_pages(out, trials, names)
     yield from describe_requests(plan, trials, limit)
@@ -309,23 +308,20 @@ def _shown(trial: DryRun, names: Mapping[str, tuple[str, str]]) -> Shown:
     return Shown(label, trial.state, trial.error, stages=trial.arm.stages, system=system)
 
 
-def _late_stages(state: State) -> Iterator[str]:
-    """A warning for every stage after the last model call that changes views or prompt, which no
-    model sees."""
-    asked = [number for number, entry in enumerate(state.trace) if entry.calls]
-    for before, after in pairwise(state.trace[asked[-1] :] if asked else ()):
+def _warnings(trial: DryRun) -> Iterator[str]:
+    """Of every stage after the last model call that changes views or prompt, which no model sees,
+    and of draws that are alike."""
+    arm, trace = trial.arm, trial.state.trace
+    asked = [number for number, entry in enumerate(trace) if entry.calls]
+    for before, after in pairwise(trace[asked[-1] :] if asked else ()):
         if (before.views, before.prompt) != (after.views, after.prompt):
             yield (
                 f"stage {after.slot!r} changes the views or the prompt after the last call; no"
                 " model sees it"
             )
-
-
-def _draw_warnings(arm: Arm) -> list[str]:
     temperature = (spec(arm.model) or {}).get("temperature") if arm.model is not None else None
     if arm.draws > 1 and temperature == 0:
-        return [f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"]
-    return []
+        yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
 
 
 def _say_confused_labels(trials: Sequence[DryRun]) -> Iterator[str]:

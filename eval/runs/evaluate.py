@@ -39,7 +39,8 @@ def evaluate(
     (default `Robust`). Raises TaskError and RunError, and TypeError if the settings of a contestant
     cannot be serialized.
     """
-    tasks = task if isinstance(task, Mapping) else {_task_name(task): task}
+    name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
+    tasks = task if isinstance(task, Mapping) else {str(name): task}
     arms = tuple(
         _make_arm(
             name, contestant, number == 0, task_name, one, model, reader or Robust(), draws, seed
@@ -65,10 +66,6 @@ def evaluate(
     if outcome.stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
     return score_table([folder], plan=plan)
-
-
-def _task_name(task: Task) -> str:
-    return str(getattr(task, "kind", None) or getattr(task, "name", None) or "task")
 
 
 def _make_arm(

@@ -7,6 +7,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -34,13 +35,13 @@ def describe_plugin(name: str) -> dict[str, str]:
 def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
     """A sentence for every plugin whose file is not the one with which the run was made that
     `facts` describe."""
-    before = {each["name"]: each.get("sha") for each in facts.get("plugins") or ()}
-    for now in map(describe_plugin, plugins):
-        if before.get(now["name"]) and before[now["name"]] != now["sha"]:
+    shas = {plugin["name"]: plugin.get("sha") for plugin in facts.get("plugins") or ()}
+    for plugin in map(describe_plugin, plugins):
+        if shas.get(plugin["name"]) and shas[plugin["name"]] != plugin["sha"]:
             yield (
-                f"{now['path']} changed since this run was begun; what is recorded stays. A class"
-                " that now computes something else needs a higher `version`, or start over with"
-                " --again all"
+                f"{plugin['path']} changed since this run was begun; what is recorded stays. A"
+                " class that now computes something else needs a higher `version`, or start"
+                " over: --again all"
             )
 
 
@@ -68,13 +69,15 @@ class DataDigest:
         """The items, which are looked at on their way; every picture is read."""
         for item in items:
             plain = item.sample.to_dict()
-            pictures = [
-                plain.pop("images"),
-                [each for each in plain["choices"] if not isinstance(each, str)],
-            ]
-            plain["choices"] = [each for each in plain["choices"] if isinstance(each, str)]
-            held = {"samples": plain.pop("id"), "questions": plain, "pictures": pictures}
-            for part, value in {**held, "keys": [item.answer, dict(item.truth)]}.items():
+            choices = plain.pop("choices")
+            pictures = [choice for choice in choices if not isinstance(choice, str)]
+            parts = {
+                "samples": plain.pop("id"),
+                "pictures": [plain.pop("images"), pictures],
+                "questions": plain | {"choices": [c for c in choices if isinstance(c, str)]},
+                "keys": [item.answer, dict(item.truth)],
+            }
+            for part, value in parts.items():
                 self._parts[part].update(canonical(value).encode() + b"\n")
             yield item
 
@@ -100,18 +103,9 @@ def installed_versions() -> Mapping[str, str]:
         "kornia",
         "transformers",
     ]
-    found = {
-        name: installed
-        for name in ["looktwice", *libraries]
-        if (installed := _installed_version(name))
-    }
-    return {"python": platform.python_version()} | found
-
-
-def _installed_version(name: str) -> str:
-    try:
-        return version(name)
-    except (
-        PackageNotFoundError
-    ):  # another build of the same library, or a tree that is not installed
-        return ""
+    versions = {"python": platform.python_version()}
+    for name in ("looktwice", *libraries):
+        # another build of the same library, or a tree that is not installed
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions

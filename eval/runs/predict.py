@@ -258,29 +258,17 @@ class Run:
                 known = {name: (row.sha, row.answer) for name, row in old.items()}
                 if now.items() <= known.items():
                     same[task_id] = [*now]
-                self._refuse_changed(
-                    "changed under the same id",
-                    [
-                        name
-                        for name in now
-                        if name in known
-                        and now[name][0] != known[name][0]
-                        and (task_id, name) in answered
-                    ],
-                )
-                self._refuse_changed(
-                    "no longer in the task",
-                    [name for name in known if self._is_whole and name not in now],
-                )
+                answers = [name for name in now if (task_id, name) in answered and name in known]
+                changed = [name for name in answers if now[name][0] != known[name][0]]
+                gone = [name for name in known if self._is_whole and name not in now]
+                if names := changed or gone:
+                    problem = "changed under the same id" if changed else "no longer in the task"
+                    raise RunError(
+                        f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first"
+                        f" run, such as {', '.join(names[:3])}; choose another --out, or start"
+                        " over: --again all"
+                    )
         return same
-
-    def _refuse_changed(self, problem: str, names: Sequence[str]) -> None:
-        if names:
-            raise RunError(
-                f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first run,"
-                f" such as {', '.join(names[:3])}; choose another --out, or start over:"
-                " --again all"
-            )
 
     def _predict_all(self, work: Work) -> None:
         """Every sample, and those that wait for a batch as often as they do. Raises the first
@@ -381,12 +369,11 @@ class Run:
             "versions": installed_versions(),
             "config": self.plan.config,
         }
-        data = {task: digest.to_dict() for task, digest in self.data.items()}
-        return (
-            facts
-            | ({"data": data} if data else {})
-            | ({"chosen_by": self.chosen_by} if self.chosen_by else {})
-        )
+        if self.data:
+            facts["data"] = {task: digest.to_dict() for task, digest in self.data.items()}
+        if self.chosen_by:
+            facts["chosen_by"] = self.chosen_by
+        return facts
 
 
 def _timed(items: Iterator[Item]) -> Iterator[Item]:

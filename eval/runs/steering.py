@@ -46,12 +46,12 @@ class Pool:
 
     def item(self, sample: str) -> Item:
         """The question of this id."""
-        found = self.items.get(sample) or find_item(self.task, sample)
-        if found is None:
+        item = self.items.get(sample) or find_item(self.task, sample)
+        if item is None:
             raise RunError(
                 f"{type(self.task).__name__}: the question {sample!r} was there and is not any more"
             )
-        return found
+        return item
 
 
 @dataclass(eq=False)
@@ -113,18 +113,37 @@ class Steering(ABC):
         self, run: Run, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
         pool = Pool.of(arms[0].task, items)
-        known = _known_answers(run, arms, self.scorers)
+        recorded = self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
                 self.answers |= {
-                    (a.id, sample): known[a.id, sample] for a in asked if (a.id, sample) in known
+                    (a.id, sample): recorded[a.id, sample]
+                    for a in asked
+                    if (a.id, sample) in recorded
                 }
-                if new := [arm for arm in asked if (arm.id, sample) not in known]:
+                if new := [arm for arm in asked if (arm.id, sample) not in recorded]:
                     with self._told:
                         self._open |= {(arm.id, sample) for arm in new}
                     yield pool.item(sample), new
             if not self._wait():
                 return
+
+    def _known_answers(self, arms: Sequence[Arm]) -> dict[tuple[str, str], float | None]:
+        """The answers that an earlier command recorded."""
+        folder = next(iter(self.scorers.values())).folder
+        mine, answers = {arm.id: arm for arm in arms}, dict[tuple[str, str], float | None]()
+        for record in folder.last_records():
+            rows = (
+                folder.samples_of.get(mine[record.point].task_id, {})
+                if record.point in mine
+                else {}
+            )
+            row = rows.get(record.sample)
+            if row is not None and not record.error:
+                scored = self.scorers[record.point](record, row)
+                hidden = scored.verdict is Verdict.HIDDEN
+                answers[record.point, record.sample] = None if hidden else scored.score.value
+        return answers
 
     def _wait(self) -> bool:
         """Until all that was asked is answered, but for failures that are held back; False where
@@ -137,23 +156,3 @@ class Steering(ABC):
             self.answers |= dict.fromkeys(self._open)
             self._open.clear()
         return not self._progress.drain.is_set()
-
-
-def _known_answers(
-    run: Run, arms: Sequence[Arm], scorers: Mapping[str, RecordScorer]
-) -> dict[tuple[str, str], float | None]:
-    """The answers that an earlier command recorded."""
-    folder = next(iter(scorers.values())).folder
-    mine, found = {arm.id: arm for arm in arms}, dict[tuple[str, str], float | None]()
-    for record in folder.last_records() if (folder.path / "records.jsonl").exists() else ():
-        row = (
-            folder.samples_of.get(mine[record.point].task_id, {}).get(record.sample)
-            if record.point in mine
-            else None
-        )
-        if row is not None and not record.error:
-            scored = scorers[record.point](record, row)
-            found[record.point, record.sample] = (
-                None if scored.verdict is Verdict.HIDDEN else scored.score.value
-            )
-    return found
