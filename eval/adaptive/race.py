@@ -49,15 +49,16 @@ def confidence_sequence(gaps: Sequence[float], level: float = 0.95) -> tuple[flo
     It has the means against which neither bet, that it is more or that it is less, has won 2 / (1 -
     level).
     """
-    found, bar = np.asarray(gaps, float), np.log(2 / (1 - level))
+    differences, bar = np.asarray(gaps, float), np.log(2 / (1 - level))
 
     def wins(mean: float, sign: int) -> bool:
-        away = sign * (found - mean)
+        away = sign * (differences - mean)
         logs = np.log1p(STAKES[:, None] / (1 + sign * mean + 1e-9) * away).sum(axis=1)
         return bool(logs.max() + np.log(np.exp(logs - logs.max()).mean()) >= bar)
 
     low, high = (
-        _bisect(float(found.mean()) if len(found) else 0.0, sign, wins) for sign in (1, -1)
+        _bisect(float(differences.mean()) if len(differences) else 0.0, sign, wins)
+        for sign in (1, -1)
     )
     return low, high
 
@@ -158,9 +159,9 @@ class Race:
         }
         return max(means, key=lambda name: float(means[name]))
 
-    def gaps(self, name: str, other: str) -> list[float]:
+    def gaps(self, name: str, rival: str) -> list[float]:
         """The differences of two arms on the samples that both were asked."""
-        mine, theirs = self.names.index(name), self.names.index(other)
+        mine, theirs = self.names.index(name), self.names.index(rival)
         return [
             float(row[mine] - row[theirs])
             for row in self.values
@@ -176,5 +177,5 @@ def confirm(
 ) -> Confirmation:
     """The paired comparison of a winner's values with the rival's, on samples that did not choose
     it."""
-    found = compare_paired(mine, theirs, clusters)
-    return Confirmation(rival, found.n, found.value, found.low, found.high, found.p)
+    estimate = compare_paired(mine, theirs, clusters)
+    return Confirmation(rival, estimate.n, estimate.value, estimate.low, estimate.high, estimate.p)

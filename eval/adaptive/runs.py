@@ -187,10 +187,12 @@ class Races(Steering):
             [self.answers.get((by_name[name].id, sample)) for name in race.left]
             for sample in samples
         ]
-        known = [row for row in values if None not in row]
-        if known:
+        answered = [row for row in values if None not in row]
+        if answered:
             race.add(
-                dict(zip(race.left, np.mean(np.array(known, float), axis=0).tolist(), strict=True))
+                dict(
+                    zip(race.left, np.mean(np.array(answered, float), axis=0).tolist(), strict=True)
+                )
             )
 
 

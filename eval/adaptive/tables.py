@@ -61,14 +61,15 @@ def say_race(result: RaceResult, level: float) -> str:
             f"{result.task}: no winner; {len(race.left)} of {len(race.names)} arms may still be the"
             f" best; {cost}"
         )
-    found = result.confirmation
-    if found is None:
+    confirmation = result.confirmation
+    if confirmation is None:
         return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
-    held = "confirmed" if found.holds(level) else "not confirmed"
+    verdict = "confirmed" if confirmation.holds(level) else "not confirmed"
+    low, high = 100 * confirmation.low, 100 * confirmation.high
     return (
-        f"{result.task}: {race.winner} wins, {held} on {found.n} held-out samples:"
-        f" {100 * found.delta:+.1f} points [{100 * found.low:.1f}, {100 * found.high:.1f}] to"
-        f" {found.rival}, p {format_p(found.p)}; {cost}"
+        f"{result.task}: {race.winner} wins, {verdict} on {confirmation.n} held-out samples:"
+        f" {100 * confirmation.delta:+.1f} points [{low:.1f}, {high:.1f}] to {confirmation.rival},"
+        f" p {format_p(confirmation.p)}; {cost}"
     )
 
 
@@ -82,7 +83,7 @@ def save_races(folder: Path, results: Sequence[RaceResult], level: float) -> Pat
 def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     """The table of the races that runs have on disk, and what is said above it. Raises RunError for
     a damaged file."""
-    lines, said = list[tuple[str, ...]](), list[str]()
+    lines, sentences = list[tuple[str, ...]](), list[str]()
     for run in runs:
         if (path := run.folder.path / FILE).exists():
             for race in _read(path):
@@ -90,8 +91,8 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
                     (race["task"], *(arm.get(name, "") for name in HEADER[1:]))
                     for arm in race["arms"]
                 ]
-                said.append(race["said"])
-    return TextTable(HEADER, lines, text_columns=2), "\n".join([*said, NOTE])
+                sentences.append(race["said"])
+    return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
 
 
 def _read(path: Path) -> Any:
@@ -104,7 +105,7 @@ def _read(path: Path) -> Any:
 
 
 def _plain(result: RaceResult, level: float) -> dict[str, Any]:
-    found, names = result.confirmation, ("rival", "n", "delta", "low", "high", "p")
+    confirmation, names = result.confirmation, ("rival", "n", "delta", "low", "high", "p")
     return {
         "task": result.task,
         "said": say_race(result, level),
@@ -112,7 +113,9 @@ def _plain(result: RaceResult, level: float) -> dict[str, Any]:
         "calls": result.calls,
         "winner": result.race.winner,
         "arms": [dict(zip(HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
-        "held_out": None if found is None else {name: getattr(found, name) for name in names},
+        "held_out": None
+        if confirmation is None
+        else {name: getattr(confirmation, name) for name in names},
     }
 
 
@@ -153,11 +156,11 @@ def _shown(gaps: Sequence[float]) -> str:
 
 
 def _held_out(result: RaceResult, name: str) -> str:
-    found = result.confirmation
-    if found is None or name != result.race.winner:
+    confirmation = result.confirmation
+    if confirmation is None or name != result.race.winner:
         return ""
     shown = (
-        f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}, p"
-        f" {format_p(found.p)}"
+        f"{percent(confirmation.low, sign=True)} to {percent(confirmation.high, sign=True)}, p"
+        f" {format_p(confirmation.p)}"
     )
-    return f"{percent(found.delta, sign=True)}\n{shown}"
+    return f"{percent(confirmation.delta, sign=True)}\n{shown}"

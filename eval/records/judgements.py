@@ -158,9 +158,9 @@ def judgements(run: Path, judge: str = "") -> Judgements:
         last[judgement.key] = judgement
     kept = Judgements(tuple(last.values()))
     if judge not in ("", NOBODY, *kept.judges):
-        known = ", ".join(kept.judges) or "nobody"
+        names = ", ".join(kept.judges) or "nobody"
         raise RunError(
-            f"--judge {judge}: it did not judge {run} (so far: {known}); `looktwice judge` asks one"
+            f"--judge {judge}: it did not judge {run} (so far: {names}); `looktwice judge` asks one"
         )
     most = max(kept.judges, key=lambda name: kept.read_by(name)[0], default="")
     return Judgements(kept.lines, "" if judge == NOBODY else judge or most, named=bool(judge))

@@ -121,8 +121,8 @@ class MessageNode(TypedDict):
 
 
 def _finite(value: dict[str, Any]) -> dict[str, Any]:
-    if found := first_non_finite(value):
-        raise ValueError(f"{found[0]} is {found[1]}, not a number")
+    if place_and_number := first_non_finite(value):
+        raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
     return value
 
 

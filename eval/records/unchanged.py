@@ -98,12 +98,12 @@ def say_unchanged(arms: Sequence[SentByArm]) -> list[str]:
         for beginning, end in _sentences(variants, classes):
             tasks[beginning].append(variants.arms[0].task)
             ends[beginning].append(end)
-    said = []
+    sentences = []
     for beginning, (end, *more) in ends.items():
         repeated = len({*more} - {end})
         alike = f"; the same of {counted(repeated, 'more comparison')}" if repeated else ""
-        said.append(f"{beginning} of {_each(tasks[beginning])}{end}{alike}")
-    return [*said, *_say_nothing_found(arms)]
+        sentences.append(f"{beginning} of {_each(tasks[beginning])}{end}{alike}")
+    return [*sentences, *_say_nothing_found(arms)]
 
 
 def _by_slot(arms: Sequence[SentByArm]) -> Iterator[Variants]:
@@ -147,15 +147,15 @@ def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
     return classes
 
 
-def _compare_requests(arm: SentByArm, other: SentByArm) -> Iterator[bool]:
+def _compare_requests(arm: SentByArm, rival: SentByArm) -> Iterator[bool]:
     """Of each sample of which it is known what both sent, whether that was the same."""
-    pairs = ((request, other.requests.get(name)) for name, request in arm.requests.items())
+    pairs = ((request, rival.requests.get(name)) for name, request in arm.requests.items())
     yield from (request == against for request, against in pairs if request and against)
 
 
-def _count_same(arm: SentByArm, other: SentByArm) -> tuple[int, int]:
+def _count_same(arm: SentByArm, rival: SentByArm) -> tuple[int, int]:
     """On how many samples both sent the same, and on how many that is known."""
-    compared = [*_compare_requests(arm, other)]
+    compared = [*_compare_requests(arm, rival)]
     return sum(compared), len(compared)
 
 
@@ -229,6 +229,6 @@ def _each(tasks: Sequence[str]) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """The first of some names, each once, and how many more there are."""
-    known = list(dict.fromkeys(names))
-    more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
-    return f"{', '.join(known[:SHOWN])}{more}"
+    unique = list(dict.fromkeys(names))
+    more = f" and {len(unique) - SHOWN} more" if len(unique) > SHOWN else ""
+    return f"{', '.join(unique[:SHOWN])}{more}"

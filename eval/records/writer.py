@@ -91,11 +91,11 @@ class RunWriter:
             text = record.to_line()
         line = text.encode()
         if len(line) >= MOST_LINE:
-            found = (
+            problem = (
                 f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are"
                 " the most"
             )
-            error = f"RunError: {found}; bound them with `max_tokens`"
+            error = f"RunError: {problem}; bound them with `max_tokens`"
             record = Record(
                 record.point, record.sample, record.sample_sha, record.draw, error=error
             )
@@ -150,7 +150,9 @@ class RunWriter:
             {name for name, _ in batch}, reverse=True
         )  # samples first: none is answered and not there
         for name in names:
-            append_file(self.path / name, b"".join(line for other, line in batch if other == name))
+            append_file(
+                self.path / name, b"".join(line for target, line in batch if target == name)
+            )
 
 
 def _mask_record(line: str, keys: Sequence[str]) -> Record:

@@ -65,10 +65,10 @@ def check(
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     faults = [*_model_faults(plan), *_stage_faults(trials)]
     asked = list(_ask_once(trials, faults)) if ask and not faults else []
-    said = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
+    verdict = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     if plan.readings:
-        said += f"; {len(plan.readings)} more read their replies with another reader"
-    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {said}"
+        verdict += f"; {len(plan.readings)} more read their replies with another reader"
+    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
     for trial in trials:
         label, task = names[trial.arm.id]
         yield f"{label} on {task}, sample {trial.item.sample.id}"
@@ -249,7 +249,9 @@ def _look_at_marks(tasks: Mapping[str, Any], limit: int | None) -> Iterator[str]
     fail."""
     for task in (task for task in tasks.values() if isinstance(task, Folder)):
         samples = (item.sample for item in islice(checked_items(task), limit))
-        if faults := [fault for one in samples if one.marks and (fault := _mark_fault(one))]:
+        if faults := [
+            fault for sample in samples if sample.marks and (fault := _mark_fault(sample))
+        ]:
             yield (
                 f"{counted(len(faults), 'sample')} would fail for a mark outside its image; the"
                 f" first: {faults[0]}"
@@ -337,8 +339,8 @@ def _say_confused_labels(trials: Sequence[DryRun]) -> Iterator[str]:
             choice = choices[label]
             if not re.search(rf"\b{label}\b", str(choice)):
                 shown = "a picture" if isinstance(choice, Picture) else repr(choice)
-                said = f"{label} is drawn, and choice ({label}) is {shown}"
-                confused[trial.arm.task_name].append(said)
+                warning = f"{label} is drawn, and choice ({label}) is {shown}"
+                confused[trial.arm.task_name].append(warning)
     if confused:
         examples = "; ".join(dict.fromkeys(next(iter(confused.values()))))
         yield (

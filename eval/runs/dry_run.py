@@ -154,11 +154,11 @@ class Amount:
         bound = "at most " if self.out is not None and not self.looks else ""
         out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
         asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
-        said = f"{asked}, {tokens} ({self.word_tokens:,} of words{pictures}), out {out}"
+        sentence = f"{asked}, {tokens} ({self.word_tokens:,} of words{pictures}), out {out}"
         if self.price is not None:
             replies = " and the replies" if self.out is None else " with the longest replies"
-            said += f"; cost about {_money(self.price)}{'' if self.looks else replies}"
-        return f"{said}, all without looks" if self.looks else said
+            sentence += f"; cost about {_money(self.price)}{'' if self.looks else replies}"
+        return f"{sentence}, all without looks" if self.looks else sentence
 
 
 def count_requests(
@@ -175,10 +175,14 @@ def count_requests(
         looks = looks or has_agent(trial.arm)
         task = trial.arm.task_id
         for request in trial.requests:
-            most, known, _ = asked.get((task, request.key), (0, set(), request))
+            most, answered, _ = asked.get((task, request.key), (0, set(), request))
             most = max(most, samples[task] * trial.arm.draws)
-            asked[task, request.key] = most, known | done.get(trial.arm.id, set()), request
-    left = [(most - len(known), one) for most, known, one in asked.values() if most > len(known)]
+            asked[task, request.key] = most, answered | done.get(trial.arm.id, set()), request
+    left = [
+        (most - len(answered), counted_request)
+        for most, answered, counted_request in asked.values()
+        if most > len(answered)
+    ]
 
     def total(cost: Callable[[Request], Any]) -> Any:
         return sum(times * (cost(request) or 0) for times, request in left)
@@ -228,10 +232,10 @@ def announce_requests(
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
     if not (left or amount.requests):
         return ""
-    said = f"about to ask {'up to ' if cached else ''}{amount}"
+    sentence = f"about to ask {'up to ' if cached else ''}{amount}"
     if left:
-        said += f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}"
-    return f"{said}; what the cache holds is not asked again" if cached else said
+        sentence += f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}"
+    return f"{sentence}; what the cache holds is not asked again" if cached else sentence
 
 
 def _money(amount: float) -> str:
@@ -239,21 +243,24 @@ def _money(amount: float) -> str:
 
 
 def _asks_server(arm: Arm) -> bool:
-    found: list[Any] = []
+    models: list[Any] = []
 
     def collect(model: Any) -> Any:
-        found.append(model)
+        models.append(model)
         return model
 
     for part in (arm.model, *arm.stages.values()):
         with_models(part, collect)
-    return any(getattr(model, "remote", False) for model in found)
+    return any(getattr(model, "remote", False) for model in models)
 
 
 def rough_models(trials: Iterable[DryRun]) -> list[str]:
     """The models for whose pictures no rule is published, so that their tokens are a guess."""
     asked = {
-        _model_name(each.model) for trial in trials for each in trial.requests if each.pictures
+        _model_name(request.model)
+        for trial in trials
+        for request in trial.requests
+        if request.pictures
     }
     return sorted(name for name in asked if not image_rule(name).published)
 

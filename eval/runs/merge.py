@@ -75,15 +75,15 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
         writer.yaml("run.yaml", facts)
     if all(reads := [allowed_to(run.path) for run in runs]):
         allow(out, [out / "points.yaml"], {path for paths in reads for path in paths})
-    said = [f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"]
-    said += _doubts(everything)
+    sentences = [f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"]
+    sentences += _doubts(everything)
     if twice:
-        said.append(
+        sentences.append(
             f"{twice} of them were answered twice and otherwise: the later shard's answer counts"
         )
     missing = _missing(facts["shards"])
-    said += [f"missing: {', '.join(missing)}"] if missing else []
-    return Merged("; ".join(said), missing)
+    sentences += [f"missing: {', '.join(missing)}"] if missing else []
+    return Merged("; ".join(sentences), missing)
 
 
 def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:

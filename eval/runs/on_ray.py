@@ -26,7 +26,7 @@ from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, Work
-from looktwice.pipelines.cluster.desk import Desk, obey
+from looktwice.pipelines.cluster.desk import Ask, Desk, obey
 from looktwice.pipelines.cluster.hosts import CALLS, Hosts, NetworkHost
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import allowed_roots, use_roots

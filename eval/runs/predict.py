@@ -133,8 +133,8 @@ class Run:
             ended = {"answered", "failed"} if self.options.keep_failed else {"answered"}
             done = {key for key, outcome in outcomes.items() if outcome in ended}
             self.on_begin(self._done_by_arm(done))
-            known = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
-            self._predict_all(Work(writer, known, done, same))
+            keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
+            self._predict_all(Work(writer, keys_and_shas, done, same))
             stopped = progress.stop.is_set() or progress.drain.is_set()
             writer.yaml("run.yaml", facts | {"finished": not stopped})
         if counts["stopped"] and not stopped:
@@ -255,12 +255,12 @@ class Run:
                 same[task_id] = [*old]
             elif old:
                 now = {item.sample.id: (item.sample.sha, item.answer) for item in self.items(task)}
-                known = {name: (row.sha, row.answer) for name, row in old.items()}
-                if now.items() <= known.items():
+                before = {name: (row.sha, row.answer) for name, row in old.items()}
+                if now.items() <= before.items():
                     same[task_id] = [*now]
-                answers = [name for name in now if (task_id, name) in answered and name in known]
-                changed = [name for name in answers if now[name][0] != known[name][0]]
-                gone = [name for name in known if self._is_whole and name not in now]
+                answers = [name for name in now if (task_id, name) in answered and name in before]
+                changed = [name for name in answers if now[name][0] != before[name][0]]
+                gone = [name for name in before if self._is_whole and name not in now]
                 if names := changed or gone:
                     problem = "changed under the same id" if changed else "no longer in the task"
                     raise RunError(

@@ -167,11 +167,11 @@ def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
     value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
     key = "the key is hidden" if row.answer is None else f"the key is {row.answer!r}"
     if scored.answer is None:
-        said = scored.reason
+        answer = scored.reason
     elif scored.read or scored.judge:
-        said = f"{scored.answer!r}, read by {scored.judge or reader_name(reader)}"
+        answer = f"{scored.answer!r}, read by {scored.judge or reader_name(reader)}"
     else:
-        said = f"{scored.answer!r}, set by a stage"
+        answer = f"{scored.answer!r}, set by a stage"
     detail = scored.detail.removeprefix(f"{scored.reason}: ").partition("\n")[0]
-    why = f": {detail}" if scored.reason and detail and detail != said else ""
-    return f"{scored.verdict.upper()}{value}: {said or detail}{why}; {key}"
+    why = f": {detail}" if scored.reason and detail and detail != answer else ""
+    return f"{scored.verdict.upper()}{value}: {answer or detail}{why}; {key}"

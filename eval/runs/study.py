@@ -297,12 +297,14 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
         if run.progress.drain.is_set():
             run.progress.stop.set()
             http_loop().cancel()
-            said = "stopping now; the same command resumes the run later"
+            sentence = "stopping now; the same command resumes the run later"
         else:
             run.progress.drain.set()
-            said = "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
+            sentence = (
+                "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
+            )
         with suppress(OSError):  # the terminal may be gone
-            say(said)
+            say(sentence)
 
     before: dict[int, Any] = {}
     try:

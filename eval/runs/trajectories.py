@@ -97,7 +97,7 @@ def trajectories(
 def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
     """A line with tool calls and images comes first: readers take the types from the beginning of
     the file."""
-    told = []
+    written = []
     for line in lines:
         paths = []
         for image in line["images"]:
@@ -105,16 +105,16 @@ def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
             if not path.exists():
                 write_file(path, image.data)
             paths.append(path.relative_to(out.parent).as_posix())
-        told.append(line | {"images": paths})
+        written.append(line | {"images": paths})
 
     def tells_types(line: Line) -> tuple[bool, bool]:
         return any(turn["tool_calls"] for turn in line["messages"]), bool(line["images"])
 
-    first = max(told, key=tells_types)
+    first = max(written, key=tells_types)
     with whole_file(out) as file:
-        for line in (first, *(line for line in told if line is not first)):
+        for line in (first, *(line for line in written if line is not first)):
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-    return len(told)
+    return len(written)
 
 
 def _write_parquet(lines: Iterator[Line], out: Path) -> int:
