@@ -341,9 +341,8 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
                 f"{endpoint} answered no JSON ({wrong or 'null'}); check that `url` is right:"
                 f" {shown}"
             )
-            raise ModelError(
-                text, retryable=True
-            )  # without a status it counts as the endpoint's, not the sample's
+            # without a status it counts as the endpoint's, not the sample's
+            raise ModelError(text, retryable=True)
         reply = reply_of(data, seconds, engine)
         spelt = "".join(next(iter(token), "") for token in reply.logprobs)
         # tokens, and parts of a text, may spell a key that none of them holds alone

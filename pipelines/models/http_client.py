@@ -28,9 +28,8 @@ Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
 LARGE = 1 << 20  # bytes of a request that are sent piece by piece
-MOST_BYTES = (
-    16 << 20
-)  # of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
+# of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
+MOST_BYTES = 16 << 20
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """An event of the caller's thread; once it is set, none of its requests leaves any more."""
@@ -132,9 +131,8 @@ class HttpLoop:
             connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
             self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
-        data = (
-            body if body is None or len(body) < LARGE else io.BytesIO(body)
-        )  # at once it would block the loop
+        # at once it would block the loop
+        data = body if body is None or len(body) < LARGE else io.BytesIO(body)
         try:
             async with self.session.request(
                 method,

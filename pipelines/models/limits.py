@@ -257,9 +257,8 @@ class Limited(Around):
         with self.limiter.enter(self.stop):
             self.ration.take(self.model, self.stop)
             usage = None
-            before = STOPPING.set(
-                self.stop
-            )  # pictures take a while to be encoded, and the run may be stopped in it
+            # pictures take a while to be encoded, and the run may be stopped in it
+            before = STOPPING.set(self.stop)
             try:
                 reply = self._ask(messages, draw, options)
                 usage = reply.usage

@@ -197,9 +197,8 @@ def answer(model: Model, name: str, raw: bytes) -> tuple[int, Json]:
 
 async def _serve(model: Model, name: str, port: int, started: Callable[[str], None]) -> None:
     async def chat(request: web.Request) -> web.Response:
-        if (
-            request.content_type != "application/json" or request.url.host not in LOOPBACK
-        ):  # a page in a browser
+        # a page in a browser
+        if request.content_type != "application/json" or request.url.host not in LOOPBACK:
             raise web.HTTPForbidden(text="send application/json to 127.0.0.1")
         status, body = await asyncio.to_thread(answer, model, name, await request.read())
         return web.json_response(body, status=status)

@@ -46,9 +46,8 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
 tool, or broke off."""
 
 FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
-MOST_TOKENS = (
-    10**12
-)  # of one reply: what is more is no count, and its sums are no numbers of a machine
+# of one reply: what is more is no count, and its sums are no numbers of a machine
+MOST_TOKENS = 10**12
 # of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs
 # more
 MOST_CALLS = 128

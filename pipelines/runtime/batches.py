@@ -112,9 +112,8 @@ class Batcher(Generic[Item, Found]):
             if len(found) != len(batch):
                 raise RuntimeError(f"{self.name} gave {len(found)} results for {len(batch)} items")
         except BaseException as exc:
-            trouble: BaseException | None = exc.with_traceback(
-                None
-            )  # its frames would hold the tensors
+            # its frames would hold the tensors
+            trouble: BaseException | None = exc.with_traceback(None)
         else:
             trouble = None
         if trouble is not None:

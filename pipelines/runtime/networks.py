@@ -24,9 +24,8 @@ AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
 
 LARGE = 8 << 20  # bytes of a file whose digest is kept
 
-OPENING = (
-    threading.RLock()
-)  # transformers is not thread-safe: a second thread may find it half imported
+# transformers is not thread-safe: a second thread may find it half imported
+OPENING = threading.RLock()
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -174,9 +173,8 @@ def import_transformers() -> Any:
         ) from exc
     import logging
 
-    logging.getLogger("huggingface_hub").setLevel(
-        logging.ERROR
-    )  # its retries, a line each, would drown the one sentence at their end
+    # its retries, a line each, would drown the one sentence at their end
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
@@ -382,9 +380,8 @@ def weights_name(model: str, revision: str | None) -> str:
 
 @lru_cache(maxsize=256)
 def _hub_commit(model: str, revision: str | None) -> str:
-    with suppress(
-        Exception
-    ):  # of whichever library it speaks HTTP with; to open the model will say what is wrong
+    # of whichever library it speaks HTTP with; to open the model will say what is wrong
+    with suppress(Exception):
         from huggingface_hub import HfApi, constants
         from huggingface_hub.file_download import repo_folder_name
 

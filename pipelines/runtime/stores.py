@@ -52,9 +52,8 @@ class Blobs:
             )
         try:
             status = os.lstat(path)
-            there = stat.S_ISREG(status.st_mode) and status.st_size == len(
-                data
-            )  # a power cut leaves it shorter
+            # a power cut leaves it shorter
+            there = stat.S_ISREG(status.st_mode) and status.st_size == len(data)
         except OSError:
             there = False
         if not there:

@@ -100,9 +100,8 @@ def message_request(body: Mapping[str, Any]) -> Json:
             request["system"] = f"{said}\n\n{message['content']}" if said else message["content"]
             continue
         role = "assistant" if message["role"] == "assistant" else "user"
-        if (
-            turns and turns[-1]["role"] == role
-        ):  # results of tools and what follows them are one turn
+        # results of tools and what follows them are one turn
+        if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += _blocks(message)
         else:
             turns.append({"role": role, "content": _blocks(message)})
@@ -130,9 +129,8 @@ def _blocks(message: Mapping[str, Any]) -> list[Json]:
             given = json.loads(function["arguments"] or "{}")
         except ValueError:
             given = None
-        if not isinstance(
-            given, dict
-        ):  # a model may have written anything; the protocol takes objects alone
+        # a model may have written anything; the protocol takes objects alone
+        if not isinstance(given, dict):
             given = {"arguments": function["arguments"]}
         blocks.append(
             {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}

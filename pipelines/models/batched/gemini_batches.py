@@ -20,12 +20,8 @@ from looktwice.pipelines.models.batched.dialect import (
 )
 from looktwice.pipelines.models.http_client import HttpResponse
 
-NOT_TAKEN = (
-    "tools",
-    "reasoning_effort",
-    "logprobs",
-    "top_logprobs",
-)  # a call of a tool bears a signature to give back
+# a call of a tool bears a signature to give back
+NOT_TAKEN = ("tools", "reasoning_effort", "logprobs", "top_logprobs")
 SETTINGS = {
     "temperature": "temperature",
     "top_p": "topP",
@@ -85,9 +81,8 @@ class GeminiBatches(Dialect):
             output = found.get("response") or found["metadata"].get("output") or {}
             rows = (output.get("inlinedResponses") or {}).get("inlinedResponses") or ()
             answers = [_answer(row) for row in rows]
-            named = [
-                (row.get("metadata") or {}).get("key") for row in rows
-            ]  # not every version gives it back
+            # not every version gives it back
+            named = [(row.get("metadata") or {}).get("key") for row in rows]
         yield from zip(
             (str(name or key) for name, key in zip(named, keys, strict=False)),
             answers,

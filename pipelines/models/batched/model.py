@@ -175,9 +175,8 @@ class BatchQueue:
         """
         key = request_key(self.identity, messages, draw, options)
         with self.lock:
-            if (
-                self.stop.is_set()
-            ):  # what ended one thread's wait for the earlier batches ends that of all
+            # what ended one thread's wait for the earlier batches ends that of all
+            if self.stop.is_set():
                 raise Stopped("stopped before it was put into a batch")
             if not self.resumed:
                 self._resume()
@@ -342,14 +341,12 @@ class BatchQueue:
 
     def _hand_in(self, note: Path, noted: _Note) -> Batch | None:
         """The batch of what was gathered; None where other runs have brought all of it by now."""
-        batch = (
-            self._found_again(note, noted) if noted.tried else None
-        )  # an answer may have been lost
+        # an answer may have been lost
+        batch = self._found_again(note, noted) if noted.tried else None
         if batch is None:
             lines = read_file(note.with_suffix(".jsonl")).splitlines(keepends=True)
-            wanted = [
-                line for line in lines if self.store.get(key_of(line)) is None
-            ]  # another run may have it
+            # another run may have it
+            wanted = [line for line in lines if self.store.get(key_of(line)) is None]
             if not wanted:
                 _forget(note)
                 return None
