@@ -71,19 +71,19 @@ class ArmProbe:
     trained: int
     wordings: int
 
-    def compare(self, right: Floats, other: Floats) -> Estimate:
+    def compare(self, right: Floats, baseline: Floats) -> Estimate:
         """The paired difference on the same questions, tested by clusters."""
-        return compare_paired(right, other, self.clusters)
+        return compare_paired(right, baseline, self.clusters)
 
     @cached_property
     def best(self) -> Mapping[str, LayerProbe]:
         """By place, in the order in which the model comes there, the layer that is best in the
         training part."""
-        found = {}
+        best = {}
         for place in ORDER:
-            if there := [probe for probe in self.layers if probe.layer.place == place]:
-                found[place] = max(there, key=lambda probe: probe.inner)
-        return found
+            if probes := [probe for probe in self.layers if probe.layer.place == place]:
+                best[place] = max(probes, key=lambda probe: probe.inner)
+        return best
 
     @cached_property
     def peak(self) -> LayerProbe:
@@ -176,18 +176,18 @@ def probe_arm(
     """The probes of one arm from the states of its questions; layers that some question lacks are
     left out."""
     out = np.array([is_held_out(question.cluster, held_out) for question in questions])
-    known = dict.fromkeys(
-        question.label for question, held in zip(questions, out, strict=True) if not held
+    trained_labels = dict.fromkeys(
+        question.label for question, is_held in zip(questions, out, strict=True) if not is_held
     )
-    code = {label: number for number, label in enumerate(known)}
+    code = {label: number for number, label in enumerate(trained_labels)}
     labels = np.array([code.get(question.label, -1) for question in questions])
     allowed = np.array([[not q.offered or label in q.offered for label in code] for q in questions])
     allowed[~allowed.any(1)] = True
     clusters = [question.cluster for question in questions]
-    trained = [cluster for cluster, held in zip(clusters, out, strict=True) if not held]
+    trained = [cluster for cluster, is_held in zip(clusters, out, strict=True) if not is_held]
     layers = []
-    for layer in (each for each in states[0] if all(each in held for held in states)):
-        vectors = np.stack([held[layer] for held in states]).astype(float)
+    for layer in (name for name in states[0] if all(name in state for state in states)):
+        vectors = np.stack([state[layer] for state in states]).astype(float)
         probed = fit_probe(
             vectors[~out], labels[~out], trained, vectors[out], allowed[~out], allowed[out]
         )
@@ -203,7 +203,7 @@ def probe_arm(
         layers,
         answered,
         (labels[out] == common).astype(float),
-        [cluster for cluster, held in zip(clusters, out, strict=True) if held],
+        [cluster for cluster, is_held in zip(clusters, out, strict=True) if is_held],
         len(trained),
         len({question.words for question in questions}),
     )

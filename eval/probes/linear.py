@@ -61,11 +61,11 @@ def fit_probe(
     right = np.zeros((len(PENALTIES), len(sets)))
     for fold in np.unique(fold_of):
         out = fold_of == fold
-        said = _said(inner[~out], targets[~out], inner[out], allowed[out])
-        right += (said == sets[:, out]).sum(-1)
+        chosen = _said(inner[~out], targets[~out], inner[out], allowed[out])
+        right += (chosen == sets[:, out]).sum(-1)
     best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of equal ones the largest penalty
-    said = _said(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
-    return Probed(said[0], float(right[best[0], 0]) / len(labels), said[1:])
+    chosen = _said(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
+    return Probed(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 
 
 def _rotated(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
@@ -89,9 +89,9 @@ def _said(train: Floats, targets: Floats, asked: Floats, allowed: Mask) -> Codes
     toward = np.tensordot(centred @ axes, targets - base, (0, 0))
     along = (asked - mean) @ axes
     scale = max(float(squares.mean()), 1e-12)
-    found = []
+    answers = []
     for penalty in PENALTIES * scale:
         shrunk = along / (squares + penalty)
         values = np.tensordot(shrunk, toward, 1) + base
-        found.append(np.where(allowed[:, None], values, -np.inf).argmax(-1).T)
-    return np.stack(found)
+        answers.append(np.where(allowed[:, None], values, -np.inf).argmax(-1).T)
+    return np.stack(answers)

@@ -20,11 +20,11 @@ NOTE = (
 )
 
 
-def probe_table(found: ProbedRun, whole: bool = True) -> TextTable:
+def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
     """A line for each layer, or only for the best of each place, and for the model's own and the
     commonest answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
-    rows = [line for arm in found.arms for line in _lines(arm, whole)]
+    rows = [line for arm in probed.arms for line in _lines(arm, whole)]
     return TextTable(header, rows, text_columns=3)
 
 
@@ -41,8 +41,8 @@ def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:
 
 
 def _right(arm: ArmProbe, right: Floats) -> str:
-    found = bootstrap_mean(right, arm.clusters)
-    return estimate_cell(found)
+    interval = bootstrap_mean(right, arm.clusters)
+    return estimate_cell(interval)
 
 
 def probe_sentences(arm: ArmProbe) -> list[str]:
@@ -50,48 +50,48 @@ def probe_sentences(arm: ArmProbe) -> list[str]:
     read = ", ".join(
         f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
     )
-    said = [
+    sentences = [
         f"{arm.contestant} on {arm.task}: of {len(arm.answered)} held-out questions a linear probe"
         f" reads the answer to {read}; the model itself answers {percent(fmean(arm.answered))} %,"
         f" and the commonest answer is right on {percent(fmean(arm.commonest))} %."
     ]
-    low, high = (percent(each, sign=True) for each in (arm.gap.low, arm.gap.high))
+    low, high = (percent(end, sign=True) for end in (arm.gap.low, arm.gap.high))
     beside = (
         f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is"
         f" read in {arm.peak.layer}, p {_p(arm.gap.p)}"
     )
     if not arm.is_found:
-        said.append(
+        sentences.append(
             f"Nothing is found: in {arm.peak.layer}, the best, no more is read than by the"
             " commonest answer."
         )
     elif arm.loss:
-        said.append(f"It is lost between {arm.loss.last} and {arm.loss.first}: {beside}.")
+        sentences.append(f"It is lost between {arm.loss.last} and {arm.loss.first}: {beside}.")
     elif arm.gap.p <= LEVEL:
-        said.append(f"The model knows more than is linear in one vector of it: {beside}.")
+        sentences.append(f"The model knows more than is linear in one vector of it: {beside}.")
     else:
-        said.append(f"No loss is found: {beside}.")
+        sentences.append(f"No loss is found: {beside}.")
     if arm.wordings > 1 and "tower" in arm.best:
-        said.append(
+        sentences.append(
             f"Tower and projector have not read the question, of which there are {arm.wordings}"
             " here: what is not read there may lack the question alone."
         )
-    return said
+    return sentences
 
 
-def probe_page(run: RunScores, found: ProbedRun) -> str:
+def probe_page(run: RunScores, probed: ProbedRun) -> str:
     """All of it as Markdown."""
     parts = [f"# What the layers hold in {run.name}"]
-    parts += [" ".join(probe_sentences(arm)) for arm in found.arms]
-    parts += ["## Layers", NOTE, probe_table(found).markdown]
-    if found.left_out:
+    parts += [" ".join(probe_sentences(arm)) for arm in probed.arms]
+    parts += ["## Layers", NOTE, probe_table(probed).markdown]
+    if probed.left_out:
         parts += [
             "## Not probed",
-            "\n".join(f"- {name}: {why}" for name, why in found.left_out.items()),
+            "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items()),
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def _p(p: float) -> str:
-    said = format_p(p)
-    return f"< {said[1:]}" if said.startswith("<") else f"= {said}"
+    text = format_p(p)
+    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"

@@ -35,14 +35,14 @@ def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
     those whose answer no request of the arm's own model brought; requests that offered tools are
     not among these.
     """
-    found: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
+    by_arm: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
     for scores, record in run.records():
         row, scored = scores.samples.get(record.sample), scores.result_of(record)
         sent = _answered(record)
         if row is None or row.answer is None or scored is None or sent is None or record.draw > 0:
             continue
         if scored.verdict is not Verdict.FAILED:
-            found[scores.point.id][record.sample] = Question(
+            by_arm[scores.point.id][record.sample] = Question(
                 record.sample,
                 scores.clusters[record.sample],
                 true_answer(row),
@@ -51,7 +51,7 @@ def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
                 sent,
                 choice_texts(row),
             )
-    return {name: list(questions.values()) for name, questions in found.items()}
+    return {name: list(questions.values()) for name, questions in by_arm.items()}
 
 
 def choice_texts(row: SampleRow) -> tuple[str, ...]:

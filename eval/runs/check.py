@@ -30,8 +30,8 @@ from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.models.cache import close_model
-from looktwice.pipelines.models.chat_api import shorten
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault

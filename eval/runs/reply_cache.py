@@ -50,10 +50,10 @@ def keep_within(folder: Path, runs: Path, most: int) -> Iterator[str]:
 
 def parse_size(text: str) -> int:
     """Bytes: "500MB", "2 GB", "0". Raises RunError."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
-    if not found:
+    size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
+    if not size:
         raise RunError(f"a size is a number with a unit, such as 500MB or 2GB; found {text!r}")
-    return int(float(found[1]) * UNITS[found[2].lower()])
+    return int(float(size[1]) * UNITS[size[2].lower()])
 
 
 def describe_cache(store: Store) -> Iterator[str]:
@@ -66,7 +66,7 @@ def describe_cache(store: Store) -> Iterator[str]:
     by_model: dict[str, list[StoredReply]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
-    for model, own in sorted(by_model.items(), key=lambda each: -len(each[1])):
+    for model, own in sorted(by_model.items(), key=lambda group: -len(group[1])):
         first, last = (_day(most(row.stored for row in own)) for most in (min, max))
         when = first if first == last else f"{first} to {last}"
         yield (
@@ -99,21 +99,21 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
             total -= row.size
     store.remove(gone)
     kept = counted(len(rows) - len(gone), "reply", "replies")
-    said = (
+    sentence = (
         f"removed {counted(len(gone), 'reply', 'replies')}, {_size(sum(row.size for row in gone))};"
         f" {kept} left"
     )
     if total > most:
-        said += (
+        sentence += (
             f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
         )
-    return said
+    return sentence
 
 
 def _named(runs: Path, models: set[str]) -> set[str]:
     """The keys of all requests in the records of all runs, with those of these models that the arm
     may have asked."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for path in sorted(runs.glob("*/points.yaml")):
         folder = RunFolder(path.parent)
         for record in folder.last_records():
@@ -122,8 +122,8 @@ def _named(runs: Path, models: set[str]) -> set[str]:
                 sent = [read_message(folder.blobs, sha) for sha in call["messages"]]
                 asked = call.get("draw", 0), call.get("options", {})
                 may_be = {call["model"]} if call.get("model") else _models_of(point, models)
-                found |= {request_digest(sent, *asked, model=model) for model in may_be}
-    return found
+                keys |= {request_digest(sent, *asked, model=model) for model in may_be}
+    return keys
 
 
 def _models_of(point: PointRow | None, models: set[str]) -> set[str]:
@@ -136,14 +136,14 @@ def _models_of(point: PointRow | None, models: set[str]) -> set[str]:
 
 def _parsed(identity: str) -> Mapping[str, Any]:
     with suppress(ValueError):
-        known = json.loads(identity)
-        return known if isinstance(known, dict) else {}
+        node = json.loads(identity)
+        return node if isinstance(node, dict) else {}
     return {}
 
 
 def _name(identity: str) -> str:
-    known = _parsed(identity)
-    parts = known.get("model") or known.get("use"), known.get("endpoint") or known.get("name")
+    node = _parsed(identity)
+    parts = node.get("model") or node.get("use"), node.get("endpoint") or node.get("name")
     return " at ".join(str(part) for part in parts if part) or identity[:80]
 
 

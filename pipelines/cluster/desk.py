@@ -64,11 +64,11 @@ class Desk:
 def share_out(wanted: Mapping[str, int], most: int) -> dict[str, int]:
     """So many for each that all get what they want, or those who want more than their part get as
     much as any other."""
-    found, left = dict[str, int](), most
+    shares, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
-        found[name] = min(wanted[name], left // (len(wanted) - number))
-        left -= found[name]
-    return found
+        shares[name] = min(wanted[name], left // (len(wanted) - number))
+        left -= shares[name]
+    return shares
 
 
 Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]

@@ -33,8 +33,8 @@ class NetworkHost:
     def call(self, owner: bytes, method: str, given: tuple[Any, ...]) -> tuple[Any, list[str]]:
         """What `method` of the pickled `owner` gives, and what was remarked in it. Raises what it
         raises."""
-        with collect_remarks() as said:
-            return getattr(_unpickled(owner), method)(*given), said
+        with collect_remarks() as remarks:
+            return getattr(_unpickled(owner), method)(*given), remarks
 
 
 @lru_cache(maxsize=256)
@@ -52,11 +52,11 @@ class Hosts:
         """What the method gives there. Raises what it raises there."""
         actor = random.choice(self.actors)
         try:
-            found, said = self.ray.get(
+            result, remarks = self.ray.get(
                 actor.call.remote(self.ray.cloudpickle.dumps(owner), method, given)
             )
         except self.ray.exceptions.RayTaskError as exc:
             raise exc.cause from exc
-        for sentence in said:
+        for sentence in remarks:
             remark(sentence)
-        return found
+        return result

@@ -376,7 +376,7 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
     rows = [line.split(" ") for line in lines]
     over = [(row[1].replace("\\040", " "), row[2]) for row in rows if len(row) > 2]
     holding = [(point, kind) for point, kind in over if place.is_relative_to(point)]
-    point, kind = max(reversed(holding), key=lambda each: len(each[0]), default=("", ""))
+    point, kind = max(reversed(holding), key=lambda mount: len(mount[0]), default=("", ""))
     if NETWORK.fullmatch(kind.removeprefix("fuse.")):
         raise CacheError(
             f"the reply cache {place} would lie on a network filesystem ({kind} at {point}), where"

@@ -3,21 +3,15 @@ OpenRouter and others."""
 
 from __future__ import annotations
 
-import email.utils
-import json
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Literal
-
-from yarl import URL
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
-from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
@@ -26,13 +20,12 @@ from looktwice.pipelines.model import (
     canonical,
     price_fault,
 )
+from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     MissingKeyError,
-    how_to_send_a_key,
     key_for,
-    key_variables,
     known_keys,
     mask_keys,
     refuse_keys,
@@ -40,9 +33,6 @@ from looktwice.pipelines.models.keys import (
 from looktwice.pipelines.models.wire import (
     ChoicesAs,
     Detail,
-    error_of,
-    is_filter,
-    reply_of,
     wire_messages,
     wire_options,
     write_body,
@@ -70,55 +60,6 @@ RESERVED_FIELDS |= {
     "n",
 }
 PROBE_SECONDS = 10.0
-QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
-FILTER_STATUS = {400, 403, 422, 451}
-ADVICE = {
-    401: "check the key in {key}",
-    402: "check the account's credit",
-    403: "check the key in {key} and what it may use",
-    404: "check `url` (it usually ends in /v1) and the model's name",
-    413: "the request is too large; show smaller or fewer pictures",
-}
-SETTINGS = (
-    (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
-    (r"max_completion_tokens", "set `token_field: max_tokens`"),
-    (
-        r"context.?(length|window)|max_tokens|max_model_len",
-        "set `max_tokens` lower, or show fewer or smaller pictures",
-    ),
-    (
-        r"only.*default \(1\)|temperature",
-        "leave `temperature` out, or set it to a value that the message allows",
-    ),
-    (r"top_logprobs|logprobs", "leave `logprobs` out, or ask for fewer"),
-    (
-        r"reasoning_effort|reasoning.effort",
-        "leave `effort` out, or set it to a value that the message allows",
-    ),
-    (r"\btop_p\b", "leave `top_p` out"),
-    (r"\bseed\b", "leave `seed` out"),
-    (r"\bstop\b(?! sign)", "leave `stop` out, or give fewer texts"),
-    (r"guided_|structured_outputs", "set `choices_as` to what this server takes"),
-    (
-        r"json_schema|response_format",
-        "leave the stage's schema out, or take a model that follows one",
-    ),
-    (
-        r"tool[_ ]choice|\btools?\b",
-        "serve the model with tool calls, or let the agent write its calls as text",
-    ),
-    (
-        r"image_url|multimodal|vision|image input|images? (are|is) not",
-        "take a model that sees pictures",
-    ),
-    (r"\bsystem\b.*(role|message|prompt)", "leave `system` out"),
-    (
-        r"model.*(not exist|not found|not a valid|invalid)",
-        "set `model` to a name that this server lists",
-    ),
-)
-"""Words of refusals, as servers write them, and which of our settings is to blame; the first that
-suits counts."""
 
 
 Sign = Callable[[str | None], dict[str, str]]
@@ -185,9 +126,9 @@ class ChatAPI:
             or (self.per_minute is not None and self.per_minute <= 0)
             or self.timeout <= 0
         ):
-            found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
+            given = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
             raise ValueError(
-                f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}"
+                f"in_flight is 1 or more, per_minute and timeout are above 0; found {given}"
             )
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
@@ -253,7 +194,7 @@ class ChatAPI:
                 if exc.unreached:
                     SERVERS.put_aside(url)
                     if number == len(self.urls) and all(
-                        SERVERS.aside.get(each) for each in self.urls
+                        SERVERS.aside.get(server) for server in self.urls
                     ):
                         raise
                 continue
@@ -318,124 +259,3 @@ class ChatAPI:
 def place_of(url: str) -> str:
     """Host, port and path of a URL."""
     return url.partition("://")[2] or url
-
-
-def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
-    """The reply in a response, a filtered request included. Raises ModelError for everything
-    else."""
-    data, wrong = None, ""
-    try:
-        data = _json(response.body)
-    except ValueError as exc:
-        wrong = str(exc)
-    error = error_of(data)
-    engine = response.headers.get("server", "")
-    if error and is_filter(error) and (response.status == 200 or response.status in FILTER_STATUS):
-        return Reply(
-            "", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {}
-        )
-    if 200 <= response.status < 300 and not error:
-        if data is None:
-            shown = _beginning(response.body)
-            text = (
-                f"{endpoint} answered no JSON ({wrong or 'null'}); check that `url` is right:"
-                f" {shown}"
-            )
-            # without a status it counts as the endpoint's, not the sample's
-            raise ModelError(text, retryable=True)
-        reply = reply_of(data, seconds, engine)
-        spelt = "".join(next(iter(token), "") for token in reply.logprobs)
-        # tokens, and parts of a text, may spell a key that none of them holds alone
-        return replace(
-            reply,
-            text=mask_keys(reply.text),
-            reasoning=mask_keys(reply.reasoning),
-            refusal=mask_keys(reply.refusal),
-            logprobs=reply.logprobs if mask_keys(spelt) == spelt else (),
-        )
-    raise refusal(response, endpoint, error or {})
-
-
-def read_value(response: HttpResponse, endpoint: str) -> Any:
-    """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
-    what is no JSON."""
-    try:
-        data = _json(response.body)
-    except ValueError as exc:
-        data = None
-        if 200 <= response.status < 300:
-            raise ModelError(
-                f"{endpoint} answered no JSON ({exc}): {_beginning(response.body)}"
-            ) from exc
-    error = error_of(data)
-    if error or not 200 <= response.status < 300:
-        raise refusal(response, endpoint, error or {})
-    return data
-
-
-def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> ModelError:
-    """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota
-    is used up."""
-    code = error.get("code")
-    status = code if response.status == 200 and isinstance(code, int) else response.status
-    if 300 <= status < 400:
-        target = response.headers.get("location", "nowhere")
-        return ModelError(
-            f"{endpoint} redirects to {target}; that is not followed, set `url` yourself",
-            status=status,
-        )
-    said = shorten(str(error.get("message") or "")) or _beginning(response.body)
-    used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
-    retryable = (status in (200, 408, 429) or status >= 500) and not used_up
-    advice = "" if retryable else f"; {_advice(status, endpoint, used_up, said)}"
-    wait = retry_after(response.headers) if retryable else None
-    text = f"{endpoint} answered {status}: {said}{advice}"
-    return ModelError(text, status=status, retryable=retryable, retry_after=wait)
-
-
-def _advice(status: int, endpoint: str, used_up: bool, said: str) -> str:
-    if used_up:
-        return "the account's quota is used up"
-    if status in (401, 403) and not key_for(endpoint):
-        return f"no key was sent: {how_to_send_a_key(endpoint)}"
-    if setting := next((advice for words, advice in SETTINGS if re.search(words, said, re.I)), ""):
-        return f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
-    variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
-    return ADVICE.get(
-        status, "check the settings that the message names, or leave them out"
-    ).format(key=variable)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait: Retry-After as seconds or HTTP date, or
-    retry-after-ms; else None."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = headers.get(name, "").strip()
-        if re.fullmatch(r"\d+(\.\d*)?", text):
-            return float(text) * scale
-    try:
-        return max(
-            0.0,
-            email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
-            - time.time(),
-        )
-    except (ValueError, OverflowError):
-        return None
-
-
-def shorten(text: str, most: int = 300) -> str:
-    """Text in one line of at most so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
-
-
-def _json(body: bytes) -> Any:
-    """The value of a body without keys: the gate of all that a server says. Raises ValueError where
-    it is no JSON."""
-    value, keys = read_json(body), known_keys()
-    return with_texts(value, partial(mask_keys, keys=keys)) if keys else value
-
-
-def _beginning(body: bytes) -> str:
-    """The first words of a body that is no answer, without keys."""
-    return shorten(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))

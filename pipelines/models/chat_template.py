@@ -15,7 +15,8 @@ import numpy as np
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Messages, ModelError, Tool, ToolCall
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import WeightsError, from_hub, import_transformers
+from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.networks import WeightsError, import_transformers
 
 THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
 CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
@@ -82,15 +83,17 @@ def render_template(processor: Any, chat: Chat) -> str:
     return text
 
 
-def reply_text(said: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
+def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
     """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are
     taken out.
 
     Where no tool was `offered`, blocks are words as others: an agent that told of its tools in
     words reads them there.
     """
-    thought = THOUGHT.match(said)
-    reasoning, rest = (thought[1].strip(), said[thought.end() :].strip()) if thought else ("", said)
+    thought = THOUGHT.match(reply)
+    reasoning, rest = (
+        (thought[1].strip(), reply[thought.end() :].strip()) if thought else ("", reply)
+    )
     blocks = CALL.findall(rest) if offered else []
     calls = [call for n, block in enumerate(blocks) if (call := _call(n, block)) is not None]
     if not calls:
@@ -118,7 +121,7 @@ def _turn(message: Message) -> dict[str, Any]:
         called = [
             {"name": call.name, "arguments": _loads(call.arguments)} for call in message.tool_calls
         ]
-        turn["tool_calls"] = [{"type": "function", "function": each} for each in called]
+        turn["tool_calls"] = [{"type": "function", "function": function} for function in called]
     return turn
 
 

@@ -151,27 +151,27 @@ class EndpointWatch:
         """How often this server asked to wait, or failed, in a sentence; empty where it did not."""
         waits = [(429, self.refused[429])] if self.refused[429] else []
         waits += sorted((status, count) for status, count in self.refused.items() if status >= 500)
-        said = [
+        refusals = [
             f"{'asked to wait' if status == 429 else 'failed'} {counted(count, 'time')} ({status})"
             for status, count in waits
         ]
-        if not said:
+        if not refusals:
             return ""
         end = "" if stopped else "; all were asked again"
         if self.given_up:
             end = f"; {counted(self.given_up, 'request was', 'requests were')} given up"
-        return f"the server at {place} {', and '.join(said)}{end}"
+        return f"the server at {place} {', and '.join(refusals)}{end}"
 
     def _end_row(self, identity: str) -> None:
         row = self.rows.pop(identity, None)
         if row is not None:
             row.over = True
 
-    def _die(self, said: str) -> None:
+    def _die(self, sentence: str) -> None:
         with self.lock:
-            first, self.dead = not self.dead, self.dead or said
+            first, self.dead = not self.dead, self.dead or sentence
         if first:
-            self.give_up(said)
+            self.give_up(sentence)
 
 
 def is_of_endpoint(exc: ModelError) -> bool:

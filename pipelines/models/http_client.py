@@ -159,10 +159,10 @@ async def _read_body(response: aiohttp.ClientResponse, url: str, most: int) -> b
     async for chunk in response.content.iter_chunked(1 << 16):
         size += len(chunk)
         if size > most:
-            said = f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply"
+            fault = f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply"
             advice = "set `max_tokens`, and ask for fewer `logprobs`"
             raise ModelError(
-                f"{said}; {advice}", status=response.status, retryable=response.status >= 500
+                f"{fault}; {advice}", status=response.status, retryable=response.status >= 500
             )
         chunks.append(chunk)
     return b"".join(chunks)

@@ -64,8 +64,8 @@ def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
         return ceil(side / CELL) * CELL > longest or count_cells(resized) > budget
 
     side = max(1, bisect_left(range(1, long + 1), True, key=too_large))
-    other = max(1, round(short * side / long))
-    return (side, other) if size[0] >= size[1] else (other, side)
+    short_side = max(1, round(short * side / long))
+    return (side, short_side) if size[0] >= size[1] else (short_side, side)
 
 
 def gemini_tiles(size: Size) -> int:

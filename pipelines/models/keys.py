@@ -132,12 +132,12 @@ def known_keys() -> list[str]:
 
     Each is there as it is, and as JSON, Python, URLs and XML write it.
     """
-    held = [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
+    secrets = [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
     entries = os.environ.get("LOOKTWICE_KEYS", "").split(",")
     for name in (*KEYS.values(), *(entry.partition("=")[2].strip() for entry in entries)):
         is_variable = VARIABLE.fullmatch(name) or name in os.environ
-        held.append(os.environ.get(name, "").strip() if is_variable else name)
-    return list(_spellings(tuple(key for key in held if len(key) >= SHORTEST)))
+        secrets.append(os.environ.get(name, "").strip() if is_variable else name)
+    return list(_spellings(tuple(key for key in secrets if len(key) >= SHORTEST)))
 
 
 @lru_cache(maxsize=8)

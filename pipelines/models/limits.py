@@ -221,8 +221,8 @@ class Ration:
             return ""
         aside = sum(count * self.dearest.get(name, 0.0) for name, count in self.under_way.items())
         enough = self.spent + aside + (price or 0.0) <= self.money * (1 + 1e-9)
-        known = price is not None or not self.under_way[identity]
-        if known and enough and self.spent < self.money:
+        is_priced = price is not None or not self.under_way[identity]
+        if is_priced and enough and self.spent < self.money:
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if self.spent < self.money else ""
         return (

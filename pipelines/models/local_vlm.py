@@ -32,18 +32,16 @@ from looktwice.pipelines.models.chat_template import (
     reply_text,
 )
 from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
+from looktwice.pipelines.runtime.hub import check_folder, from_hub, weights_name
 from looktwice.pipelines.runtime.networks import (
     Device,
     Dtype,
     Place,
     WeightsError,
-    check_folder,
     elsewhere,
-    from_hub,
     import_torch,
     import_transformers,
     open_shared,
-    weights_name,
 )
 
 
@@ -110,9 +108,9 @@ class LocalVLM:
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.max_tokens < 1 or self.temperature < 0:
-            found = f"{self.batch}, {self.max_tokens} and {self.temperature}"
+            given = f"{self.batch}, {self.max_tokens} and {self.temperature}"
             raise ValueError(
-                f"batch and max_tokens are 1 or more, temperature 0 or more; found {found}"
+                f"batch and max_tokens are 1 or more, temperature 0 or more; found {given}"
             )
         if self.max_pixels is not None and self.max_pixels < 1:
             raise ValueError(f"max_pixels is 1 or more, found {self.max_pixels}")
@@ -224,16 +222,19 @@ class LocalVLM:
         with torch.inference_mode(), torch.random.fork_rng(enabled=asked[0].seed is not None):
             if asked[0].seed is not None:
                 torch.manual_seed(asked[0].seed)
-            inputs = self.inputs(network, [each.chat for each in asked])
+            inputs = self.inputs(network, [request.chat for request in asked])
             if asked[0].options.choices is not None:
                 replies = [
-                    _chosen(network, self.inputs(network, [each.chat]), each.options)
-                    for each in asked
+                    _chosen(network, self.inputs(network, [request.chat]), request.options)
+                    for request in asked
                 ]
             else:
                 replies = _generated(network, inputs, asked[0].options)
         seconds = (time.perf_counter() - start) / len(asked)
-        return [replace(each, seconds=seconds, served_by=self._served(network)) for each in replies]
+        return [
+            replace(request, seconds=seconds, served_by=self._served(network))
+            for request in replies
+        ]
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """The conversation as this model is asked it: with its system text, and pictures no larger
@@ -252,13 +253,13 @@ class LocalVLM:
         from transformers import __version__
 
         commit = getattr(network.model.config, "_commit_hash", None)
-        said = {
+        facts = {
             "model": self.model,
             "engine": "transformers",
             "version": __version__,
             "revision": commit or "",
         }
-        return {key: value for key, value in (said | {"processor": network.note}).items() if value}
+        return {key: value for key, value in (facts | {"processor": network.note}).items() if value}
 
 
 def _like(asked: _Asked) -> Any:
@@ -278,7 +279,7 @@ def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Rep
     chosen = sampling if options.temperature else greedy
     if options.stop:
         chosen |= {"stop_strings": list(options.stop), "tokenizer": network.tokenizer}
-    found = network.model.generate(
+    output = network.model.generate(
         **inputs,
         max_new_tokens=options.max_tokens,
         return_dict_in_generate=True,
@@ -286,7 +287,7 @@ def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Rep
         **chosen,
     )
     width, ends = inputs["input_ids"].shape[1], _ends(network)
-    rows = found.sequences[:, width:].tolist()
+    rows = output.sequences[:, width:].tolist()
     counts = inputs["attention_mask"].sum(1).tolist()
     return [
         _reply(
@@ -294,7 +295,7 @@ def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Rep
             _until(tokens, ends),
             counts[row],
             options,
-            _top(network, found.scores, row, options),
+            _top(network, output.scores, row, options),
         )
         for row, tokens in enumerate(rows)
     ]
@@ -307,10 +308,10 @@ def _reply(
     options: CallOptions,
     top: tuple[Mapping[str, float], ...],
 ) -> Reply:
-    said = network.tokenizer.decode(tokens, skip_special_tokens=True)
+    text_out = network.tokenizer.decode(tokens, skip_special_tokens=True)
     ended = bool(tokens) and tokens[-1] in _ends(network)
-    stops = [said.index(stop) for stop in options.stop or () if stop in said]
-    text, reasoning, calls = reply_text(said[: min(stops, default=None)], bool(options.tools))
+    stops = [text_out.index(stop) for stop in options.stop or () if stop in text_out]
+    text, reasoning, calls = reply_text(text_out[: min(stops, default=None)], bool(options.tools))
     finish: Finish = "stop" if ended or stops else "length"
     usage = Usage(tokens_in, len(tokens))
     return Reply(
@@ -324,8 +325,8 @@ def _reply(
 
 
 def _ends(network: _Network) -> set[int]:
-    said = network.model.generation_config.eos_token_id
-    return {network.tokenizer.eos_token_id} | set(said if isinstance(said, list) else [said])
+    ends = network.model.generation_config.eos_token_id
+    return {network.tokenizer.eos_token_id} | set(ends if isinstance(ends, list) else [ends])
 
 
 def _until(tokens: list[int], ends: set[int]) -> list[int]:
@@ -345,8 +346,8 @@ def _top(
     best = [step[row].float().log_softmax(-1).topk(most) for step in scores]
     decode = network.tokenizer.decode
     return tuple(
-        {decode([n]): float(p) for n, p in zip(each.indices, each.values, strict=True)}
-        for each in best
+        {decode([n]): float(p) for n, p in zip(step_best.indices, step_best.values, strict=True)}
+        for step_best in best
     )
 
 
@@ -372,5 +373,5 @@ def _likelihood(network: _Network, inputs: Any, choice: str) -> float:
     for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
         if name in longer:
             longer[name] = torch.cat((inputs[name], torch.full_like(tokens, fill)), 1)
-    said = network.model(**longer).logits[0, -tokens.shape[1] - 1 : -1].float().log_softmax(-1)
-    return float(said.gather(1, tokens.T).sum())
+    log_p = network.model(**longer).logits[0, -tokens.shape[1] - 1 : -1].float().log_softmax(-1)
+    return float(log_p.gather(1, tokens.T).sum())

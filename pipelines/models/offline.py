@@ -96,10 +96,10 @@ class Recorded:
             raise ModelError(
                 f"{path} holds one reply a sample, and draw {draw} was asked for; set `draws: 1`"
             )
-        found = self.replay.recording.replies.get(self.sample)
-        if found is None:
+        recorded = self.replay.recording.replies.get(self.sample)
+        if recorded is None:
             raise ModelError(f"{path} holds no reply to sample {self.sample!r}; {self._near()}")
-        line, text = found
+        line, text = recorded
         if not isinstance(text, str):
             raise ModelError(
                 f"{path} line {line}: {name!r} of sample {self.sample!r} is {text!r}, not a text"
@@ -164,8 +164,8 @@ class Scripted:
         with self.lock:
             number = len(self.asked)
             self.asked.append(messages)
-        said = self._said(number, messages)
-        return said if isinstance(said, Reply) else Reply(said)
+        reply = self._said(number, messages)
+        return reply if isinstance(reply, Reply) else Reply(reply)
 
     def _said(self, number: int, messages: Messages) -> str | Reply:
         if isinstance(self.answer, str):

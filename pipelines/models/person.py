@@ -51,10 +51,10 @@ class Person:
                 + "\n> "
             )
             sys.stdout.flush()
-            said = sys.stdin.readline()
-        if not said.strip():
+            typed = sys.stdin.readline()
+        if not typed.strip():
             raise ModelError(f"{self.name} gave no reply; the same command asks again")
-        return Reply(said.strip(), served_by={"engine": "person", "name": self.name})
+        return Reply(typed.strip(), served_by={"engine": "person", "name": self.name})
 
     def _lines(self, message: Message) -> list[str]:
         return [

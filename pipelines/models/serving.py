@@ -148,7 +148,7 @@ def _texts(value: Any, name: str) -> tuple[str, ...] | None:
 def write_response(name: str, replies: Sequence[Reply], logprobs: bool) -> Json:
     """The chat completion of one or several replies, with `logprobs` where they were asked for."""
     asked = replies[0].usage.tokens_in
-    said = sum(reply.usage.tokens_out for reply in replies)
+    tokens_out = sum(reply.usage.tokens_out for reply in replies)
     return {
         "id": "chatcmpl-looktwice",
         "object": "chat.completion",
@@ -156,7 +156,11 @@ def write_response(name: str, replies: Sequence[Reply], logprobs: bool) -> Json:
         "model": name,
         "system_fingerprint": replies[0].served_by.get("version", ""),
         "choices": [_choice(number, reply, logprobs) for number, reply in enumerate(replies)],
-        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+        "usage": {
+            "prompt_tokens": asked,
+            "completion_tokens": tokens_out,
+            "total_tokens": asked + tokens_out,
+        },
     }
 
 
@@ -164,7 +168,7 @@ def _choice(number: int, reply: Reply, asked: bool) -> Json:
     message = {"role": "assistant", "content": reply.text, "refusal": None}
     finish = "length" if reply.finish == "length" else "stop"
     likely = (
-        {"content": [_token(each) for each in reply.logprobs], "refusal": None}
+        {"content": [_token(candidates) for candidates in reply.logprobs], "refusal": None}
         if asked and reply.logprobs
         else None
     )

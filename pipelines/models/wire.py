@@ -146,7 +146,7 @@ def write_body(body: Json) -> bytes:
 
     text = json.dumps(set_aside(body), separators=(",", ":"))
     return "".join(
-        each for pair in zip(text.split(_PICTURE), [*urls, ""], strict=True) for each in pair
+        piece for pair in zip(text.split(_PICTURE), [*urls, ""], strict=True) for piece in pair
     ).encode()
 
 
@@ -184,7 +184,7 @@ def _tools(options: CallOptions) -> Json:
         for tool in options.tools
     ]
     return {
-        "tools": [{"type": "function", "function": each} for each in described],
+        "tools": [{"type": "function", "function": function} for function in described],
         "tool_choice": "auto",
     }
 
@@ -223,8 +223,8 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
         if finish == "failed":
-            said = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
-            raise ModelError(said, status=200, retryable=True, usage=usage)
+            fault = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
+            raise ModelError(fault, status=200, retryable=True, usage=usage)
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
@@ -238,8 +238,8 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
             served_by=_served_by(data, engine, "" if reason in FINISH else reason[:40]),
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
-        found = json.dumps(data, ensure_ascii=False)[:200]
-        text = f"the answer is no chat completion ({exc!r}): {found}"
+        beginning = json.dumps(data, ensure_ascii=False)[:200]
+        text = f"the answer is no chat completion ({exc!r}): {beginning}"
         raise ModelError(text, status=200, retryable=True, usage=usage) from exc
 
 
@@ -247,13 +247,13 @@ def _content(content: Any) -> tuple[str, str, str]:
     """(text, reasoning, refusal) of a content that is a text, a list of parts, or nothing."""
     if content is None or isinstance(content, str):
         return content or "", "", ""
-    found: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
+    pieces_of: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
     for part in content:
         kind = part.get("type", "text")
         inner = part.get(kind, "")
-        if kind in found:
-            found[kind].append(inner if isinstance(inner, str) else _content(inner)[0])
-    text, thought, refusal = ("".join(pieces) for pieces in found.values())
+        if kind in pieces_of:
+            pieces_of[kind].append(inner if isinstance(inner, str) else _content(inner)[0])
+    text, thought, refusal = ("".join(pieces) for pieces in pieces_of.values())
     return text, thought, refusal
 
 
@@ -270,14 +270,15 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
     Raises ValueError for numbers that cannot be counts of tokens.
     """
-    asked, said, total = (
+    asked, completion, total = (
         int(usage.get(f"{name}_tokens") or 0) for name in ("prompt", "completion", "total")
     )
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    counted = Usage(asked, max(said, total - asked), int(reasoning), int(cached))
+    counted = Usage(asked, max(completion, total - asked), int(reasoning), int(cached))
     if not all(
-        0 <= number <= MOST_TOKENS for number in (asked, said, total, int(reasoning), int(cached))
+        0 <= number <= MOST_TOKENS
+        for number in (asked, completion, total, int(reasoning), int(cached))
     ):
         raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
     return counted
@@ -305,13 +306,13 @@ def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
 
 
 def _served_by(data: Mapping[str, Any], engine: str, reason: str) -> dict[str, str]:
-    said = {
+    facts = {
         "model": data.get("model"),
         "fingerprint": data.get("system_fingerprint"),
         "engine": data.get("provider") or engine,
         "finish_reason": reason,
     }
-    return {name: str(text) for name, text in said.items() if text}
+    return {name: str(text) for name, text in facts.items() if text}
 
 
 def error_of(data: Any) -> Json | None:

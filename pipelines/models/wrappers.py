@@ -171,11 +171,11 @@ class Metered(Around):
             if reason := reply.served_by.get("finish_reason"):
                 old = replace(old, unknown=old.unknown | {(came, reason)})
             if reply.cached:
-                other = (
+                elsewhere = (
                     {} if came in self.place.split(", ") else {came: old.elsewhere.get(came, 0) + 1}
                 )
                 self.summaries[0] = replace(
-                    old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **other}
+                    old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **elsewhere}
                 )
             else:
                 self.summaries[0] = replace(old, paid=old.paid.plus(reply))

@@ -67,13 +67,13 @@ class Batcher(Generic[Item, Found]):
                 self.worker = worker
             self.queue += requests
             self.changed.notify()
-        found = []
-        for each in requests:
-            result, remarks = each.result.result()
+        results = []
+        for request in requests:
+            result, remarks = request.result.result()
             for sentence in remarks:
                 remark(sentence)
-            found.append(result)
-        return found
+            results.append(result)
+        return results
 
     def close(self) -> None:
         """Let the worker finish the queued items and end; a later item starts another."""
@@ -99,18 +99,20 @@ class Batcher(Generic[Item, Found]):
         if not self.queue:
             return []
         kind = self.queue[0].kind
-        chosen = [each for each in self.queue if each.kind == kind][: self.max_batch]
-        taken = {id(each) for each in chosen}
-        self.queue = [each for each in self.queue if id(each) not in taken]
+        chosen = [request for request in self.queue if request.kind == kind][: self.max_batch]
+        taken = {id(request) for request in chosen}
+        self.queue = [request for request in self.queue if id(request) not in taken]
         return chosen
 
     def _serve(self, batch: list[_Request[Item, Found]]) -> None:
         """Run a batch and hand out its results; every item gets a result or an exception."""
         try:
             with collect_remarks() as remarks:
-                found = self.forward([each.item for each in batch])
-            if len(found) != len(batch):
-                raise RuntimeError(f"{self.name} gave {len(found)} results for {len(batch)} items")
+                results = self.forward([request.item for request in batch])
+            if len(results) != len(batch):
+                raise RuntimeError(
+                    f"{self.name} gave {len(results)} results for {len(batch)} items"
+                )
         except BaseException as exc:
             # its frames would hold the tensors
             trouble: BaseException | None = exc.with_traceback(None)
@@ -120,8 +122,8 @@ class Batcher(Generic[Item, Found]):
             self._retry(batch, trouble)
             return
         remarks = [*remarks, self.remarks] if self.remarks else remarks
-        for each, result in zip(batch, found, strict=True):
-            each.result.set_result((result, remarks))
+        for request, result in zip(batch, results, strict=True):
+            request.result.set_result((result, remarks))
 
     def _retry(self, batch: list[_Request[Item, Found]], exc: BaseException) -> None:
         if len(batch) == 1:

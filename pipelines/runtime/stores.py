@@ -222,20 +222,20 @@ def result_key(name: str, *inputs: Any) -> str:
     """sha256 over a name, which holds settings and weights, and over arrays, texts, dataclasses and
     lists of these."""
     digest = hashlib.sha256(name.encode())
-    for each in inputs:
-        if is_dataclass(each):
+    for value in inputs:
+        if is_dataclass(value):
             digest.update(
                 result_key(
-                    type(each).__name__, *(getattr(each, f.name) for f in fields(each))
+                    type(value).__name__, *(getattr(value, f.name) for f in fields(value))
                 ).encode()
             )
-        elif isinstance(each, np.ndarray):
-            digest.update(f"\n{each.dtype.str}{each.shape}\n".encode())
-            digest.update(np.ascontiguousarray(each).data)
-        elif isinstance(each, list | tuple):
-            digest.update(result_key("list", *each).encode())
+        elif isinstance(value, np.ndarray):
+            digest.update(f"\n{value.dtype.str}{value.shape}\n".encode())
+            digest.update(np.ascontiguousarray(value).data)
+        elif isinstance(value, list | tuple):
+            digest.update(result_key("list", *value).encode())
         else:
-            digest.update(f"\n{each!r}".encode())
+            digest.update(f"\n{value!r}".encode())
     return digest.hexdigest()
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     Place,
     WeightsError,
     first_line,
-    from_hub,
     import_torch,
     import_transformers,
 )

@@ -16,13 +16,8 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import (
-    Place,
-    WeightsError,
-    from_hub,
-    import_torch,
-    open_shared,
-)
+from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, open_shared
 from looktwice.specialists.detection.network_boxes import lines_with
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
-    from_hub,
     import_torch,
     import_transformers,
     open_shared,

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from looktwice.pipelines.marks import Box, Mark, Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     Place,
     WeightsError,
-    from_hub,
     import_torch,
     import_transformers,
 )

@@ -16,11 +16,10 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.hub import check_tensors, hub_silence
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
-    check_tensors,
-    hub_silence,
     import_torch,
     import_transformers,
     weights_hash,

@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import (
-    Place,
-    WeightsError,
-    first_line,
-    import_diffusers,
-    import_torch,
-)
+from looktwice.pipelines.runtime.hub import import_diffusers
+from looktwice.pipelines.runtime.networks import Place, WeightsError, first_line, import_torch
 from looktwice.specialists.networks.image_size import InputSize, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.transformers_hub import open_diffusion

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from looktwice.pipelines.runtime.hub import check_tensors
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     FetchError,
     WeightsError,
-    check_tensors,
     first_line,
     import_torch,
     import_transformers,

@@ -12,7 +12,8 @@ import numpy as np
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, diffusers_part, from_hub
+from looktwice.pipelines.runtime.hub import diffusers_part, from_hub
+from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.specialists.networks.checkpoints import FOLDER, is_weights_file, refuse_file
 from looktwice.specialists.networks.image_size import require_size
 from looktwice.specialists.networks.network import Network

@@ -15,7 +15,8 @@ from PIL import Image
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
+from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
 from looktwice.specialists.networks.checkpoints import (
     is_weights_file,
     load_weights,

@@ -13,7 +13,7 @@ from looktwice.eval.records import RunError, RunFolder
 from looktwice.pipelines import ChatAPI, Pipeline
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models import chat_api, endpoint
-from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
 from tests.chat_server import chat_server

@@ -28,10 +28,10 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, close_networks
+from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
     FetchError,
     Place,
-    from_hub,
     open_shared,
     weights_file,
     weights_hash,
@@ -549,7 +549,7 @@ def test_what_to_type_when_a_hub_network_does_not_open(
         raise OSError(trouble)
 
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", refuse)
-    monkeypatch.setattr("looktwice.pipelines.runtime.networks.hub_silence", lambda *asked: "")
+    monkeypatch.setattr("looktwice.pipelines.runtime.hub.hub_silence", lambda *asked: "")
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", "someone/some-network", "abc123")
     said = str(caught.value)

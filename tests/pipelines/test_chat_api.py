@@ -25,7 +25,7 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models import ChatAPI
-from looktwice.pipelines.models.chat_api import retry_after
+from looktwice.pipelines.models.answers import retry_after
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.models.wire import reply_of, wire_messages, wire_options, write_body

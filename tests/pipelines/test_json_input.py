@@ -7,7 +7,7 @@ import pytest
 
 from looktwice.pipelines.json_input import MOST_DEPTH, read_json
 from looktwice.pipelines.model import ModelError, Reply, canonical
-from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 
 HALF = "\ud83d"

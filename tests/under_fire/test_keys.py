@@ -20,7 +20,7 @@ from looktwice.eval.records.writer import RunWriter, describe_failure, describe_
 from looktwice.pipelines import Message, Sample, State
 from looktwice.pipelines.model import ModelError, Reply, ToolCall
 from looktwice.pipelines.models import ChatAPI
-from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.pipeline import NoModel

@@ -17,7 +17,7 @@ from looktwice.eval.records import Record, RunFolder
 from looktwice.pipelines import Message, Sample, State
 from looktwice.pipelines.json_input import MOST_VALUES
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.wire import MOST_CALLS
 from looktwice.pipelines.pipeline import NoModel

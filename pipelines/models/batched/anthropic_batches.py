@@ -83,7 +83,7 @@ def message_request(body: Mapping[str, Any]) -> Json:
     request = {name: value for name, value in body.items() if name not in LEFT_OUT} | renamed
     if "max_tokens" not in request:
         raise ModelError("Anthropic needs `max_tokens`; set it on `chat`")
-    tools = [each["function"] for each in body.get("tools", ())]
+    tools = [described["function"] for described in body.get("tools", ())]
     if tools:
         request["tools"] = [
             {
@@ -96,8 +96,10 @@ def message_request(body: Mapping[str, Any]) -> Json:
     turns: list[Json] = []
     for message in body["messages"]:
         if message["role"] == "system":
-            said = request.get("system")
-            request["system"] = f"{said}\n\n{message['content']}" if said else message["content"]
+            system = request.get("system")
+            request["system"] = (
+                f"{system}\n\n{message['content']}" if system else message["content"]
+            )
             continue
         role = "assistant" if message["role"] == "assistant" else "user"
         # results of tools and what follows them are one turn
@@ -151,7 +153,7 @@ def _answer(row: Mapping[str, Any]) -> tuple[str, HttpResponse | None]:
 def completion_of(message: Mapping[str, Any]) -> Json:
     """A reply of the Messages API as a chat completion."""
     blocks, usage = message["content"], message.get("usage") or {}
-    said = {
+    texts = {
         kind: "".join(str(block.get(kind) or "") for block in blocks if block["type"] == kind)
         for kind in ("text", "thinking")
     }
@@ -171,8 +173,8 @@ def completion_of(message: Mapping[str, Any]) -> Json:
     )
     reply = {
         "role": "assistant",
-        "content": said["text"],
-        "reasoning_content": said["thinking"],
+        "content": texts["text"],
+        "reasoning_content": texts["thinking"],
         "tool_calls": calls,
     }
     return {

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.chat_api import read_value, refusal
+from looktwice.pipelines.models.answers import read_value, refusal
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Json = dict[str, Any]
@@ -127,5 +127,5 @@ def split_data_url(url: str) -> tuple[str, str]:
 
 def refuse_fields(body: Mapping[str, Any], names: Sequence[str], provider: str) -> None:
     """Raises ModelError for what a request asks and the provider's own protocol does not know."""
-    if found := [name for name in names if name in body]:
-        raise ModelError(f"{provider} does not take {', '.join(found)} in a batch; leave it out")
+    if refused := [name for name in names if name in body]:
+        raise ModelError(f"{provider} does not take {', '.join(refused)} in a batch; leave it out")

@@ -77,8 +77,8 @@ class GeminiBatches(Dialect):
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
         """The answers in the order of the keys. Raises ModelError."""
         with understood(self.url):
-            found = self.get(batch.id)
-            output = found.get("response") or found["metadata"].get("output") or {}
+            operation = self.get(batch.id)
+            output = operation.get("response") or operation["metadata"].get("output") or {}
             rows = (output.get("inlinedResponses") or {}).get("inlinedResponses") or ()
             answers = [_answer(row) for row in rows]
             # not every version gives it back
@@ -121,28 +121,28 @@ def _parts(content: Any) -> list[Json]:
     parts: Sequence[Json] = (
         [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
     )
-    found: list[Json] = []
+    converted: list[Json] = []
     for part in parts:
         if part["type"] == "text":
-            found.append({"text": part["text"]})
+            converted.append({"text": part["text"]})
         else:
             kind, data = split_data_url(part["image_url"]["url"])
-            found.append({"inlineData": {"mimeType": kind, "data": data}})
-    return found
+            converted.append({"inlineData": {"mimeType": kind, "data": data}})
+    return converted
 
 
 def _answer(row: Mapping[str, Any]) -> HttpResponse:
-    if said := row.get("response"):
-        return answer(200, completion_of(said))
+    if response := row.get("response"):
+        return answer(200, completion_of(response))
     error = row.get("error") or {}
     status = STATUS.get(str(error.get("status")), 400 if error.get("code") in (3, 400) else 500)
     return answer(status, {"error": error})
 
 
-def completion_of(said: Mapping[str, Any]) -> Json:
+def completion_of(response: Mapping[str, Any]) -> Json:
     """An answer of generateContent as a chat completion; a prompt that was blocked is a filtered
     reply."""
-    candidates, usage = said.get("candidates") or (), said.get("usageMetadata") or {}
+    candidates, usage = response.get("candidates") or (), response.get("usageMetadata") or {}
     parts: Sequence[Mapping[str, Any]] = ()
     reason = "content_filter"
     if candidates:
@@ -157,7 +157,7 @@ def completion_of(said: Mapping[str, Any]) -> Json:
     thoughts = int(usage.get("thoughtsTokenCount") or 0)
     reply = {"role": "assistant", "content": texts[False], "reasoning_content": texts[True]}
     return {
-        "model": said.get("modelVersion"),
+        "model": response.get("modelVersion"),
         "choices": [{"message": reply, "finish_reason": reason}],
         "usage": {
             "prompt_tokens": usage.get("promptTokenCount") or 0,
@@ -174,12 +174,14 @@ def _batch(data: Mapping[str, Any]) -> Batch:
     total, pending = (int(stats.get(f"{name}Count") or 0) for name in ("request", "pendingRequest"))
     state = str(about.get("state")).rpartition("STATE_")[2]
     error = data.get("error") or {}
-    said = str(error.get("message") or "it does not say why") if state == "FAILED" or error else ""
+    reason = (
+        str(error.get("message") or "it does not say why") if state == "FAILED" or error else ""
+    )
     return Batch(
         str(data["name"]),
         bool(data.get("done")) or state in FINAL,
         total - pending,
         total,
         (),
-        said,
+        reason,
     )

@@ -79,7 +79,7 @@ def _batch(data: Mapping[str, Any]) -> Batch:
     counts = data.get("request_counts") or {}
     errors = (data.get("errors") or {}).get("data") or ()
     state = str(data.get("status"))
-    said = "; ".join(str(each.get("message")) for each in errors)
+    reasons = "; ".join(str(each.get("message")) for each in errors)
     return Batch(
         id=str(data["id"]),
         is_over=state in FINAL,
@@ -88,5 +88,5 @@ def _batch(data: Mapping[str, Any]) -> Batch:
         files=tuple(
             str(data[name]) for name in ("output_file_id", "error_file_id") if data.get(name)
         ),
-        error=(said or "it does not say why") if state == "failed" else "",
+        error=(reasons or "it does not say why") if state == "failed" else "",
     )

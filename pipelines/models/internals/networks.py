@@ -30,7 +30,9 @@ def _llava(network: Any) -> Parts:
         m for name, m in inner.vision_tower.named_modules() if name.endswith("encoder.layers")
     )
     chosen = config.vision_feature_layer
-    ends = [each % (len(layers) + 1) for each in (chosen if isinstance(chosen, list) else [chosen])]
+    ends = [
+        layer % (len(layers) + 1) for layer in (chosen if isinstance(chosen, list) else [chosen])
+    ]
     skipped = int(config.vision_feature_select_strategy == "default")
     return Parts(
         layers[: max(ends)], inner.multi_modal_projector, inner.language_model.layers, skipped
@@ -71,22 +73,22 @@ def network_states(model: LocalVLM, messages: Messages) -> States:
         )
     inputs, torch = model.inputs(network, [chat]), import_torch()
     is_image = (inputs["input_ids"][0] == network.model.config.image_token_id).cpu()
-    found: dict[Layer, MeanState] = {}
+    means: dict[Layer, MeanState] = {}
     with ExitStack() as hooks:
-        _watch(hooks, FAMILIES[family](network.model), found, is_image)
+        _watch(hooks, FAMILIES[family](network.model), means, is_image)
         with torch.inference_mode():
             network.model(**inputs, use_cache=False, logits_to_keep=1)
-    return {layer: state.vector for layer, state in found.items()}
+    return {layer: state.vector for layer, state in means.items()}
 
 
-def _watch(hooks: ExitStack, parts: Parts, found: dict[Layer, MeanState], is_image: Any) -> None:
+def _watch(hooks: ExitStack, parts: Parts, means: dict[Layer, MeanState], is_image: Any) -> None:
     """Hooks that add what passes to `found`, until `hooks` is closed."""
 
     def watch(module: Any, layer: Layer, tokens_of: Callable[[Any], Any]) -> None:
         def add(module: Any, given: Any, output: Any) -> None:
             state = output[0] if isinstance(output, tuple) else output
             if len(tokens := tokens_of(state)):
-                found.setdefault(layer, MeanState()).add(tokens.float().cpu().numpy())
+                means.setdefault(layer, MeanState()).add(tokens.float().cpu().numpy())
 
         hooks.callback(module.register_forward_hook(add).remove)
 

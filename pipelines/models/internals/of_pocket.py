@@ -26,11 +26,13 @@ def pocket_states(messages: Messages) -> States:
     weights, (tokens, inputs) = shipped_weights(), network_inputs(messages)
     with ONE_THREAD:
         views = [encoder_states(weights, pixels) for pixels in inputs.values()]
-        said = Conversation(weights, tokens, [states[-1] for states in views]).states(ANSWER)
-    seen = [np.concatenate(each).mean(0) for each in zip(*views, strict=True)]
-    found = {Layer("tower", number): vector for number, vector in enumerate(seen[:-1], 1)}
+        answer_states = Conversation(weights, tokens, [states[-1] for states in views]).states(
+            ANSWER
+        )
+    seen = [np.concatenate(layer_states).mean(0) for layer_states in zip(*views, strict=True)]
+    states_by_layer = {Layer("tower", number): vector for number, vector in enumerate(seen[:-1], 1)}
     if seen:
-        found[Layer("projector", 1)] = seen[-1]
-    return found | {
-        Layer("decoder", number, "last"): state[0] for number, state in enumerate(said, 1)
+        states_by_layer[Layer("projector", 1)] = seen[-1]
+    return states_by_layer | {
+        Layer("decoder", number, "last"): state[0] for number, state in enumerate(answer_states, 1)
     }

@@ -73,10 +73,10 @@ class Pocket:
             or not 0 < (self.top_p or 1) <= 1
             or self.top_p == 0
         ):
-            found = f"{self.temperature}, {self.max_tokens} and {self.top_p}"
+            given = f"{self.temperature}, {self.max_tokens} and {self.top_p}"
             raise ValueError(
                 "temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found"
-                f" {found}"
+                f" {given}"
             )
 
     @cached_property
@@ -110,13 +110,13 @@ class Pocket:
             talk = Conversation(
                 weights, tokens, [weights.places(sha, pixels) for sha, pixels in inputs.items()]
             )
-            said, top, finish, count = (
+            text, top, finish, count = (
                 _choose(talk, full.choices) if full.choices else _speak(talk, full, sampled)
             )
         served = {"model": "pocket", "engine": "looktwice", "version": weights.sha[:12]}
         seconds = time.perf_counter() - start
         return Reply(
-            said,
+            text,
             finish,
             usage=Usage(counted, count),
             seconds=seconds,
@@ -147,12 +147,12 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
 def _distinct(views: Sequence[View]) -> list[View]:
     """The different pictures of a conversation in the order in which they came first."""
     first = {view.picture.payload.sha: view for view in reversed(views)}
-    found = [first[sha] for sha in dict.fromkeys(view.picture.payload.sha for view in views)]
-    if len(found) > VIEWS:
+    distinct = [first[sha] for sha in dict.fromkeys(view.picture.payload.sha for view in views)]
+    if len(distinct) > VIEWS:
         raise ModelError(
-            f"Pocket tells {VIEWS} different views apart, found {len(found)}; send it fewer"
+            f"Pocket tells {VIEWS} different views apart, found {len(distinct)}; send it fewer"
         )
-    return found
+    return distinct
 
 
 def _speak(
@@ -173,9 +173,9 @@ def _speak(
         if token == END:
             return write_words(words), tuple(top), "stop", len(words) + 1
         words.append(token)
-        said = write_words(words)
-        if ends := [at for stop in options.stop or () if (at := said.find(stop)) >= 0]:
-            return said[: min(ends)], tuple(top), "stop", len(words)
+        text = write_words(words)
+        if ends := [at for stop in options.stop or () if (at := text.find(stop)) >= 0]:
+            return text[: min(ends)], tuple(top), "stop", len(words)
     return write_words(words), tuple(top), "length", len(words)
 
 
@@ -213,7 +213,7 @@ def _choose(
     """The likeliest of the allowed texts, with the log-probability of each of them, the likeliest
     first."""
     scored = {choice: _likelihood(talk.copy(), choice) for choice in choices}
-    ranked = dict(sorted(scored.items(), key=lambda each: -each[1]))
+    ranked = dict(sorted(scored.items(), key=lambda ranking: -ranking[1]))
     return next(iter(ranked)), (ranked,), "stop", 0
 
 

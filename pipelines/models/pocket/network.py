@@ -70,9 +70,9 @@ class Weights:
 
     def __init__(self, data: bytes) -> None:
         self.sha = hashlib.sha256(data).hexdigest()
-        with np.load(io.BytesIO(data), allow_pickle=False) as held:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             self._held: Mapping[str, Floats] = {
-                name: held[name].astype(np.float32) for name in held.files
+                name: arrays[name].astype(np.float32) for name in arrays.files
             }
         self.layers = 1 + max(
             int(name.split(".")[1]) for name in self._held if name.startswith("layers.")
@@ -83,7 +83,7 @@ class Weights:
     @property
     def count(self) -> int:
         """How many numbers there are."""
-        return sum(each.size for each in self._held.values())
+        return sum(array.size for array in self._held.values())
 
     def __getitem__(self, name: str) -> Floats:
         return self._held[name]
@@ -195,10 +195,10 @@ class Conversation:
 
     def copy(self) -> Conversation:
         """The same, to be continued on its own."""
-        other = object.__new__(Conversation)
-        other._weights, other._written = self._weights, self._written
-        other._places, other._words = self._places, list(self._words)
-        return other
+        twin = object.__new__(Conversation)
+        twin._weights, twin._written = self._weights, self._written
+        twin._places, twin._words = self._places, list(self._words)
+        return twin
 
     def write(self, token: int) -> Floats:
         """Append a token; the natural log-probabilities of every word to follow it."""
@@ -241,8 +241,8 @@ class Conversation:
         if first:
             self._words.append((key, value))
         else:
-            known = self._words[layer]
-            key, value = np.concatenate([known[0], key]), np.concatenate([known[1], value])
+            before = self._words[layer]
+            key, value = np.concatenate([before[0], key]), np.concatenate([before[1], value])
             self._words[layer] = key, value
         x = x + weights.linear(f"{name}.words_out", attend(asked, key, value))
         if places := self._places[layer]:
@@ -255,7 +255,10 @@ class Conversation:
 def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
     """Multi-head attention: (long, width) for queries of that shape, keys and values (places,
     width)."""
-    split = [each.reshape(len(each), HEADS, -1).transpose(1, 0, 2) for each in (asked, key, value)]
+    split = [
+        vectors.reshape(len(vectors), HEADS, -1).transpose(1, 0, 2)
+        for vectors in (asked, key, value)
+    ]
     scores = split[0] @ split[1].transpose(0, 2, 1) / np.float32(np.sqrt(split[0].shape[-1]))
     seen = _softmax(scores) @ split[2]
     return np.asarray(seen.transpose(1, 0, 2).reshape(asked.shape), np.float32)

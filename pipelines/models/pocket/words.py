@@ -40,16 +40,16 @@ def read_words(text: str) -> list[int]:
 
     A capital that stands alone is a letter, so that the choice A is not the article.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for piece in PIECE.findall(text.strip()):
         number = (
             LINE
             if piece[0] == "\n"
             else NUMBER_OF.get(piece, NUMBER_OF.get(piece.lower(), UNKNOWN))
         )
-        if not (found and number == found[-1] and number in (LINE, UNKNOWN)):
-            found.append(number)
-    return found[-LONGEST:]
+        if not (numbers and number == numbers[-1] and number in (LINE, UNKNOWN)):
+            numbers.append(number)
+    return numbers[-LONGEST:]
 
 
 def reply_words(text: str) -> list[int]:

@@ -398,7 +398,7 @@ def test_a_folder_of_another_network_is_said(built: Callable[[str], str]) -> Non
 
 TOGETHER = """
 import sys, threading
-from looktwice.pipelines.runtime.networks import from_hub
+from looktwice.pipelines.runtime.hub import from_hub
 jobs, said = list(zip(sys.argv[1::2], sys.argv[2::2])) * 4, []
 def job(kind, folder):
     try:
