@@ -41,8 +41,7 @@ def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:
 
 
 def _right(arm: ArmProbe, right: Floats) -> str:
-    interval = bootstrap_mean(right, arm.clusters)
-    return estimate_cell(interval)
+    return estimate_cell(bootstrap_mean(right, arm.clusters))
 
 
 def probe_sentences(arm: ArmProbe) -> list[str]:

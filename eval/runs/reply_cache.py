@@ -67,7 +67,8 @@ def describe_cache(store: Store) -> Iterator[str]:
     for row in rows:
         by_model[row.model].append(row)
     for model, own in sorted(by_model.items(), key=lambda group: -len(group[1])):
-        first, last = (_day(most(row.stored for row in own)) for most in (min, max))
+        stored = sorted(datetime.fromtimestamp(row.stored, UTC).date().isoformat() for row in own)
+        first, last = stored[0], stored[-1]
         when = first if first == last else f"{first} to {last}"
         yield (
             f"  {_name(model)}: {counted(len(own), 'reply', 'replies')},"
@@ -155,7 +156,3 @@ def _size(size: float) -> str:
         if size >= 1e6
         else f"{size / 1e3:,.1f} kB"
     )
-
-
-def _day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -163,7 +163,9 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
         if hasattr(processor, "image_processor"):
             return processor, ""
     config = from_hub("AutoConfig", model, revision)
-    name = _class_of(config.model_type)
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    name: str | None = PROCESSOR_MAPPING_NAMES.get(config.model_type)
     if name is None:
         raise whole or WeightsError(
             f"{model}: transformers has no processor for the family {config.model_type!r}"
@@ -171,13 +173,6 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     images = from_hub("AutoImageProcessor", model, revision, backend="pil")
     tokenizer = from_hub("AutoTokenizer", model, revision)
     return _assembled(getattr(transformers, name), images, tokenizer, model), WITHOUT_VIDEO
-
-
-def _class_of(family: str) -> str | None:
-    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
-
-    name: str | None = PROCESSOR_MAPPING_NAMES.get(family)
-    return name
 
 
 def _assembled(kind: Any, images: Any, tokenizer: Any, model: str) -> Any:

@@ -140,16 +140,6 @@ _limiters: WeakValueDictionary[LimitKey, RateLimiter] = WeakValueDictionary()
 _limiters_lock = threading.Lock()
 
 
-def _limiter_of(model: Model, in_flight: int, per_minute: float | None) -> RateLimiter:
-    """The limiter of an endpoint: models of one URL with equal limits share it."""
-    endpoint = getattr(model, "endpoint", None)
-    if not isinstance(endpoint, str):
-        return RateLimiter(in_flight, per_minute)
-    with _limiters_lock:
-        key = LimitKey(endpoint, in_flight, per_minute)
-        return _limiters.setdefault(key, RateLimiter(in_flight, per_minute))
-
-
 def limiters() -> dict[LimitKey, RateLimiter]:
     """Those that models of this process use."""
     with _limiters_lock:
@@ -246,9 +236,13 @@ class Limited(Around):
     limiter: RateLimiter = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute)
-        )
+        limiter = RateLimiter(self.in_flight, self.per_minute)
+        endpoint = getattr(self.model, "endpoint", None)
+        if isinstance(endpoint, str):  # models of one URL with equal limits share it
+            key = LimitKey(endpoint, self.in_flight, self.per_minute)
+            with _limiters_lock:
+                limiter = _limiters.setdefault(key, limiter)
+        object.__setattr__(self, "limiter", limiter)
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()

@@ -167,20 +167,15 @@ def write_response(name: str, replies: Sequence[Reply], logprobs: bool) -> Json:
 def _choice(number: int, reply: Reply, asked: bool) -> Json:
     message = {"role": "assistant", "content": reply.text, "refusal": None}
     finish = "length" if reply.finish == "length" else "stop"
-    likely = (
-        {"content": [_token(candidates) for candidates in reply.logprobs], "refusal": None}
-        if asked and reply.logprobs
-        else None
-    )
+    tokens: list[Json] = []
+    for candidates in reply.logprobs if asked else ():
+        ranked = [
+            {"token": text, "logprob": value, "bytes": list(text.encode())}
+            for text, value in candidates.items()
+        ]
+        tokens.append({**ranked[0], "top_logprobs": ranked})
+    likely = {"content": tokens, "refusal": None} if tokens else None
     return {"index": number, "message": message, "finish_reason": finish, "logprobs": likely}
-
-
-def _token(candidates: Mapping[str, float]) -> Json:
-    ranked = [
-        {"token": text, "logprob": value, "bytes": list(text.encode())}
-        for text, value in candidates.items()
-    ]
-    return {**ranked[0], "top_logprobs": ranked}
 
 
 def answer(model: Model, name: str, raw: bytes) -> tuple[int, Json]:

@@ -172,40 +172,26 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
         "top_logprobs": options.logprobs,
         "logprobs": None if options.logprobs is None else True,
     }
-    body = {name: value for name, value in plain.items() if value is not None}
-    return body | _tools(options) | _format(options) | _choices(options, choices_as)
-
-
-def _tools(options: CallOptions) -> Json:
-    if not options.tools:
-        return {}
-    described = [
-        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-        for tool in options.tools
-    ]
-    return {
-        "tools": [{"type": "function", "function": function} for function in described],
-        "tool_choice": "auto",
-    }
-
-
-def _format(options: CallOptions) -> Json:
-    if options.schema is None:
-        return {}
-    schema = {"name": "reply", "schema": dict(options.schema), "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
-
-
-def _choices(options: CallOptions, choices_as: ChoicesAs | None) -> Json:
+    body: Json = {name: value for name, value in plain.items() if value is not None}
+    if options.tools:
+        functions: list[Json] = [
+            {"name": tool.name, "description": tool.description, "parameters": {**tool.parameters}}
+            for tool in options.tools
+        ]
+        body["tools"] = [{"type": "function", "function": function} for function in functions]
+        body["tool_choice"] = "auto"
+    if options.schema is not None:
+        schema = {"name": "reply", "schema": dict(options.schema), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if options.choices is None:
-        return {}
+        return body
     if choices_as is None:
         raise ModelError(
             "the reply was to be one of given choices, and chat endpoints have no common field for"
             " that; set `choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12)"
             " or regex (SGLang)"
         )
-    return CHOICES[choices_as](list(options.choices))
+    return body | CHOICES[choices_as](list(options.choices))
 
 
 def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:

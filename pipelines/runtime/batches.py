@@ -3,6 +3,7 @@ delay."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
@@ -135,7 +136,7 @@ class Batcher(Generic[Item, Found]):
             self.remarks = (
                 f"out of memory with {len(batch)} at once: {self.name} goes on with {size}"
             )
-            _free_memory()
+            free_memory()
         for start in range(0, len(batch), size):
             self._serve(batch[start : start + size])
 
@@ -145,9 +146,8 @@ def out_of_memory(exc: BaseException) -> bool:
     return isinstance(exc, MemoryError) or "out of memory" in str(exc).lower()
 
 
-def _free_memory() -> None:
-    import sys
-
+def free_memory() -> None:
+    """Give back to the accelerator what torch holds and nothing uses."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()

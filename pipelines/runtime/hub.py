@@ -203,32 +203,32 @@ def _looks_like_path(model: str) -> bool:
     return model.startswith(("/", ".", "~")) or model.count("/") > 1 or "\\" in model
 
 
-def _advice(exc: BaseException) -> str:
-    text = " ".join(f"{type(link).__name__} {link}" for link in _chain(exc)).lower()
-    if "torchvision" in text:
-        return (
-            "it needs torchvision of the version that belongs to torch; type: pip install"
-            " torchvision"
-        )
-    if "timm" in text:
-        return (
-            "it needs timm, and torchvision of the version that belongs to torch; type: pip install"
-            " timm"
-        )
-    if "gated" in text or "401" in text or "403" in text:
-        return (
-            "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to"
-            " a local folder"
-        )
-    if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):
-        return FETCH
-    return f"check the id or folder; {FETCH}"
+ADVICE: Sequence[tuple[Sequence[str], str]] = (
+    (
+        ("torchvision",),
+        "it needs torchvision of the version that belongs to torch; type: pip install torchvision",
+    ),
+    (
+        ("timm",),
+        "it needs timm, and torchvision of the version that belongs to torch; type: pip install"
+        " timm",
+    ),
+    (
+        ("gated", "401", "403"),
+        "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a"
+        " local folder",
+    ),
+    (("connect", "offline", "name or service", "timed out"), FETCH),
+)
+"""Signs in what libraries say, and what to do: the first that suits counts."""
 
 
-def _chain(exc: BaseException | None) -> list[BaseException]:
-    """An exception and those that led to it."""
+def _advice(exc: BaseException | None) -> str:
+    """What to do about an exception and those that led to it."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
         chain.append(exc)
         exc = exc.__cause__ or exc.__context__
-    return chain
+    text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
+    suiting = (advice for signs, advice in ADVICE if any(sign in text for sign in signs))
+    return next(suiting, f"check the id or folder; {FETCH}")

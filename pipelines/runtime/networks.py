@@ -6,7 +6,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.runtime.batches import free_memory
 
 AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
 
@@ -114,9 +114,7 @@ class _Store:
                 close()
         del things
         gc.collect()
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_memory()
 
 
 _STORE = _Store()

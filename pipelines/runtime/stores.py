@@ -180,7 +180,9 @@ class ResultStore:
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
                 kind = {kind.__name__: kind for kind in kinds}[name]
-                return kind(*(_plain(arrays[f.name]) for f in fields(kind)))  # type: ignore[arg-type]
+                stored = [arrays[field.name] for field in fields(kind)]  # type: ignore[arg-type]
+                # a number or truth value has no dimension
+                return kind(*(array if array.ndim else array.item() for array in stored))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
 
@@ -237,8 +239,3 @@ def result_key(name: str, *inputs: Any) -> str:
         else:
             digest.update(f"\n{value!r}".encode())
     return digest.hexdigest()
-
-
-def _plain(array: Any) -> Any:
-    """A number or truth value again where the array has no dimension."""
-    return array.item() if array.ndim == 0 else array

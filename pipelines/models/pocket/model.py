@@ -200,11 +200,10 @@ def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]
         if number == END or number >= len(SPECIAL)
     ]
     ranked = [token, *(number for number in best if number != token)][:count]
-    return {_name(number): round(float(likely[number]), DIGITS) for number in ranked}
-
-
-def _name(token: int) -> str:
-    return "" if token < len(SPECIAL) else VOCABULARY[token]
+    return {
+        "" if number < len(SPECIAL) else VOCABULARY[number]: round(float(likely[number]), DIGITS)
+        for number in ranked
+    }
 
 
 def _choose(
