@@ -18,7 +18,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Deferred, Message
 from looktwice.pipelines.models import Batched, ChatAPI
-from looktwice.pipelines.models.batched.queue import BatchQueue
+from looktwice.pipelines.models.batched.batch_queue import BatchQueue
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
