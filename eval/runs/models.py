@@ -15,8 +15,8 @@ from looktwice.eval.scoring.score import price_of
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError, Usage
-from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.batched.batch_queue import BatchQueue
+from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.cache import Cached, Store, close_model
 from looktwice.pipelines.models.chat_api import place_of
 from looktwice.pipelines.models.endpoint import SERVERS, EndpointWatch
