@@ -1,5 +1,4 @@
-"""Segment Anything, versions 1 to 3: the thing in a box or at a point, and everything in an
-image."""
+"""Segment Anything, versions 1 to 3: the thing in a box or at a point, and all in an image."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1, 
 
 @dataclass(frozen=True)
 class MaskFilter:
-    """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023,
-    appendix B).
+    """Which masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
 
     A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of
     the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
