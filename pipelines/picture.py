@@ -26,28 +26,17 @@ from looktwice.pipelines.disk import read_file
 __all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "inspect"]
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
-BROKEN = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    EOFError,
-)  # what Pillow may raise
-TURNED, ORIENTATION = (
-    {5, 6, 7, 8},
-    0x0112,
-)  # the EXIF tag, and its values that swap width and height
+# what Pillow may raise
+BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)
+# the EXIF tag, and its values that swap width and height
+TURNED, ORIENTATION = ({5, 6, 7, 8}, 0x0112)
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
 """What is read, whatever a file is called: Pillow would start another program for an EPS named
 photo.png."""
 
-MAX_PIXELS, MOST_HEADER = (
-    89_478_485,
-    1 << 16,
-)  # Pillow's own number, from which on it speaks of a decompression bomb
+# Pillow's own number, from which on it speaks of a decompression bomb
+MAX_PIXELS, MOST_HEADER = (89_478_485, 1 << 16)
 MOST_READABLE = 100_000
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
@@ -118,9 +107,8 @@ _readable: set[str] = set()
 
 
 def _open(data: bytes, name: str) -> Image.Image:
-    if NETPBM.match(data) and not NETPBM_HEADER.match(
-        data, 0, MOST_HEADER
-    ):  # Pillow reads comments byte by byte
+    # Pillow reads comments byte by byte
+    if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MOST_HEADER):
         raise PictureError(
             f"{name}: not an image that can be read; its first {MOST_HEADER:,} bytes hold no size"
         )

@@ -13,7 +13,7 @@ from looktwice.specialists.detection import DIRE, RFDETR, GroundingDINO, YuNet
 from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
 from looktwice.specialists.maps import DepthAnything, DepthAnything3, MarigoldAlbedo
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, RoMa, XFeat
-from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
 from tests import tiny_matchers, tiny_networks

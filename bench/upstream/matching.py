@@ -16,7 +16,7 @@ from bench.upstream.row import Outputs, Row, alias, pair, photo, save, sort_rows
 from bench.upstream_networks import efficient_loftr, fill
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
-from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.networks.packages import find_package_file
 from tests import tiny_matchers
 
 Preset = Literal["outdoor", "indoor_new"]

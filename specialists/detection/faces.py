@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
-from looktwice.specialists.networks.checkpoints import find_package_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
-from looktwice.specialists.networks.packages import import_package
+from looktwice.specialists.networks.packages import find_package_file, import_package
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.sharing import look_once

@@ -285,8 +285,7 @@ def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
 
 
 def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
-    """The image with black above and below it where it is low or slim, as one line is, and how
-    much."""
+    """The image with black above and below where it is low or slim, as a line is; how much."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
         return pixels, 0
@@ -315,8 +314,7 @@ def _mean_inside(likely: Floats, corners: Quad) -> float:
 
 
 def _ordered(corners: Quad) -> Quad:
-    """The corners from the upper left one on, clockwise: the two on the left are the line's
-    first."""
+    """The corners from the upper left one on, clockwise: a line begins with the two on the left."""
     by_x = corners[np.argsort(corners[:, 0], kind="stable")]
     left, right = (pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:]))
     return np.array([left[0], right[0], right[1], left[1]], np.float32)

@@ -13,7 +13,6 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_hash
 from looktwice.specialists.networks.checkpoints import (
-    find_package_file,
     read_tensors,
     refuse_other,
     try_tensors,
@@ -21,6 +20,7 @@ from looktwice.specialists.networks.checkpoints import (
 )
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels]

@@ -27,7 +27,6 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.specialists.features.dino import dinov2_names, dinov2_settings, keep_positions
 from looktwice.specialists.networks.checkpoints import (
     Rules,
-    fetch,
     open_converted,
     read_tensors,
     refuse_file,
@@ -37,7 +36,7 @@ from looktwice.specialists.networks.checkpoints import (
 )
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
 from looktwice.specialists.networks.network import Network
-from looktwice.specialists.networks.packages import fixed_draws, import_package
+from looktwice.specialists.networks.packages import fetch, fixed_draws, import_package
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images
 from looktwice.specialists.results import DepthMap
 
@@ -153,17 +152,11 @@ def _run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Seq
     )
     batch = torch.from_numpy(seen.transpose(0, 3, 1, 2)).to(place.device, place.torch_dtype)
     depths = network.model(pixel_values=batch).predicted_depth[:, None].float()
-    resize = torch.nn.functional.interpolate
-    return list(
-        resize(depths, (height, width), mode="bilinear", align_corners=_is_version_2(config))[:, 0]
-    )
-
-
-def _is_version_2(config: Any) -> bool:
-    """Version 1 reads the last four blocks of its encoder, version 2 four that are spread over
-    it."""
+    # version 1 reads the last four blocks of its encoder, version 2 four that are spread over it
     read = list(config.backbone_config.out_indices)
-    return read != list(range(read[0], read[0] + len(read)))
+    version_2 = read != list(range(read[0], read[0] + len(read)))
+    resize = torch.nn.functional.interpolate
+    return list(resize(depths, (height, width), mode="bilinear", align_corners=version_2)[:, 0])
 
 
 def _run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:

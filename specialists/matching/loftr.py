@@ -13,13 +13,9 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
-from looktwice.specialists.networks.checkpoints import (
-    fetch,
-    import_kornia,
-    load_weights,
-    read_tensors,
-)
+from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize
+from looktwice.specialists.networks.packages import fetch, import_kornia
 from looktwice.specialists.results import Matches
 
 

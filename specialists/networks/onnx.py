@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
-from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.networks.packages import find_package_file
 
 Floats = NDArray[np.float32]
 

@@ -6,10 +6,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from looktwice.pipelines.runtime.networks import WeightsError, import_torch, import_transformers
 from looktwice.specialists.networks.checkpoints import Rules, count, open_converted, rename
+
+if TYPE_CHECKING:
+    pass
 
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
 DECODER_NAMES: Rules = (

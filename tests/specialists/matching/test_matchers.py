@@ -33,7 +33,8 @@ from looktwice.specialists.features import (
 )
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
 from looktwice.specialists.networks import InputSize, Network
-from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors
+from looktwice.specialists.networks.checkpoints import read_tensors
+from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid
 

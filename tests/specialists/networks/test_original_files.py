@@ -19,7 +19,7 @@ from looktwice.specialists.detection.faces import FILES
 from looktwice.specialists.features import DINOv2
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.matching import KeypointMatcher, LoFTR
-from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
 from tests import tiny_matchers

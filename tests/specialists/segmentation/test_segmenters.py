@@ -19,7 +19,8 @@ from looktwice.prompting.markers import SegmentTint
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
-from looktwice.specialists.segmentation.sam import MaskFilter, SamNetwork, open_sam
+from looktwice.specialists.segmentation.sam import SamNetwork, open_sam
+from looktwice.specialists.segmentation.sam_package import MaskFilter
 from tests import tiny_segmenters
 
 torch = pytest.importorskip("torch")
