@@ -228,35 +228,14 @@ def console_table(shown: Table) -> RichTable:
 
     every = sort_rows(shown.where(metric="accuracy").rows)
     rows = drop_repeats(drop_means_of_one(every))
-    single = len(rows) < len(drop_repeats(every))
     own = drop_repeats(headline_rows(shown.scores, shown.rows))
-    missing, some_failed = (
-        any(row.missing for row in rows),
-        any(row.failed and not row.failure for row in rows),
-    )
+    missing = any(row.missing for row in rows)
+    some_failed = any(row.failed and not row.failure for row in rows)
     answered = {
         place_of(row): percent(row.value) for row in shown.where(metric="accuracy_answered")
     }
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
-    split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
-    clustered = any(map(clusters_of, [*own, *rows]))
-    words = "right, wrong, unreadable, failed" + (", missing" if missing else "")
-    caption = (
-        f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
-        f"{_named(own)}accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
-        + ("; answered: accuracy of what did not fail and was readable" if some_failed else "")
-        + (
-            "\nn (in so many clusters): those that share a picture or a group are one; intervals"
-            " are over clusters" * clustered
-        )
-        + (
-            "\nmacro and micro of a contestant with one task are not shown: they are its accuracy"
-            if single
-            else ""
-        )
-        + "".join(f"\n{line}" for line in (*shown.notes, *_failed_lines(rows), *_cost_lines(shown)))
-        + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
-    )
+    caption = _caption(shown, own, rows, counts, len(rows) < len(drop_repeats(every)))
     below = cell(caption)
     below.highlight_words(shown.unchanged, "bold not dim not italic yellow")
     out = RichTable(
@@ -288,6 +267,34 @@ def console_table(shown: Table) -> RichTable:
             out.add_row(*map(cell, (name, value, *(beside * some_failed), *cells, *more)))
         out.add_section()
     return out
+
+
+def _caption(
+    shown: Table, own: Sequence[Row], rows: Sequence[Row], counts: str, single: bool
+) -> str:
+    """What stands below the console's table; `single` where means of one task were dropped."""
+    split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
+    words = "right, wrong, unreadable, failed" + ", missing" * counts.endswith("m")
+    accuracy = f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
+    if any(row.failed and not row.failure for row in rows):
+        accuracy += "; answered: accuracy of what did not fail and was readable"
+    lines = [
+        f"split: {split} | labels: {labels}, as recorded | reader: {readers}",
+        _named(own) + accuracy,
+    ]
+    if any(map(clusters_of, [*own, *rows])):
+        lines.append(
+            "n (in so many clusters): those that share a picture or a group are one; intervals"
+            " are over clusters"
+        )
+    if single:
+        lines.append(
+            "macro and micro of a contestant with one task are not shown: they are its accuracy"
+        )
+    lines += [*shown.notes, *_failed_lines(rows), *_cost_lines(shown)]
+    for run in shown.scores:
+        lines += _judge_lines(run)
+    return "\n".join(lines)
 
 
 def _block(row: Row) -> str:
