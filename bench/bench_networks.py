@@ -167,9 +167,8 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
         with torch.inference_mode():
             for _ in range(TURNS + 1):
                 times.append((seconds(partial(sized.predict_many, items)), seconds(alone)))
-        ours, floor = (
-            statistics.median(each) for each in zip(*times[1:], strict=True)
-        )  # the first warms up
+        # the first warms up
+        ours, floor = (statistics.median(each) for each in zip(*times[1:], strict=True))
         rates.append(size / ours)
         shares.append(floor / ours)
         print(

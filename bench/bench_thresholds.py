@@ -25,16 +25,11 @@ Floats = NDArray[np.float64]
 
 TARGET, REPEATS, FIRST, MOST = 0.75, 20, 60, 400
 GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
-FINE = tuple(
-    float(level) for level in np.geomspace(0.1, 100, 61)
-)  # a staircase need not keep to a few of them
+# a staircase need not keep to a few of them
+FINE = tuple(float(level) for level in np.geomspace(0.1, 100, 61))
 CHOICES = {0.0: "free answers", 1 / 8: "8 choices", 1 / 4: "4 choices", 1 / 2: "2 choices"}
-SLOPES = (
-    2.0,
-    4.0,
-    8.0,
-    16.0,
-)  # on the logarithm: accuracy rises within two thirds of the range, or a twelfth
+# on the logarithm: accuracy rises within two thirds of the range, or a twelfth
+SLOPES = (2.0, 4.0, 8.0, 16.0)
 LAPSES = (0.0, 0.02, 0.06)
 MODELS = {guess: Psychometric(GRID, guess, TARGET, log=True) for guess in CHOICES}
 STAIRS = {guess: Psychometric(FINE, guess, TARGET, log=True) for guess in CHOICES}

@@ -103,9 +103,8 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             if not circles:
                 found["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
             found["looktwice"].append(measure(url, [*ours, fresh(folder)]))
-            if (
-                shutil.which("taskset") and not circles
-            ):  # threads that share an interpreter hinder each other less
+            # threads that share an interpreter hinder each other less
+            if shutil.which("taskset") and not circles:
                 found["on one core"].append(
                     measure(url, ["taskset", "-c", "0", *ours, fresh(folder)])
                 )
@@ -181,9 +180,8 @@ def test_a_server_that_refuses_some(tmp_path: Path) -> None:
     found and kept."""
     write_questions(tmp_path / "questions", ASKED)
     seconds: dict[str, float] = {}
-    for turn, name in enumerate(
-        [*REFUSALS, "no errors", "4 % refused"]
-    ):  # of the compared ones the better counts
+    # of the compared ones the better counts
+    for turn, name in enumerate([*REFUSALS, "no errors", "4 % refused"]):
         with chat_server(None, "--delay", "0.1", *REFUSALS[name]) as server:
             command = [
                 *LOOKTWICE,

@@ -88,9 +88,8 @@ def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
             for arm in plan.points:
                 state = _answered(arm, item, draw)
                 writer.record(make_record(arm, item.sample, item.sample.sha, state, writer.blobs))
-    for blob in (folder / "blobs").glob(
-        "*/*"
-    ):  # an hour old: what is younger is read again at every resume
+    # an hour old: what is younger is read again at every resume
+    for blob in (folder / "blobs").glob("*/*"):
         os.utime(blob, (blob.stat().st_mtime - 3600,) * 2)
     Run(plan, folder)()
     return config, folder

@@ -156,9 +156,8 @@ def _kind(cls: type) -> str | None:
     folder = public_path(cls).partition(".")[0]
     if folder != "specialists" and {"state", "model"} <= takes.keys():
         return "stages"
-    return (
-        None if folder == "prompting" else "specialists"
-    )  # a crop's style is the setting of a stage
+    # a crop's style is the setting of a stage
+    return None if folder == "prompting" else "specialists"
 
 
 def _comment(text: str) -> str:

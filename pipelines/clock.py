@@ -51,9 +51,8 @@ class Spending:
 
     def __enter__(self) -> None:
         self.span: Any = None
-        if watched := sys.modules.get(
-            "opentelemetry.trace"
-        ):  # whoever wants spans has imported it before us
+        # whoever wants spans has imported it before us
+        if watched := sys.modules.get("opentelemetry.trace"):
             self.span = watched.get_tracer("looktwice").start_as_current_span(
                 self.kind, attributes=self.facts
             )

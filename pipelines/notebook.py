@@ -20,9 +20,8 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     scale = min(1.0, longest / max(height, width))
     if scale < 1.0:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        how = (
-            cv2.INTER_AREA if scale <= 0.5 else cv2.INTER_LINEAR
-        )  # which then sees every pixel too, in a third
+        # which then sees every pixel too, in a third
+        how = cv2.INTER_AREA if scale <= 0.5 else cv2.INTER_LINEAR
         pixels = cv2.resize(pixels, size, interpolation=how)  # type: ignore[assignment]
     bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])

@@ -139,9 +139,8 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     without one."""
     if thing is None or isinstance(thing, PLAIN):
         return thing
-    if callable(thing) and isinstance(
-        getattr(thing, "identity", None), str
-    ):  # a stage may hold another identity
+    # a stage may hold another identity
+    if callable(thing) and isinstance(getattr(thing, "identity", None), str):
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
         old = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
@@ -180,9 +179,8 @@ def calls_made(state: State, model: Model) -> int:
     """How many calls of this sample have been made so far: the next one has this number in the
     record, from 0."""
     earlier = [call for entry in state.trace for call in entry.calls]
-    made = (
-        model.calls if isinstance(model, RecordingModel) else ()
-    )  # alone it knows those of a vote's earlier draws
+    # alone it knows those of a vote's earlier draws
+    made = model.calls if isinstance(model, RecordingModel) else ()
     return len({id(call) for call in (*earlier, *made)})
 
 

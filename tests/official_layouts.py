@@ -238,14 +238,8 @@ def vlm2(root: Path, few: bool = False) -> dict[str, str]:
         )
         rows = [_asked(f"{tag}{n}{ends[key == 'F']}", key) for n in range(pairs) for key in "TF"]
         json_lines(root / f"jsonl/{name[:2]}/vanilla/{name}.jsonl", rows)
-        replies = (
-            "T",
-            "F",
-            "T",
-            "T",
-            "F",
-            "T",
-        )  # one pair right, one of which only the T is, and one that is wrong
+        # one pair right, one of which only the T is, and one that is wrong
+        replies = ("T", "F", "T", "T", "F", "T")
         if name == "gc_trk":
             replies = ("T.", "F.") * 3  # right, but the official code compares whole strings
         said |= {
@@ -265,10 +259,8 @@ def vlm2(root: Path, few: bool = False) -> dict[str, str]:
         json_lines(root / f"jsonl/{cue}/vanilla/{cue}_grp.jsonl", groups)
         chosen = ("D) 1 and 2", "D", "(D) 1 and 2", "A) 1 and 3")
         said |= {f"{cue}grp{n}": chosen[n] for n in range(choices)}
-    said |= {
-        "occnt0": "no idea",
-        "occnt5": "There are 2",
-    }  # of the keys 1 (of two images) and 1 (of four)
+    # of the keys 1 (of two images) and 1 (of four)
+    said |= {"occnt0": "no idea", "occnt5": "There are 2"}
     for media in ("gc/processed", "oc/original_obj", "pc/image/picks_face"):
         for number in range(4):
             write(root / f"data/{media}/{number}.png", image(number))

@@ -14,9 +14,8 @@ from typing import Any
 from looktwice.pipelines.picture import Pixels
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-RECORDS = (
-    Path(__file__).parent / "specialists" / "original_files.json.gz"
-)  # written by bench/upstream_table.py
+# written by bench/upstream_table.py
+RECORDS = Path(__file__).parent / "specialists" / "original_files.json.gz"
 
 
 BERT = [

@@ -23,10 +23,8 @@ def seeks_ink(folder: Path) -> Path:
     from safetensors.torch import load_file, save_file
 
     tiny_networks.qwen2_5_vl(folder)
-    least, sharp = (
-        [7, 23],
-        MORE * 16**0.5,
-    )  # of two heads of 16; products of keys and questions are divided by 16 ** 0.5
+    # of two heads of 16; products of keys and questions are divided by 16 ** 0.5
+    least, sharp = ([7, 23], MORE * 16**0.5)
     planted: list[tuple[str, Any, float]] = [
         ("patch_embed.proj.weight", 0, -1),  # white is 0 behind the processor below
         ("attn.qkv.bias", [3, 19], sharp / 32**0.5),

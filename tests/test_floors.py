@@ -16,13 +16,8 @@ import pytest
 
 from tests.paths import ROOT
 
-FLOORS = (
-    "pipelines",
-    "specialists",
-    "prompting",
-    "eval",
-    "configs",
-)  # each may import those before it
+# each may import those before it
+FLOORS = ("pipelines", "specialists", "prompting", "eval", "configs")
 HEAVY = {
     "torch",
     "kornia",

@@ -62,9 +62,8 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         text = block.text.replace(URL, self.server.url)
-        if (
-            block.language == "text" and self.said
-        ):  # what stands before the first command is a folder, no output
+        # what stands before the first command is a folder, no output
+        if block.language == "text" and self.said:
             assert missing(block.text, self.said) == [], self.said
         elif block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)

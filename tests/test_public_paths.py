@@ -168,9 +168,8 @@ def run(tree: Path, *words: str) -> None:
 def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_path: Path) -> None:
     tree = copy_source(tmp_path / "tree", nothing)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
-        shutil.copytree(
-            cache, tree / cache.relative_to(ROOT)
-        )  # to compile all files takes as long as the rest
+        # to compile all files takes as long as the rest
+        shutil.copytree(cache, tree / cache.relative_to(ROOT))
     run_it = "run study.yaml --out out"
     with chat_server() as server:
         (tree / "study.yaml").write_text(STUDY % server.url)

@@ -79,10 +79,8 @@ def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
             r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Specialists by protocol")[2]
         )
     )
-    apart = {
-        "AttentionShare",
-        "VisionAttention",
-    }  # they tell where a model looks, and answer nothing
+    # they tell where a model looks, and answer nothing
+    apart = {"AttentionShare", "VisionAttention"}
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
     assert public - apart <= named
     assert named - public <= set(protocols.__all__)
@@ -99,11 +97,8 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         if row.metric == "accuracy" and row.contestant == "sift"
     ]
     assert rows[0].n == 8 and rows[0].value > 0.5
-    for folder in (
-        "dlib",
-        "PP-OCRv5_mobile_det",
-        "PP-OCRv6_small_rec",
-    ):  # which are looked for when they are bound
+    # which are looked for when they are bound
+    for folder in ("dlib", "PP-OCRv5_mobile_det", "PP-OCRv6_small_rec"):
         (tmp_path / "models" / folder).mkdir(parents=True)
     stages = (
         "stages: {ask: {use: prompting.turns.Ask}}\ntask: {use: eval.tasks.Photos, kind: depth, n:"
@@ -139,6 +134,5 @@ def test_the_readme_lists_every_room_in_the_words_of_the_room() -> None:
 def test_contributing_names_files_that_are_there() -> None:
     named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 12
-    assert {name for name in named if not (ROOT / name).exists()} <= {
-        "shared/data"
-    }  # beside the checkout, if at all
+    # beside the checkout, if at all
+    assert {name for name in named if not (ROOT / name).exists()} <= {"shared/data"}

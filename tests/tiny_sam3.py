@@ -88,9 +88,8 @@ def video(folder: Path) -> Path:
         tracker_config={**track, "mask_decoder_config": DECODER, **memory},
     )
     network = _lively(Sam3VideoModel(config))
-    network.config.save_pretrained(
-        folder
-    )  # its own way of saving would give the tracker other names than the release
+    # its own way of saving would give the tracker other names than the release
+    network.config.save_pretrained(folder)
     held = {name: each.clone() for name, each in network.state_dict().items()}
     save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
@@ -130,9 +129,8 @@ def _lively(network: Any) -> Any:
 
     with torch.no_grad():
         for name, each in network.named_parameters():
-            if each.dim() > 1 or (
-                name.endswith("bias") and "mask_decoder" not in name
-            ):  # else masks are whole images
+            # else masks are whole images
+            if each.dim() > 1 or (name.endswith("bias") and "mask_decoder" not in name):
                 each.normal_(std=0.25)
     return network.eval()
 

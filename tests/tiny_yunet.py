@@ -25,12 +25,8 @@ def yunet(path: Path) -> Path:
                 kernel[:] = 1 / kernel[0].size if stride == 8 else 0
                 bias[:] = -127.5
             if kind == "bbox":
-                bias[:] = (
-                    0.5,
-                    0.5,
-                    np.log(2),
-                    np.log(2),
-                )  # of the stride: its centre, and the logarithm of its size
+                # of the stride: its centre, and the logarithm of its size
+                bias[:] = (0.5, 0.5, np.log(2), np.log(2))
             weights += [_tensor(f"{name}_w", kernel), _tensor(f"{name}_b", bias)]
             weights.append(_tensor(f"{name}_s", np.array([1, -1, channels], np.int64)))
             nodes += [

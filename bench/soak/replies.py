@@ -197,9 +197,8 @@ def run_replies(
 ) -> Iterator[Finding]:
     """A run whose n-th sample gets the n-th reply first; then every command on it."""
 
-    order = (
-        itertools.count()
-    )  # of requests that do not repeat the question; every picture is another one
+    # of requests that do not repeat the question; every picture is another one
+    order = itertools.count()
 
     def answer(body: Json, before: int) -> Answer:
         text = canonical(body["messages"])

@@ -97,9 +97,8 @@ def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outpu
     upsample = int(detector == "hog")
     places = api.face_locations(woman(), upsample, model=detector)
     vectors = api.face_encodings(woman(), places, model="small")
-    edges = [
-        (left, top, right + 1, bottom + 1) for top, right, bottom, left in places
-    ]  # their last pixels are inside
+    # their last pixels are inside
+    edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in places]
     return {"edges": np.array(edges), "vectors": vectors}
 
 

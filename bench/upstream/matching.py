@@ -55,9 +55,8 @@ def their_loftr(repo: Path, out: Path, preset: Preset) -> Outputs:
 
 def our_loftr(out: Path, preset: Preset) -> Outputs:
     found = LoFTR(str(out / "loftr.ckpt"), preset=preset, threshold=0.0, device="cpu")(*pair())
-    return sort_rows(
-        xy0=found.xy0 + 0.5, xy1=found.xy1 + 0.5, sure=found.confidence
-    )  # they count from the corner
+    # they count from the corner
+    return sort_rows(xy0=found.xy0 + 0.5, xy1=found.xy1 + 0.5, sure=found.confidence)
 
 
 def wide_pair() -> tuple[Pixels, Pixels]:

@@ -130,9 +130,8 @@ class Race:
         self.values.append(row)
         self._bets.add(row)
         capital = self._bets.capital
-        against = (capital.sum(axis=0) - 1) / (
-            len(self.names) - 1
-        )  # without the 1 of an arm against itself
+        # without the 1 of an arm against itself
+        against = (capital.sum(axis=0) - 1) / (len(self.names) - 1)
         for number, name in enumerate(self.names):
             if name not in self.dropped and against[number] >= 1 / self.level:
                 self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]

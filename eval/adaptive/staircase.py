@@ -53,9 +53,8 @@ class Staircase:
         for end in (len(self.model.levels) - 1, 0):
             if end in usable and not self.asked[end]:
                 return self.model.levels[end]
-        hits = np.einsum(
-            "ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights
-        )  # (levels, thresholds)
+        # (levels, thresholds)
+        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)
         misses = self._weights.sum(axis=(1, 2)) - hits
         expected = _entropy(hits) + _entropy(misses)
         return self.model.levels[usable[int(expected.argmin())]]

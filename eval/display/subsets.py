@@ -67,9 +67,8 @@ def keep_only(run: RunScores, path: Path) -> RunScores:
     Raises RunError."""
     ids = read_subset(path)
     names = {scores.point.task for scores in run.points}
-    if len(names) == 1 and ids.keys() == {
-        "task"
-    }:  # the short form of a single task, whatever it is called
+    # the short form of a single task, whatever it is called
+    if len(names) == 1 and ids.keys() == {"task"}:
         ids = {name: ids["task"] for name in names}
     kept = [scores for scores in run.points if scores.point.task in ids]
     if not any(ids[scores.point.task] & scores.samples.keys() for scores in kept):

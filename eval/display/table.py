@@ -203,9 +203,8 @@ def score_table(
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for
     one no sample has."""
-    arms = (
-        [scores for run in runs for scores in run.points] if by else []
-    )  # to look at every sample takes a while
+    # to look at every sample takes a while
+    arms = [scores for run in runs for scores in run.points] if by else []
     fields = {name for scores in arms for row in scores.samples.values() for name in row.meta}
     fields |= {name for scores in arms for name in measurements(scores)}
     for name in (part for names in by for part in names.split(",")):
@@ -250,9 +249,8 @@ def console_table(shown: Table) -> RichTable:
     for name in ("accuracy", *(["answered"] * some_failed), "n", counts, "delta", "p", *people):
         out.add_column(name, justify="right", no_wrap=True)
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
-    order = {
-        place: number for number, place in enumerate(places, 1)
-    }  # a total has none, and is the first
+    # a total has none, and is the first
+    order = {place: number for number, place in enumerate(places, 1)}
     blocks: dict[str, list[Row]] = defaultdict(list)
     for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
         blocks[_block(row)].append(row)

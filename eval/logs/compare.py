@@ -90,11 +90,12 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
     if not numbers.any():
         return places
     mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
+    # an empty text is in every other
     return {
         place: partner
         for place, partner in places.items()
         if not numbers[place] or mine[place] in theirs[partner] or theirs[partner] in mine[place]
-    }  # an empty text is in every other
+    }
 
 
 def _partners(mine: Mapping[int, Hashable], theirs: Mapping[int, Hashable]) -> dict[int, int]:

@@ -74,9 +74,8 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
         building.chmod(0o755)
         building.rename(out / name)
     finally:
-        shutil.rmtree(
-            building, ignore_errors=True
-        )  # what is left of a set that could not be finished
+        # what is left of a set that could not be finished
+        shutil.rmtree(building, ignore_errors=True)
     saved.folder = out / name
     return saved
 

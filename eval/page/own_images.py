@@ -26,9 +26,8 @@ def recorded_tasks(
         binder = Binder(Scope.of_records(folder.path, tuple(plugins)))
         for point in folder.points.values():
             if point.task_id not in tasks and "task" in point.spec:
-                task = binder.node(
-                    point.spec["task"], "task"
-                )  # not asked whether it is empty: it would read its data
+                # not asked whether it is empty: it would read its data
+                task = binder.node(point.spec["task"], "task")
                 tasks[point.task_id] = () if task is None else task
         faults += binder.faults
     return tasks, faults

@@ -115,9 +115,8 @@ def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) 
     sums = total[:, None, :] - (total - right)[:, :, None]  # (sets, first level, last level)
     sizes = answers[None, :] - (answers - asked)[:, None]
     means = np.where(first[:, None] <= first, sums / np.where(sizes > 0, sizes, 1), np.inf)
-    least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[
-        :, :, ::-1
-    ]  # over last levels from each level on
+    # over last levels from each level on
+    least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
     least = np.where(first[:, None] <= first, least, -np.inf)
     return np.asarray(least.max(axis=1))
 

@@ -18,9 +18,8 @@ Ints = NDArray[np.int64]
 Direction = Literal["rising", "falling"]
 
 STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
-SLOPES = np.geomspace(
-    4, 100, 16
-)  # per range of the levels: from one that takes the whole range to a step
+# per range of the levels: from one that takes the whole range to a step
+SLOPES = np.geomspace(4, 100, 16)
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
 COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
@@ -211,12 +210,10 @@ class Psychometric:
     def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
         from scipy.special import stdtrit
 
-        marginal = weights.sum(
-            axis=(1, 2)
-        )  # all thresholds weigh alike beforehand, so this is their likelihood
-        bar = (
-            float(stdtrit(max(1, n - 3), 0.975)) ** 2
-        )  # F with one degree is the square of Student's t
+        # all thresholds weigh alike beforehand, so this is their likelihood
+        marginal = weights.sum(axis=(1, 2))
+        # F with one degree is the square of Student's t
+        bar = float(stdtrit(max(1, n - 3), 0.975)) ** 2
         lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
         kept = np.flatnonzero(lacking <= 0)
         low, high = (
@@ -296,9 +293,8 @@ def _dispersion(
     sandwich) is what the likelihood counts too much.
     """
     curve = np.asarray(fitted.curve)
-    steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(
-        0
-    )  # of a logistic, up to a factor
+    # of a logistic, up to a factor
+    steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)
     info = (steep**2 / (curve * (1 - curve)))[number].sum()
     sums, _ = cluster_sums(
         (steep / (curve * (1 - curve)))[number] * (values - curve[number]),

@@ -27,9 +27,8 @@ _MARKS = re.compile(
 _ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
 _HEAD, _TAIL = 2_000, 8_000  # characters
 _SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but no single space, which stays
-_RUN = re.compile(
-    r"(([^\w\s])\2{19})\2+"
-)  # a rule of dashes, or a model that repeats one sign without end
+# a rule of dashes, or a model that repeats one sign without end
+_RUN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'}
 )

@@ -68,9 +68,8 @@ _ORDINALS_JOINED = re.compile(
     rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
     re.I,
 )
-_OTHER_ORDINAL = re.compile(
-    rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))", re.I
-)  # "but the third"
+# "but the third"
+_OTHER_ORDINAL = re.compile(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))", re.I)
 _PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
 _NUMBERS_JOINED = re.compile(
     rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I

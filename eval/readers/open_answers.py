@@ -165,9 +165,8 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
     first, second = words
     words_of_both = "|".join(words.values())
     both = rf"(?P<word>{words_of_both})"
-    text = re.sub(
-        rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I
-    )  # an offer, no answer
+    # an offer, no answer
+    text = re.sub(rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I)
     declared = [
         match
         for match in re.finditer(

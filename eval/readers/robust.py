@@ -118,9 +118,8 @@ _ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
 )
 _TOTAL = re.compile(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=", re.I)
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
-_SERIES = re.compile(
-    rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I
-)  # "A, B and C are ..."
+# "A, B and C are ..."
+_SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)
 _OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
 _CONTRAST = re.compile(
     r"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in"
@@ -305,9 +304,8 @@ def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
     stated = {
         claim.letter for claim in claims if claim.weight is Weight.STATED and not claim.against
     }
-    if len(stated) > 1 or HANDED_BACK.search(
-        tagged
-    ):  # plain sentences that differ count no more than others
+    # plain sentences that differ count no more than others
+    if len(stated) > 1 or HANDED_BACK.search(tagged):
         claims = [
             replace(claim, weight=Weight.PREFERRED) if claim.weight is Weight.STATED else claim
             for claim in claims

@@ -165,9 +165,8 @@ def _sentences(
     """What is said before and after the names of the tasks."""
     slots, arms = variants.slots, variants.arms
     largest = max(classes, key=len)
-    if (
-        len(largest) > len(arms) * MOSTLY and len(largest) > 1
-    ):  # fewer may be alike on purpose, as controls are
+    # fewer may be alike on purpose, as controls are
+    if len(largest) > len(arms) * MOSTLY and len(largest) > 1:
         samples = _samples(*_count_same(*largest[:2]))
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {counted(len(arms), 'value')}, {counted(len(classes), sent)}"

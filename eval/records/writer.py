@@ -146,9 +146,8 @@ class RunWriter:
                 self.on_failure()
 
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
-        names = sorted(
-            {name for name, _ in batch}, reverse=True
-        )  # samples first: none is answered and not there
+        # samples first: none is answered and not there
+        names = sorted({name for name, _ in batch}, reverse=True)
         for name in names:
             append_file(
                 self.path / name, b"".join(line for target, line in batch if target == name)

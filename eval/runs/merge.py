@@ -18,10 +18,8 @@ from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256, Blobs
 
-DESCRIPTIONS = (
-    "changes",
-    "facts",
-)  # of a point: may differ between shards, because no answer depends on them
+# of a point: may differ between shards, because no answer depends on them
+DESCRIPTIONS = ("changes", "facts")
 ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 

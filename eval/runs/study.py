@@ -113,14 +113,11 @@ class Study:
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet, and close every model."""
         if self.fresh and self.folder.exists():
-            with RunWriter(
-                self.folder
-            ):  # takes the lock: the folder of a running study must not be moved
+            # takes the lock: the folder of a running study must not be moved
+            with RunWriter(self.folder):
                 now = f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}"
-                names = (
-                    now,
-                    *(f"{now}-{number}" for number in range(2, 100)),
-                )  # several in one second
+                # several in one second
+                names = (now, *(f"{now}-{number}" for number in range(2, 100)))
                 aside = next(
                     path for name in names if not (path := self.folder.with_name(name)).exists()
                 )
@@ -310,9 +307,10 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     try:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
+            # nohup
             if number is not None and (
                 name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN
-            ):  # nohup
+            ):
                 before[number] = signal.signal(number, interrupt)
     except ValueError:  # not the main thread, which alone may set signal handlers
         pass

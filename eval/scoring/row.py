@@ -44,9 +44,8 @@ class Row:
     low: float | None = None  # 95 % interval of the value
     high: float | None = None
     n: int = field(default=0, metadata=SUMMED)  # units behind the value, see `unit`
-    n_groups: int | None = field(
-        default=None, metadata=SUMMED
-    )  # groups of samples, or levels of a parameter
+    # groups of samples, or levels of a parameter
+    n_groups: int | None = field(default=None, metadata=SUMMED)
     right: int | None = field(default=None, metadata=SUMMED)  # this and the next three count draws
     wrong: int | None = field(default=None, metadata=SUMMED)
     unreadable: int | None = field(default=None, metadata=SUMMED)
@@ -55,13 +54,11 @@ class Row:
     p: float | None = (
         None  # two-sided paired test against the baseline, see `test`, or the metric's own test
     )
-    tokens_in: int | None = field(
-        default=None, metadata=SUMMED
-    )  # of all calls, cached replies included
+    # of all calls, cached replies included
+    tokens_in: int | None = field(default=None, metadata=SUMMED)
     tokens_out: int | None = field(default=None, metadata=SUMMED)
-    cost: float | None = field(
-        default=None, metadata=SUMMED
-    )  # list price of all calls, see `price_of`
+    # list price of all calls, see `price_of`
+    cost: float | None = field(default=None, metadata=SUMMED)
     split: str = ""
     label_version: str = ""
     reader: str = ""  # who read the replies
@@ -100,9 +97,8 @@ class Row:
     clusters: int | None = (
         None  # clusters of the units behind the value: units of one group or picture are one
     )
-    units: Stratum | None = field(
-        default=None, repr=False, compare=False
-    )  # these units; no column of the file
+    # these units; no column of the file
+    units: Stratum | None = field(default=None, repr=False, compare=False)
 
 
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")

@@ -150,9 +150,8 @@ def reordering(before: Mapping[str, float], after: Mapping[str, float]) -> Reord
     values = [np.array([level[name] for name in names]) for level in (before, after)]
     upper = np.triu_indices(len(names), 1)
     first, second = (np.sign(level[:, None] - level)[upper] for level in values)
-    old, new = (
-        (level[:, None] + 1e-9 < level).sum(axis=1) for level in values
-    )  # how many are strictly better
+    # how many are strictly better
+    old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
     moves = np.abs(old - new)
     return Reordering(
         int((first * second < 0).sum()),

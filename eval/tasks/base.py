@@ -73,9 +73,8 @@ class Subset:
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if (
-            self.n is not None and self.n < 0
-        ):  # none at all says which file is left without a question
+        # none at all says which file is left without a question
+        if self.n is not None and self.n < 0:
             raise TaskError(
                 f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}"
             )

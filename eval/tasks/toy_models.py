@@ -30,11 +30,8 @@ from looktwice.pipelines.view import View
 Mask = NDArray[np.float32]
 HUES = {"red": 0, "orange": 15, "green": 65, "blue": 115, "purple": 145}  # OpenCV's, in 0..180
 HUE_OFF, SATURATION = 7, 40  # a colour's width in hue, and the least saturation at which it is seen
-EXTENTS = {
-    "triangles": (0.0, 0.64),
-    "circles": (0.64, 0.88),
-    "squares": (0.88, 1.01),
-}  # share of its box that is filled
+# share of its box that is filled
+EXTENTS = {"triangles": (0.0, 0.64), "circles": (0.64, 0.88), "squares": (0.88, 1.01)}
 SIDE = 24  # pixels of the square on which letters are compared
 PATCH = 28  # pixels of an image's side that cost a token
 LETTER = re.compile(r"Which letter is (\w+)\?")

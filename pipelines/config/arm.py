@@ -70,9 +70,8 @@ def make_gap_arms(
     changed place and what it became stand in the arm's `changes`. Only arms without changes of
     their own are looked at. What cannot be done is noted in `faults`.
     """
-    if (
-        not gap or not arms or not {"from", "to"} <= gap.keys()
-    ):  # what is missing is a fault of its own
+    # what is missing is a fault of its own
+    if not gap or not arms or not {"from", "to"} <= gap.keys():
         return []
     sides: dict[str, dict[str, Arm]] = {name: {} for name in (gap["from"], gap["to"])}
     for arm in arms:

@@ -31,9 +31,8 @@ from looktwice.pipelines.config.classes import (
 from looktwice.pipelines.config.paths import OutsideError, Scope
 from looktwice.pipelines.model import canonical, first_non_finite
 
-ARBITRARY = ConfigDict(
-    arbitrary_types_allowed=True, allow_inf_nan=False
-)  # a text "nan" would become a number
+# a text "nan" would become a number
+ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 @dataclass
@@ -118,9 +117,8 @@ class Binder:
     def value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
         """A setting's value, checked against its type hint; a mapping without `use` changes
         `default`, an object."""
-        if (
-            self.faults and isinstance(value, str) and "${" in value
-        ):  # a reference that was reported as unresolvable
+        # a reference that was reported as unresolvable
+        if self.faults and isinstance(value, str) and "${" in value:
             self.noticed += 1
             return None
         if isinstance(value, Mapping) and "use" in value:

@@ -158,9 +158,8 @@ class Expansion:
         """The arms of one contestant under one set of changes, one for each of its tasks."""
         applied = {k: v for k, v in changes.items() if self._applies(k, v, merged, overlay)}
         layer, node = Overlay(), merged
-        for key in sorted(
-            applied, key=lambda key: not key.endswith(".use")
-        ):  # the class first: settings are laid on it
+        # the class first: settings are laid on it
+        for key in sorted(applied, key=lambda key: not key.endswith(".use")):
             node = layer(node, nest(key, applied[key]))
         self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
         node = resolve(node, self.faults)

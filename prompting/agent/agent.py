@@ -187,10 +187,8 @@ class Agent:
         reply = model(messages, draw=episode.state.draw, options=replace(self.options, tools=tools))
         notes = (*episode.notes, *notes, *check_token_count(messages, reply))
         episode = episode.replace(notes=notes).add_usage(reply)
-        return (
-            episode.replace(calls=max(episode.calls, calls_made(episode.state, model))),
-            reply,
-        )  # a describer's too
+        # a describer's too
+        return (episode.replace(calls=max(episode.calls, calls_made(episode.state, model))), reply)
 
     def _run_calls(
         self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int

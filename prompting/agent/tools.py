@@ -110,9 +110,8 @@ class Zoom:
         if self.elsewhere:
             seed = self.seed + len(state.views)
             placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed)
-            return ToolResult(
-                "", run_stage_on_image(placebo, state, view, box).views
-            )  # its note says where it is
+            # its note says where it is
+            return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 
 

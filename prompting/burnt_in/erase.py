@@ -134,9 +134,8 @@ def marker_regions(
             ys + 0.5 - marker["y0"],
             marker["y1"] - ys - 0.5,
         ]
-        inward = np.minimum.reduce(
-            np.broadcast_arrays(*sides)
-        )  # pixels inside the middle of the lines
+        # pixels inside the middle of the lines
+        inward = np.minimum.reduce(np.broadcast_arrays(*sides))
         region = (inward > -half - margin) & (inward < half + margin)
     if marker["plate"]:
         left, top, right, bottom = marker["plate"]

@@ -16,10 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 from looktwice.pipelines.geometry import PixelRect, overlaps
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, render_text
 
-CUTS = (
-    96,
-    150,
-)  # luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
+# luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
+CUTS = (96, 150)
 HEIGHTS = (5, 40)  # pixels of a capital
 BLACK = 56.0  # mean luma of a plate's margin, at most; JPEG of quality 75 leaves about 20
 CANVAS = 16  # side of the square on which glyphs are compared
@@ -28,11 +26,8 @@ LIKENESS = 0.72  # correlation with the best template, at least
 Stroke = tuple[tuple[float, float], ...]
 Gray = NDArray[np.uint8]
 
-PENS = (
-    (48, 70, 9),
-    (58, 70, 14),
-    (54, 140, 16),
-)  # width, height, stroke; the last one is thinner across than along
+# width, height, stroke; the last one is thinner across than along
+PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
 
 # Skeletons of stroke-font capitals, as drawing libraries without TrueType have them; x and y run
 # over 0..1, y down.

@@ -347,9 +347,8 @@ def _assign_words(
 ) -> list[Marker]:
     """The rings with the letters that suit them best together; `last` where the only one left needs
     no proof."""
-    from scipy.optimize import (
-        linear_sum_assignment,
-    )  # half a second, for which nobody else should wait
+    # half a second, for which nobody else should wait
+    from scipy.optimize import linear_sum_assignment
 
     if not rings:
         return []

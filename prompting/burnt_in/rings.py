@@ -211,9 +211,8 @@ def _sums(
     )
 
 
-@lru_cache(
-    maxsize=4
-)  # the maps of an image's colours, and mostly of the next image, are of one size
+# the maps of an image's colours, and mostly of the next image, are of one size
+@lru_cache(maxsize=4)
 def _template_sums(
     radii: tuple[float, ...], stroke: float, size: tuple[int, int], padded: tuple[int, int]
 ) -> tuple[Map, Map, Map]:

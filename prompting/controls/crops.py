@@ -61,9 +61,8 @@ class OracleCrop(WithoutModel):
                 number: self._place_off(state.views[number], true, rng)
                 for number, true in places.items()
             }
-            crop = replace(
-                crop, padding=0, min_px=0, min_share=0, aspect=None
-            )  # a place is the whole area of its crop
+            # a place is the whole area of its crop
+            crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)
         return _crop_places(state, places, crop)
 
     def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:

@@ -16,11 +16,8 @@ from looktwice.pipelines.geometry import PixelRect, Rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
-SMALLER = (
-    1.0,
-    0.75,
-    0.5,
-)  # shares of the wanted size that are tried, so that nothing need be hidden
+# shares of the wanted size that are tried, so that nothing need be hidden
+SMALLER = (1.0, 0.75, 0.5)
 CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
 GAP = 2  # free pixels between a region and the number beside it
 RINGS = 12  # how far a number may move away, in its own heights

@@ -164,9 +164,8 @@ def rim_distance(place: Mark, area: PixelRect) -> Floats:
 
 def _mask_rim_distance(mask: Mask, area: PixelRect) -> Floats:
     left, top, right, bottom = area
-    inside = np.zeros(
-        (bottom - top + 2, right - left + 2), np.uint8
-    )  # with a rim, so that a full picture has an edge
+    # with a rim, so that a full picture has an edge
+    inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
     height, width = mask.pixels.shape
     if seen := common_rect(area, (0, 0, width, height)):
         x0, y0, x1, y1 = seen

@@ -175,9 +175,8 @@ class Axes(GridStage):
             if x > end:  # at the far rim a number may have been pushed back towards the one before
                 self._write(pixels, text, x, self._number_start(y0, height), size)
                 end = x + width + GAP
-        end = (
-            -math.inf if self.place == "margin" else y0 + self.tick + GAP + size
-        )  # the corner is the upper axis's
+        # the corner is the upper axis's
+        end = -math.inf if self.place == "margin" else y0 + self.tick + GAP + size
         for text, at in sorted(rows, key=lambda tick: tick[1]):
             self._stroke(pixels, _pixel(at, y0, y1), slice(x0, x1), self.lines)
             self._stroke(pixels, _pixel(at, y0, y1), self._tick_pixels(x0))

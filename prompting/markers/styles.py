@@ -125,11 +125,8 @@ COLORS: dict[str, RGB] = {
     "blue": (0, 0, 255),
     "yellow": (255, 255, 0),
 }
-STROKE, MARGIN, BELOW = (
-    2,
-    2,
-    5,
-)  # pixels: of the outline, of a plate, and between a shape and a label moved below it
+# pixels: of the outline, of a plate, and between a shape and a label moved below it
+STROKE, MARGIN, BELOW = (2, 2, 5)
 # the label of the point in the first image; its plate is wider and stands further off
 REFERENCE = "REF"
 

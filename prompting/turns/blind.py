@@ -49,9 +49,8 @@ class SvgError(Exception):
 def find_svg(reply: str) -> str | None:
     """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was
     finished."""
-    end = max(
-        (match.end() for match in _END.finditer(reply)), default=0
-    )  # beyond it none is finished
+    # beyond it none is finished
+    end = max((match.end() for match in _END.finditer(reply)), default=0)
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 

@@ -104,9 +104,8 @@ class MinimumSide(SizeRule):
         factor = self.pixels / min(width, height)
         if factor <= 1:
             return width, height
-        return int(width * factor), int(
-            height * factor
-        )  # fractions are cut off, as the toolkit does
+        # fractions are cut off, as the toolkit does
+        return int(width * factor), int(height * factor)
 
 
 @dataclass(frozen=True)

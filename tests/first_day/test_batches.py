@@ -339,9 +339,8 @@ def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays
     with pytest.raises(Deferred):
         living(words)
     (gathered,) = living.folder.glob("gathering-*")
-    dead = (
-        living.folder / "gathering-dead"
-    )  # as it was when it ended: its lock is there, and nobody holds it
+    # as it was when it ended: its lock is there, and nobody holds it
+    dead = living.folder / "gathering-dead"
     for path in (dead, living.folder / "dead.here"):
         path.write_bytes(b"")
     with pytest.raises(Deferred):

@@ -66,9 +66,8 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         ), first.output
         again = looktwice(*words, 10 * EACH)  # what the first run paid counts
         assert server.stats["requests"] == asked and again.exit_code == 1
-        halfway = looktwice(
-            *words, 11.5 * EACH
-        )  # which a twelfth would exceed: what one costs is remembered
+        # which a twelfth would exceed: what one costs is remembered
+        halfway = looktwice(*words, 11.5 * EACH)
         asked = server.stats["requests"]
         said = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
         assert asked == 11 and said in halfway.output

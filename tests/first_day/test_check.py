@@ -76,9 +76,8 @@ def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
 
 def test_a_request_that_two_arms_make_is_counted_once(study: Path) -> None:
     """Arms that send the same were counted as if each were asked."""
-    said = check(
-        "contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}"
-    )  # there is no mark
+    # there is no mark
+    said = check("contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}")
     assert "  again: 6 requests, " in said and "  in all: 6 requests, " in said
 
 

@@ -65,9 +65,8 @@ def test_a_run_prunes_a_cache_that_has_grown_beyond_its_size(tmp_path: Path) -> 
         beyond = looktwice(
             "run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB"
         )
-        assert "cache: removed 0 replies" in beyond.output, (
-            beyond.output
-        )  # all are named by records
+        # all are named by records
+        assert "cache: removed 0 replies" in beyond.output, beyond.output
         shutil.rmtree(tmp_path / "other")
         beyond = looktwice(
             "run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB"

@@ -426,9 +426,8 @@ def test_a_mean_over_some_of_the_tasks_says_so(folder: Path) -> None:
     shown = words(looktwice("run", "part.yaml"))
     assert shown.count("part (2 of 3 tasks)") == 2
     assert "plain (1 of 3" not in shown and "plain (3 of 3" not in shown
-    assert (
-        shown.partition("task and contestant")[2].count(" lone ") == 1
-    )  # the mean of one task is its accuracy, which stands above
+    # the mean of one task is its accuracy, which stands above
+    assert shown.partition("task and contestant")[2].count(" lone ") == 1
     table = score_table("runs/part")
     assert "part (2 of 3 tasks)" in table._repr_html_()
     (macro,) = table.where(metric="accuracy", task="macro", contestant="part")

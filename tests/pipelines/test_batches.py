@@ -425,9 +425,8 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
     assert time.perf_counter() - start < 120
     assert [record.error for record in many.values()] == [""] * 12
     assert plain(many) == plain(one)
-    assert confidences(many) == pytest.approx(
-        confidences(one), abs=1e-5
-    )  # a batch is rounded otherwise
+    # a batch is rounded otherwise
+    assert confidences(many) == pytest.approx(confidences(one), abs=1e-5)
     assert len({record.answer for record in one.values()}) > 1
 
 

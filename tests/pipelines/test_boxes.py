@@ -44,9 +44,8 @@ def test_parts_of_pixels() -> None:
     assert common_rect((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
     assert overlaps((0, 0, 1.001, 1), (1, 0, 2, 1))
     assert iou((5, 5, 5, 5), (5, 5, 5, 5)) == 0  # neither has an area
-    assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(
-        1 / 3
-    )  # an eighth of three eighths
+    # an eighth of three eighths
+    assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)
     assert grow((1, 2, 3, 4), 0.5) == (0.5, 1.5, 3.5, 4.5)
 
 

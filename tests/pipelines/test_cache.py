@@ -164,12 +164,8 @@ WAL, NORMAL = "PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"
     ("says", "times", "limit", "tried"),
     [
         ("database is locked", 0, 60, [WAL, NORMAL]),
-        (
-            "database is locked",
-            2,
-            60,
-            [WAL, WAL, WAL, NORMAL],
-        ),  # another process is switching: waits for it
+        # another process is switching: waits for it
+        ("database is locked", 2, 60, [WAL, WAL, WAL, NORMAL]),
         ("database is locked", 2, -1, [WAL]),  # but not for ever
         ("disk I/O error", 1, 60, [WAL]),  # waiting does not help
     ],

@@ -132,10 +132,8 @@ CALLS = [
 @pytest.mark.parametrize(
     ("message", "sent"),
     [
-        (
-            Message("user", ("Left?",)),
-            {"role": "user", "content": "Left?"},
-        ),  # a single text is no list
+        # a single text is no list
+        (Message("user", ("Left?",)), {"role": "user", "content": "Left?"}),
         (
             Message("user", ("Left?", "Right?")),
             {
@@ -146,11 +144,8 @@ CALLS = [
         (LOOK[2], {"role": "assistant", "content": "I look closer.", "tool_calls": CALLS}),
         (
             Message("assistant", ("",), LOOK[2].tool_calls),
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": CALLS,
-            },  # servers refuse an empty text there
+            # servers refuse an empty text there
+            {"role": "assistant", "content": None, "tool_calls": CALLS},
         ),
         (Message("assistant", ("",)), {"role": "assistant", "content": ""}),
         (LOOK[4], {"role": "tool", "tool_call_id": "c2", "content": "Nothing there."}),
@@ -566,10 +561,8 @@ SECRET = "sk-a-very-secret-key-0123456789"
     [
         (200, '{"choices": [{"message": {"content": "your key is %s"}}], "model": "%s"}'),
         (401, '{"error": {"message": "Incorrect key: %s"}}'),
-        (
-            400,
-            '{"error": {"message": "' + "x" * 285 + ' %s"}}',
-        ),  # cut in the middle of the key when it is shortened
+        # cut in the middle of the key when it is shortened
+        (400, '{"error": {"message": "' + "x" * 285 + ' %s"}}'),
         (500, "%s %s"),
         (307, ""),
     ],

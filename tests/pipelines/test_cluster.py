@@ -82,9 +82,8 @@ def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, i
     on as before."""
     desk, slots, used = Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
     for task, goes_to, waiting in steps:
-        used[task] = min(
-            goes_to, max(used[task], slots[task])
-        )  # begins no more than it may, ends what it likes
+        # begins no more than it may, ends what it likes
+        used[task] = min(goes_to, max(used[task], slots[task]))
         before, slots[task] = slots[task], desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
         used[task] = max(used[task], before)  # what it began before it heard the answer
         for name in used:  # at worst all begin what they may

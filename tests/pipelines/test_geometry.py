@@ -335,11 +335,8 @@ MASK[1:3, 2:7] = True
     ("mark", "box", "center"),
     [
         (Point("A", 3.0, 5.0), (3, 5, 4, 6), (3, 5)),  # pixel 3 covers the edges 3 to 4
-        (
-            Box("b", 0, 1, 4, 3),
-            (0, 1, 4, 3),
-            (1.5, 1.5),
-        ),  # the centre lies half a pixel before the middle of the edges
+        # the centre lies half a pixel before the middle of the edges
+        (Box("b", 0, 1, 4, 3), (0, 1, 4, 3), (1.5, 1.5)),
         (Mask("m", MASK), (2, 1, 7, 3), (4, 1.5)),
     ],
 )
@@ -460,10 +457,8 @@ def test_a_mask_keeps_its_own_pixels() -> None:
         (Box("b", 50, 50, 90, 91), 1),
         (Point("p", 49.4, 60), 1),
         (Point("p", 49.6, 60), 0),
-        (
-            Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (45, 35)))),
-            0,
-        ),  # its centre is covered
+        # its centre is covered
+        (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (45, 35)))), 0),
         (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (35, 45)))), 1),
     ],
 )

@@ -100,9 +100,8 @@ def test_numpy_computes_what_torch_was_trained_with(tmp_path: Path) -> None:
     seen = [weights.places(str(number), pixels) for number, pixels in enumerate(inputs)]
     talk = Conversation(weights, text, seen)
     mine = np.stack([talk.write(token) for token in reply])
-    assert (
-        np.abs(mine - logits.log_softmax(-1).numpy()).max() < 5e-3
-    )  # half precision of the weights
+    # half precision of the weights
+    assert np.abs(mine - logits.log_softmax(-1).numpy()).max() < 5e-3
     assert (
         np.abs(
             mine - np.stack([Conversation(weights, text, seen[::-1]).write(t) for t in reply])

@@ -129,9 +129,8 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
         found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}
         assert found == expected, text
         assert all(p.shares.sum() == pytest.approx(1) for p in pointers)
-    assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(
-        0.5
-    )  # two things and as much on the sinks
+    # two things and as much on the sinks
+    assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)
 
 
 def test_it_learns_stops_and_goes_on_as_if_it_had_not(plan: Plan, tmp_path: Path) -> None:

@@ -251,10 +251,8 @@ def test_messages_that_are_gone_or_torn_come_back_from_the_cache(
     damage_blobs(blobs, damage)
     assert "is gone or damaged" in says(folder, ["replay", folder.run])
     says(folder, ["show", folder.run, folder.sample], 2)
-    if damage not in (
-        "gone",
-        "empty",
-    ):  # nothing looks into every message; the sentence says to remove it
+    # nothing looks into every message; the sentence says to remove it
+    if damage not in ("gone", "empty"):
         assert "3 were there" in says(folder, folder.again, 0)
         assert "remove its file" in " ".join(says(folder, ["replay", folder.run]).split())
         damage_blobs(blobs, "gone")

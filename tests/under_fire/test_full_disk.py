@@ -72,9 +72,8 @@ def test_a_run_names_the_file_and_goes_on_when_there_is_room(
 ) -> None:
     """It said `No space left on device` of a file that one had to guess, and left `.part` files
     behind."""
-    if (
-        file == "samples.jsonl"
-    ):  # the one that grows fastest where questions are long and pictures small
+    # the one that grows fastest where questions are long and pictures small
+    if file == "samples.jsonl":
         write_questions("Which? " * 300, side=9)
     with room(size):
         code, said = looktwice("run", "study.yaml")

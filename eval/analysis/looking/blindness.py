@@ -168,9 +168,8 @@ def expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
     """How many items the rule `any` lists by the models' tastes alone; by `chance`, the bound on
     false finds."""
     if rule == "chance":
-        return FALSE_SHARE * sum(
-            len(needs_no_image([audit])) for audit in audited
-        )  # each model has false finds of its own
+        # each model has false finds of its own
+        return FALSE_SHARE * sum(len(needs_no_image([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in audited:
         tails = {draws: audit.tastes.tails(draws) for draws in {item.asked for item in audit.items}}

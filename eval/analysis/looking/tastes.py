@@ -33,9 +33,8 @@ wanted."""
 TRIED_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
 MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly on the arc sine
-FIRMNESS = np.geomspace(
-    0.1, 1000, 11
-)  # from one guess for all draws of a question to a new guess in each
+# from one guess for all draws of a question to a new guess in each
+FIRMNESS = np.geomspace(0.1, 1000, 11)
 # of a wrong choice: what is thought of means and firmness before any answer, all being as likely
 UNSEEN = 0.25
 ROUNDS = 40  # of expectation-maximization; more change nothing that a table shows

@@ -57,9 +57,8 @@ def standard_answer(answer: str, form: Form) -> str | None:
     """
     text = answer.strip().strip("*`\"'. ")
     if form == "integer":
-        match = re.fullmatch(
-            r"(\d{1,100})(?:\.0+)?", text
-        )  # no count is longer, and Python reads no 5,000 digits
+        # no count is longer, and Python reads no 5,000 digits
+        match = re.fullmatch(r"(\d{1,100})(?:\.0+)?", text)
         return str(int(match[1])) if match else None
     if form == "option":
         match = re.fullmatch(r"(?:option\s*)?[(\[<]?([1-4])[)\]>]?", text, re.I)
@@ -76,9 +75,8 @@ def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
     Groups without values are left out; where all values are the same there is no effect and p is 1.
     """
-    from scipy.special import (
-        chdtrc,
-    )  # scipy.stats, which has the whole test, takes a second to open
+    # scipy.stats, which has the whole test, takes a second to open
+    from scipy.special import chdtrc
 
     filled = [group for group in groups if group]
     levels, place, times = np.unique(

@@ -20,6 +20,7 @@ from looktwice.pipelines.picture import Pixels
 NAME = "letter_disambiguation"
 SIZE = 400  # pixels of the square of a letter; a fifth of it lies between two
 APART = 80
+# A to Z: seven rows of five dots, each row a number of base 32
 _ROWS = (
     "EHHVHHH",
     "UHHUHHU",
@@ -47,7 +48,7 @@ _ROWS = (
     "HHA4AHH",
     "HHA4444",
     "V1248GV",
-)  # A to Z: seven rows of five dots, each row a number of base 32
+)
 DOTS: dict[str, tuple[int, ...]] = {
     letter: tuple(int(row, 32) for row in rows)
     for letter, rows in zip(ascii_uppercase, _ROWS, strict=True)
@@ -59,11 +60,8 @@ GROUNDS: tuple[RGB, ...] = (
     (240, 244, 248),
     (255, 230, 109),
 )
-SHIFTS = {
-    1: (180, 1.2, 0.85),
-    2: (60, 1.2, 0.9),
-    3: (10, 1.05, 0.95),
-}  # hue in degrees, saturation, value
+# hue in degrees, saturation, value
+SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
 RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
 """Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors'
 on their grounds."""

@@ -27,16 +27,12 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     random_thing,
 )
 
-SMALLEST, LARGEST = (
-    16.0,
-    56.0,
-)  # pixels of the things beside two that are compared, and of those that are counted
+# pixels of the things beside two that are compared, and of those that are counted
+SMALLEST, LARGEST = (16.0, 56.0)
 LETTERED = 0.35  # how often a thing that is not asked about is a tile
 PEERS = 4  # things that may be the asked one as well: as many as there are choices
-NEAREST, FARTHEST = (
-    1.1,
-    1.5,
-)  # times smaller or larger than the asked one: the sizes of those that are not its peers
+# times smaller or larger than the asked one: the sizes of those that are not its peers
+NEAREST, FARTHEST = (1.1, 1.5)
 BEGINNINGS = 30  # of a scene, until all of its things find room
 EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
 MOST_COUNTED = 6

@@ -36,13 +36,8 @@ black frame."""
 PIECE = 200  # pixels wide, as in BLINK's files
 HEIGHTS = (100, 120)  # of a piece; BLINK's lie between 83 and 125, mostly at 105 to 110
 WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
-OTHERS = (
-    (0, 2),
-    (1, 2),
-    (2, 0),
-    (2, 1),
-    (2, 2),
-)  # rows and columns of the pieces that are not shown
+# rows and columns of the pieces that are not shown
+OTHERS = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
 PLAIN = 8.0  # standard deviation in grey levels: a flatter piece has nothing to continue
 ALIKE = 12.0  # mean absolute difference in grey levels: below, the two pieces show the same
 

@@ -11,10 +11,8 @@ import numpy as np
 import torch
 
 LONGEST = 1024  # pixels of the longer side that the network sees
-SIZES, SCORES = (
-    (2, 5, 9),
-    (0.5, 0.9, 0.7),
-)  # of the three masks of a point: half their sides, and the predicted IoU
+# of the three masks of a point: half their sides, and the predicted IoU
+SIZES, SCORES = ((2, 5, 9), (0.5, 0.9, 0.7))
 
 
 class Sam(torch.nn.Module):  # type: ignore[misc]

@@ -86,15 +86,12 @@ def made(path: Path) -> RunScores:
     agent = run.point("agent", "t")
     for number in range(3):
         reply(run, base, f"s{number}", ["(B)"])
-    reply(
-        run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10)
-    )  # flips to right, looks at the mark
-    reply(
-        run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10)
-    )  # flips to wrong, shows twice the mark
-    reply(
-        run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10)
-    )  # found by a look; the hint is a box
+    # flips to right, looks at the mark
+    reply(run, agent, "s0", ["(B)", "(A)", "(A)"], region=(0, 0, 10, 10))
+    # flips to wrong, shows twice the mark
+    reply(run, agent, "s1", ["(A)", "hm", "(B)"], region=(0, 0, 20, 10))
+    # found by a look; the hint is a box
+    reply(run, agent, "s2", ["hm", "(A)"], region=(0, 0, 20, 10))
     assert task
     return score_run(run.write())
 
@@ -376,9 +373,8 @@ def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_
     calls = tuple(
         {**call, "draw": n // 2 if n < 3 else 2} for n, call in enumerate(run.records.pop().calls)
     )
-    run.record(
-        point, "s0", calls=calls, answer="A"
-    )  # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
+    # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
+    run.record(point, "s0", calls=calls, answer="A")
     run.record(point, "s1", calls=tuple({**call, "model": "reads"} for call in calls[:2]))
     said = {line["sample"]: line for line in trajectories(run.write().path)}
     assert [said[name]["messages"][-1]["content"][0]["text"] for name in ("s0", "s1")] == [

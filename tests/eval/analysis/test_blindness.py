@@ -37,9 +37,8 @@ from tests.questions_in_memory import Questions
 
 N = 200
 KEYS = tuple("ABCD"[(7 * number) % 4] for number in range(N))
-LEAKY = {
-    f"q{number:04}" for number in range(N) if number % 4 == 1
-}  # planted: the model knows these by their words
+# planted: the model knows these by their words
+LEAKY = {f"q{number:04}" for number in range(N) if number % 4 == 1}
 
 
 @dataclass(frozen=True)

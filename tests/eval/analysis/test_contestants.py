@@ -71,9 +71,8 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
         "0",
     )
     assert oracle["best one %"] == "100.0"
-    assert oracle["majority %"].startswith(
-        "66.7\n"
-    )  # of s1 to s6 the zoom and base outvote the ring on s4 and s5
+    # of s1 to s6 the zoom and base outvote the ring on s4 and s5
+    assert oracle["majority %"].startswith("66.7\n")
 
 
 def test_each_arm_against_its_baseline(made: MadeRun) -> None:

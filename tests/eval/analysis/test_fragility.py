@@ -192,9 +192,8 @@ def test_draws_count_as_single_ones_written_out() -> None:
     assert found.ratio and found.ratio.value == pytest.approx(
         (squares - (1 / 3 - 1 / 2) ** 2) / 0.25
     )
-    assert found.floor == pytest.approx(
-        (0 + 1 + 0) / 3 / 0.25
-    )  # only the second sample's draws differ, and always
+    # only the second sample's draws differ, and always
+    assert found.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)
 
 
 def test_sixteen_identical_styles_do_not_differ() -> None:

@@ -120,9 +120,8 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
         )
         change, gain = compare_turns(only_arm(table), 0, 1), stopping_rules(only_arm(table))[2].gain
         widths.append((change.paired.high - change.paired.low, gain.high - gain.low))
-    assert (
-        change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25
-    )  # of three groups, two of the eight signs
+    # of three groups, two of the eight signs
+    assert change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25
     assert all(shared > 1.3 * own for own, shared in zip(*widths, strict=True))
 
 

@@ -120,9 +120,8 @@ def test_the_three_files(made: MadeRun, tmp_path: Path) -> None:
     )
     for text in (words, found.text):
         assert [fact for fact in facts if fact not in text] == []
-        assert (
-            "37.50" in text
-        )  # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
+        # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
+        assert "37.50" in text
     assert "planned, and no sample of it was asked yet" in words
     assert (tmp_path / "out" / "report.csv").read_text().startswith("run,point,contestant")
 

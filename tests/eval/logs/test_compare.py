@@ -247,9 +247,8 @@ def test_a_published_table_by_hand(tmp_path: Path) -> None:
         app, ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)]
     )
     assert done.exit_code == 0, done.output
-    assert ["b", "2"] in [
-        line.split()[:2] for line in done.output.splitlines()
-    ]  # at 80 columns, too
+    # at 80 columns, too
+    assert ["b", "2"] in [line.split()[:2] for line in done.output.splitlines()]
     assert pandas.read_csv(out / "spreads.csv")["value"].tolist() == [20, 5]
     change = pandas.read_csv(out / "ranks.csv").iloc[0]
     assert change[["variant", "flipped", "tied", "moved", "furthest", "tau"]].tolist() == [

@@ -99,9 +99,8 @@ def only(path: Path, **columns: str) -> Log:
     ("summaries", "zstd"), [(True, False), (False, False), (True, True), (False, True)]
 )
 def test_a_log_of_inspect(tmp_path: Path, summaries: bool, zstd: bool) -> None:
-    failed = {
-        "error": {"message": "broken"}
-    }  # with a score too, as inspect_ai has it with score_on_error
+    # with a score too, as inspect_ai has it with score_on_error
+    failed = {"error": {"message": "broken"}}
     samples = [
         inspect_sample(0, "C"),
         inspect_sample(1, "I"),

@@ -126,9 +126,8 @@ def test_letters_that_were_dealt_anew_are_the_tasks_own_again(
     made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
     out = tmp_path / "{name}.json"
     first, *_ = replies_lines([made.write().path], exports=[out])
-    assert (
-        first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"
-    )  # this one's key is hidden
+    # this one's key is hidden
+    assert first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"
     assert json.loads((tmp_path / "permuted.json").read_text()) == {"test_Jigsaw_3": "(B)"}
 
 

@@ -160,9 +160,8 @@ def test_four_times_the_words_that_are_read_take_at_most_eight_times_as_long(
         for attempt in range(3):  # a process may take the core; no text twice, it is kept
             short = seconds(reader, 2_400 + attempt * len(run), run, choices, subtask)
             long = seconds(reader, 9_600 + attempt * len(run), run, choices, subtask)
-            if long <= 8 * max(
-                short, 0.01
-            ):  # four times as many words; of a square it would be sixteen
+            # four times as many words; of a square it would be sixteen
+            if long <= 8 * max(short, 0.01):
                 break
         else:
             slow[run] = f"{short:.3f} s, then {long:.3f} s"

@@ -252,9 +252,8 @@ def test_readers_have_names() -> None:
         ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"
     ):
         build_reader("robsut")
-    with pytest.raises(
-        ConfigError, match=r"reader\.use: 'mine\.Last' is refused"
-    ):  # it said "node.use"
+    # it said "node.use"
+    with pytest.raises(ConfigError, match=r"reader\.use: 'mine\.Last' is refused"):
         build_reader("mine.Last")
 
 

@@ -32,11 +32,8 @@ ALL = {"a": 1.0, "b": 1.0, "c": 0.0}
         (metric(ALL, "b"), metric({**ALL, "a": 0.0}, "c"), (1.0, 2, 1)),  # failed on either side
         (metric(ALL, "a b"), metric(ALL, "c"), (None, 3, None)),
         (metric(ALL, value=0.9), metric(ALL, value=0.6), (0.3, 0, 0)),  # no mean of its units
-        (
-            metric(ALL, "a", value=0.9),
-            metric(ALL, value=0.6),
-            (0.0, 1, 0),
-        ),  # the test is on other units
+        # the test is on other units
+        (metric(ALL, "a", value=0.9), metric(ALL, value=0.6), (0.0, 1, 0)),
     ],
 )
 def test_the_units_of_a_comparison(

@@ -223,11 +223,8 @@ def rotated(made: MadeRun, by: int, answers: Sequence[str]) -> str:
 @pytest.mark.parametrize(
     ("choices", "rotations", "found"),
     [
-        (
-            (2, 3, 0),
-            2,
-            (1, 1.0),
-        ),  # of two rotations only the sample with two choices was asked whole
+        # of two rotations only the sample with two choices was asked whole
+        ((2, 3, 0), 2, (1, 1.0)),
         ((2, 3, 0), 3, (2, 1.0)),  # the first sample's rotations by 0 and by 2 are the same
         ((1, 1, 1), 1, None),  # one point is no circular evaluation
         ((4, 4, 4), 2, None),

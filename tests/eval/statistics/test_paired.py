@@ -112,9 +112,8 @@ def test_equal_answers_have_an_interval_with_a_width() -> None:
     pairs = compare_paired(
         [1, 0, 1, 1] * 15, [1, 0, 1, 1] * 15, np.repeat(np.arange(12), 5).tolist()
     )
-    assert pairs.high == pytest.approx(
-        wilson(0, 12)[1]
-    )  # twelve pictures are no more than twelve samples
+    # twelve pictures are no more than twelve samples
+    assert pairs.high == pytest.approx(wilson(0, 12)[1])
     all_right = bootstrap_mean([1.0] * 20)
     assert (all_right.low, all_right.high) == pytest.approx(wilson(20, 20))
 
@@ -179,9 +178,8 @@ def test_the_detectable_difference_solves_connor_s_equation(share: float, n: int
 
 
 def test_without_any_difference_six_units_would_have_to_differ() -> None:
-    assert minimum_detectable([0.0] * 100) == pytest.approx(
-        0.078, abs=0.001
-    )  # six or more of a hundred in 80 %
+    # six or more of a hundred in 80 %
+    assert minimum_detectable([0.0] * 100) == pytest.approx(0.078, abs=0.001)
     assert minimum_detectable([1.0, 0.0]) == 1.0
 
 

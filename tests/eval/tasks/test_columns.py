@@ -350,9 +350,8 @@ def test_tsv_items(tmp_path: Path) -> None:
     assert items[0].sample.question == 'Say "hi"\nWhich?'
     assert items[0].sample.meta == {"category": "art", "row": 0, "circle": "1"}
     assert [len(i.sample.images) for i in items] == [1, 1, 2]
-    assert (
-        items[1].sample.images[0].payload.data == jpeg()
-    )  # a short cell names the row whose image it shares
+    # a short cell names the row whose image it shares
+    assert items[1].sample.images[0].payload.data == jpeg()
     assert [i.sample.id for i in Tsv(tmp_path / "set.tsv", where={"category": "maths"})] == ["3"]
 
 

@@ -173,9 +173,8 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
 def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         len(write(folder, line))
-    with pytest.raises(
-        TaskError, match="^" + re.escape(str(folder))
-    ):  # it said "`__len__` gives no number of samples"
+    # it said "`__len__` gives no number of samples"
+    with pytest.raises(TaskError, match="^" + re.escape(str(folder))):
         count_items(Folder(folder))
 
 

@@ -34,13 +34,8 @@ from tests.dysm_keys import spatial_answer
 from tests.paths import DOCS
 
 SEVEN = sorted(SUBTASKS["2D"])
-PANELS = (
-    (200, 100),
-    (100, 400),
-    (350, 400),
-    (100, 650),
-    (350, 650),
-)  # the target's and the four options' frames
+# the target's and the four options' frames
+PANELS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
 FOLDERS = {name: subtask.folders[0] for name, subtask in SUBTASKS["2D"].items()}
 
 

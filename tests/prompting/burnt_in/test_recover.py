@@ -94,9 +94,8 @@ def test_real_images_have_their_two_markers_in_the_released_style(
         state = recovered(State.start(sample))
         looks = state.sample.meta["burnt_in"]
         whole += sorted(points(state)) == ["A", "B"] == sorted(look["label"] for look in looks)
-        for look in (
-            looks
-        ):  # ring: outer radius about 6; plate: about 31 to 16 px above the point, centred on it
+        # ring: outer radius about 6; plate: about 31 to 16 px above the point, centred on it
+        for look in looks:
             assert look["color"] == "red"
             assert 5 <= look["radius"] + look["stroke"] / 2 <= 8
             if look["plate"] and look["y"] > 32:

@@ -96,9 +96,8 @@ def others(*pictures: Picture) -> list[Item]:
 
 def test_another_sample_s_image_is_never_its_own() -> None:
     shared = noise(seed=1)
-    task = others(
-        noise(seed=0), shared, noise(90, 200, seed=2), shared
-    )  # s1 and s3 show the same picture
+    # s1 and s3 show the same picture
+    task = others(noise(seed=0), shared, noise(90, 200, seed=2), shared)
     state = start(*POINTS, images=(shared,))
     seen = set()
     for seed in range(20):
@@ -118,9 +117,8 @@ def test_how_another_image_is_fitted() -> None:
     task = others(noise(), noise(), tall)[2:]
     cover = after(OtherImage(task), state).views[0].pixels
     assert cover.shape == (100, 180, 3)
-    assert (
-        abs(int(cover[50, 0, 0]) - 100) <= 2
-    )  # the middle of the other stays in the middle, at its own proportions
+    # the middle of the other stays in the middle, at its own proportions
+    assert abs(int(cover[50, 0, 0]) - 100) <= 2
     assert int(cover[-1, 0, 0]) - int(cover[0, 0, 0]) < 55
     stretch = after(OtherImage(task, fit="stretch"), state).views[0].pixels
     assert int(stretch[-1, 0, 0]) - int(stretch[0, 0, 0]) > 190
@@ -308,9 +306,8 @@ def test_the_certificate_s_random_arm_draws_uniformly() -> None:
         zoom = Zoom(**settings, crop=Crop(padding=0, min_px=1), seed=seed)
         (view,) = zoom(state, BoxArguments(image=1, box=(90, 50, 150, 90))).views
         drawn.append(corner(view))
-    for lefts, count in zip(
-        np.transpose(drawn), (121, 71), strict=True
-    ):  # 180 - 60 + 1 and 110 - 40 + 1 places
+    # 180 - 60 + 1 and 110 - 40 + 1 places
+    for lefts, count in zip(np.transpose(drawn), (121, 71), strict=True):
         assert lefts.min() == 0 and lefts.max() == count - 1
         assert (
             chisquare(np.bincount(lefts * 10 // count, minlength=10), expected(count, 10)).pvalue
@@ -335,10 +332,8 @@ def test_a_random_crop_of_a_share() -> None:
     assert after(RandomCrop(share=1), state).views[0].size == (180, 110)
     assert after(RandomCrop(), start(images=(noise(1, 1),))).views[0].size == (1, 1)
     whole = start(Box("E", 0, 0, 180, 110))
-    assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (
-        180,
-        110,
-    )  # there is no other place
+    # there is no other place
+    assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)
 
 
 @pytest.mark.parametrize(

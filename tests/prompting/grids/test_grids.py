@@ -149,10 +149,8 @@ NAME = render_text("A1", 8).shape
     [
         (RuledGrid(rows=1, columns=10, names="none"), (30, 40)),  # cells of thickness + 2
         (RuledGrid(rows=10, columns=1, names="none", thickness=2), (90, 40)),
-        (
-            RuledGrid(rows=1, columns=1, font_size=8),
-            (NAME[1] + 6, 99),
-        ),  # thickness, halo and a pixel on both sides
+        # thickness, halo and a pixel on both sides
+        (RuledGrid(rows=1, columns=1, font_size=8), (NAME[1] + 6, 99)),
         (RuledGrid(rows=1, columns=1, font_size=8, thickness=2, halo=0), (99, NAME[0] + 6)),
         (DotGrid(rows=1, columns=9, radius=1, labels=False), (40, 90)),  # dots 2 * radius + 2 apart
         (DotGrid(rows=9, columns=1, radius=1, labels=False), (90, 40)),

@@ -273,12 +273,8 @@ def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
     assert pair.size == (230, 80)
     assert rest is state.views[2]
     red = (pair.pixels == (255, 0, 0)).all(-1)
-    for x, y in [
-        (20, 30),
-        (100, 60),
-        (170, 40),
-        (210, 20),
-    ]:  # the second picture is centred: 10 px down
+    # the second picture is centred: 10 px down
+    for x, y in [(20, 30), (100, 60), (170, 40), (210, 20)]:
         assert red[y, x]
         assert not red[y - 4, x]
     assert pair.pixels[34:37, 95, 0].max() > 200  # the middle of the first link

@@ -108,10 +108,8 @@ def test_vlm2_puts_scaffolds_dots(value: int, seen: tuple[int, int, int]) -> Non
     view = View.of(Picture(np.full((600, 960, 3), value, np.uint8)))
     pixels = Vlm2Style().draw(view, [Point("(1,2,3)", 400, 300)]).pixels
     left, top, right, bottom = box_of((pixels[:, :406] != value).any(-1))
-    assert (right - left + 1, bottom - top + 1) == (
-        9,
-        9,
-    )  # radius 960 / 240 around the middle of a pixel
+    # radius 960 / 240 around the middle of a pixel
+    assert (right - left + 1, bottom - top + 1) == (9, 9)
     assert tuple(pixels[300, 400]) == seen
     text = box_of((pixels[:, 406:] != value).any(-1))
     assert text[0] <= 4

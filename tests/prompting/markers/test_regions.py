@@ -50,12 +50,8 @@ def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
 def test_a_rectangle_runs_along_the_edges(size: int) -> None:
     pixels = drawn(Rectangles(thickness=2, label=NONE), Box("A", 30, 20, 30 + size, 20 + size))
     red = is_color(pixels, RED)
-    assert box_of(red) == (
-        29,
-        19,
-        31 + size,
-        21 + size,
-    )  # a pixel outside and one inside, corners square
+    # a pixel outside and one inside, corners square
+    assert box_of(red) == (29, 19, 31 + size, 21 + size)
     inside = red[21 : 19 + size, 31 : 29 + size]
     assert not inside.any()
     assert red.sum() == (size + 2) ** 2 - max(0, size - 2) ** 2

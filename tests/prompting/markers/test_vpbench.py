@@ -87,10 +87,8 @@ def test_the_old_letters_are_opencv_4s() -> None:
 def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
     drawn = VPBenchStyle(style)(start(Point("A", 60, 50)), NoModel()).views[0].pixels
     ys, xs = np.nonzero((drawn != 90).any(-1))
-    assert (ys.min(), ys.max()) == (
-        50 - 2,
-        50 + high + 2,
-    )  # its upper edge at the point, and a rim of two
+    # its upper edge at the point, and a rim of two
+    assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)
     wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
     assert (xs.min(), xs.max()) == (60 - wide // 2 - 2, 60 - wide // 2 + wide)
 

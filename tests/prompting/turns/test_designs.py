@@ -132,9 +132,8 @@ def test_each_study_runs_with_an_endpoint_by_one_override(
         for record in records
         for call in record.calls
     }
-    assert server.stats["requests"] - before <= len(
-        asked
-    )  # what was asked before comes from the cache
+    # what was asked before comes from the cache
+    assert server.stats["requests"] - before <= len(asked)
 
 
 def test_the_vote_and_its_five_draws_are_the_same_calls(tmp_path: Path, server: ChatServer) -> None:

@@ -278,9 +278,8 @@ def test_the_majority_answers(
     state = voting(*replies, **settings)
     assert (state.answer, state.reason, state.notes) == (answer, "", (note,))
     assert state.confidence == pytest.approx(confidence)
-    assert (
-        READ(state.replace(answer=None), NoModel()).answer == answer
-    )  # the conversation is one of the winner's
+    # the conversation is one of the winner's
+    assert READ(state.replace(answer=None), NoModel()).answer == answer
 
 
 def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:

@@ -91,9 +91,8 @@ def test_png_is_lossless_and_keep_changes_nothing() -> None:
     assert (png.pixels == source.pixels).all()
     assert png.parts == kept.views[0].parts
     made = start()
-    assert (
-        Encode("png")(made, NoModel()).views[0] is made.views[0]
-    )  # it would be sent as PNG anyway
+    # it would be sent as PNG anyway
+    assert Encode("png")(made, NoModel()).views[0] is made.views[0]
 
 
 def test_a_jpeg_source_is_coded_again_and_the_map_is_kept() -> None:

@@ -274,9 +274,8 @@ def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
         found = [(view, place.center) for view in state.views for place in view.to_view(mark)]
         assert len(found) == 1
         view, (x, y) = found[0]
-        others = np.delete(view.pixels, channel, 2).max(
-            -1
-        )  # white strips have all channels, a blob one
+        # white strips have all channels, a blob one
+        others = np.delete(view.pixels, channel, 2).max(-1)
         weight = np.where(others < 40, view.pixels[..., channel], 0).astype(np.float64)
         weight[weight < 40] = 0
         ys, xs = np.mgrid[: view.size[1], : view.size[0]]

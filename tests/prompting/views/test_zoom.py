@@ -142,11 +142,12 @@ def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
     ("view", "place", "expected"),
     [
         (View(numbered()), Box("b", 0, 0, 10, 12), (0, 0, 10, 12)),  # no part: the whole view
+        # pushed in
         (
             transforms.crop(View.of(numbered()), 0, 0, 50, 40),
             Box("b", 45, 35, 60, 60),
             (35, 15, 50, 40),
-        ),  # pushed in
+        ),
     ],
 )
 def test_an_area_never_leaves_the_part_that_shows_its_region(
@@ -275,22 +276,13 @@ def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner
     [
         # The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side. In the corner at
         # the right and bottom:
-        (
-            Box("b", 20, 30, 80, 50),
-            3,
-            (147, 145, 237, 175),
-        ),  # 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38
-        (
-            Box("b", 20, 30, 50, 60),
-            3,
-            (171, 111, 237, 177),
-        ),  # 30 x 30 fill its height: 66 x 66 in a frame of 72 x 72
+        # 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38
+        (Box("b", 20, 30, 80, 50), 3, (147, 145, 237, 175)),
+        # 30 x 30 fill its height: 66 x 66 in a frame of 72 x 72
+        (Box("b", 20, 30, 50, 60), 3, (171, 111, 237, 177)),
         (Box("b", 20, 30, 50, 60), 0, (168, 108, 240, 180)),
-        (
-            Box("b", 40, 40, 70, 70),
-            30,
-            (180, 120, 228, 168),
-        ),  # the rim takes 1 + 180 // 16 pixels at most
+        # the rim takes 1 + 180 // 16 pixels at most
+        (Box("b", 40, 40, 70, 70), 30, (180, 120, 228, 168)),
     ],
 )
 def test_an_inset_with_its_rim_fills_its_share_of_the_view(
@@ -361,9 +353,8 @@ def test_an_inset_that_magnifies_nothing_is_noted() -> None:
         "view 1: an inset lies over the mark 'b'",
         "view 1: an inset shows its crop at 0.47 of its size",
     )
-    same = zoomed(
-        start(Box("b", 10, 10, 100, 76)), replace(TIGHT, show="inset")
-    )  # 90 x 66, as large as the inset
+    # 90 x 66, as large as the inset
+    same = zoomed(start(Box("b", 10, 10, 100, 76)), replace(TIGHT, show="inset"))
     assert same.notes == ("view 1: an inset shows its crop at 1.00 of its size",)
 
 
@@ -485,10 +476,8 @@ def detect(state: State, **settings: Any) -> State:
         ({"words_field": "things"}, [CAT, DOG]),
         ({"words_pattern": r"the (\w+)"}, [CAT]),
         ({"words_pattern": r"\w+(?=\?)"}, [CAT]),
-        (
-            {"words_pattern": r"the( )?(dog)?(cat)"},
-            [CAT],
-        ),  # a blank group, and one that takes no part
+        # a blank group, and one that takes no part
+        ({"words_pattern": r"the( )?(dog)?(cat)"}, [CAT]),
     ],
 )
 def test_what_a_detector_looks_for_and_what_counts(
@@ -622,9 +611,8 @@ def test_the_first_and_the_last_dot_can_be_named_and_none_beyond() -> None:
 
 
 def test_a_dot_is_cut_out_with_its_surroundings() -> None:
-    one = cells(DOTS, cells=("(3,2)",), around=1).views[
-        0
-    ]  # the dot at (80, 90), spacings of 40 and 30 pixels
+    # the dot at (80, 90), spacings of 40 and 30 pixels
+    one = cells(DOTS, cells=("(3,2)",), around=1).views[0]
     assert area(one) == (40, 60, 121, 121)
     after = cells(DOTS, "The cat is near (2, 1,1), not at (9, 9).")
     assert [area(view) for view in after.views] == [(0, 0, 240, 180), (0, 0, 121, 91)]
