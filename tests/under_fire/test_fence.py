@@ -116,7 +116,7 @@ FILES: dict[str, dict[str, Any]] = {
             "captioner": {
                 "use": "pipelines.models.Replay",
                 "path": "PRIVATE/replies.jsonl",
-                "prices": {"in": 1},
+                "prices": {"in": 1, "out": 1},
             },
         }
     },

@@ -71,7 +71,7 @@ def row(point: Arm, item: Any) -> SampleRow:
 
 
 def _scored(folder: RunFolder, point: Arm, samples: Mapping[str, SampleRow]) -> PointScores:
-    facts = asdict(point.task.facts)
+    facts = asdict(point.task.facts) | {"scorer": spec(point.task.facts.scorer)}
     held = PointRow(
         point.id,
         point.contestant,
