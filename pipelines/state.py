@@ -197,8 +197,11 @@ class State:
             if not (isinstance(name, str) and name and mend_text(name) == name):
                 return f"a measurement is named by a text, found {name!r:.80}"
             for each in value if isinstance(value, tuple) else (value,):
-                known = each is None or (isinstance(each, str) and mend_text(each) == each)
-                if not known and not (type(each) in (float, int) and math.isfinite(each)):  # type: ignore[arg-type]
+                if isinstance(each, str):
+                    known = mend_text(each) == each
+                else:
+                    known = each is None or (type(each) in (float, int) and math.isfinite(each))
+                if not known:
                     return (
                         f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
                     )

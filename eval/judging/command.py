@@ -91,7 +91,8 @@ class RunJudge:
         Raises RunError, CacheError.
         """
         folder = RunFolder(self.run)
-        folder.points  # noqa: B018  raises RunError if this is not a run folder, before anything is written
+        # raises RunError if this is not a run folder, before anything is written
+        folder.points  # noqa: B018
         if unknown := [name for name in self.passes if name not in PASSES]:
             raise RunError(f"--pass {unknown[0]}: there are {', '.join(PASSES)}")
         lock = FileLock(self.run / ".lock")

@@ -114,7 +114,8 @@ def _placed(mark: Mark, size: tuple[int, int]) -> tuple[str, float, float, float
             (mark.x1 - mark.x0) / width,
             (mark.y1 - mark.y0) / height,
         )
-        return ("box", *(round(side, 4) for side in sides), mark.label)  # type: ignore[return-value]
+        left, top, right, bottom = (round(side, 4) for side in sides)
+        return ("box", left, top, right, bottom, mark.label)
     x, y = mark.center
     return "point", round((x + 0.5) / width, 4), round((y + 0.5) / height, 4), 0.0, 0.0, mark.label
 

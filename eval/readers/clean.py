@@ -22,7 +22,8 @@ _LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
 _TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
 _MARKS = re.compile(
-    r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)"
+    r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])"
+    r"|(?<!\w)_+|_+(?!\w)"
 )
 _ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
 _HEAD, _TAIL = 2_000, 8_000  # characters

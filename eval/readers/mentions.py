@@ -44,8 +44,10 @@ _IMAGE = (
     r"|shots?|ones?)"
 )
 _NOUN = (
-    r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?|dots?|markers?|labels?"
-    r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?|diagrams?|squares?|cubes?)"
+    r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?"
+    r"|dots?|markers?|labels?"
+    r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?"
+    r"|diagrams?|squares?|cubes?)"
 )
 _NUMBERED = re.compile(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
@@ -76,13 +78,17 @@ _NUMBERS_JOINED = re.compile(
 )
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
 _LABELED = (
-    rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with|by))?(?:\s+the)?"
+    rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with"
+    rf"|by))?(?:\s+the)?"
     r"(?:\s+(?:letter|label|point|option))?)?"
 )
 _VERB = (
-    r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
-    r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
-    r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
+    r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?"
+    r"|and|or|nor|in|on|at|because"
+    r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to"
+    r"|from|than|circled"
+    r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better"
+    r"|touch(?:es)?|encloses?"
     r"|for|the|it"
     r" is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
@@ -98,7 +104,8 @@ _BY_LETTER = (
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
     re.compile(
-        r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)|\bans\b\.?\s*[:=]?)\s*"
+        r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)"
+        r"|\bans\b\.?\s*[:=]?)\s*"
         r"[\"'(]?([a-z])[\"')]?(?=\s*(?:[.,;:!)]|$))"
     ),
     re.compile(r"\b(?i:point|box)\s([a-h])(?=\s+(?:is|has|appears|seems|looks)\b)"),
@@ -341,7 +348,8 @@ def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
 def _patterns_of_ordinal(word: str) -> Iterator[TextPattern]:
     number = ORDINALS[word]
     yield TextPattern(
-        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])?(?:\u56fe[\u50cf\u7247]?)?",
+        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])"
+        rf"?(?:\u56fe[\u50cf\u7247]?)?",
         re.NOFLAG,
     )
     short = f"{number}(?:st|nd|rd|th)"

@@ -81,7 +81,8 @@ _JOINED_SCRIPT = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _JOINT = r"(?:[\s,\-&]|\band\b)+"
 _QUOTED = r"(?![A-Za-z]|'[a-z])"
 _RUN = re.compile(
-    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_JOINT}[A-Z]{_QUOTED})+|[A-Z](?!\s+[a-z])){_QUOTED}"
+    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_JOINT}[A-Z]{_QUOTED})+"
+    rf"|[A-Z](?!\s+[a-z])){_QUOTED}"
 )
 _EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 

@@ -127,7 +127,8 @@ DECLARES = (
     _pattern(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{CHOICE}"),
     _pattern(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{CHOICE}"),
     _pattern(
-        rf"{CHOICE}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
+        rf"{CHOICE}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my"
+        rf"|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
         r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|point|candidate|fit|solution)\b"
     ),
     _pattern(
@@ -208,7 +209,8 @@ PREFER = _pattern(
 )
 """ "I have a preference for X"."""
 SAY = _pattern(
-    r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue|infer|suggest)\b"
+    r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue"
+    r"|infer|suggest)\b"
     rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{CHOICE}"
 )
 """ "I would say X"."""
@@ -232,14 +234,18 @@ SETTLES = (
 )
 """ "Not Y but X", "X it is"."""
 _STATES = re.compile(
-    r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude|actually|fact))"
-    r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is|that|circle)\s+)*\W*$",
+    r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude"
+    r"|actually|fact))"
+    r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is"
+    r"|that|circle)\s+)*\W*$",
     re.I,
 )
 
 DIRECT = re.compile(
-    r"(?:'s\b)?(?:[\s,()\"'-]|\b(?:is|are|was|has|have|be|appears?|seems?|looks?|must|should|would|therefore|thus|hence"
-    r"|then|clearly|definitely|indeed|actually|probably|likely|slightly|much|significantly|noticeably|the|an?|one|that"
+    r"(?:'s\b)?(?:[\s,()\"'-]|\b(?:is|are|was|has|have|be|appears?|seems?|looks?|must|should"
+    r"|would|therefore|thus|hence"
+    r"|then|clearly|definitely|indeed|actually|probably|likely|slightly|much|significantly"
+    r"|noticeably|the|an?|one|that"
     r"|which|to|point|surface|colou?r|of|two|both|not|cannot|in|fact|most)\b)*",
     re.I,
 )

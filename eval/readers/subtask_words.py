@@ -32,9 +32,12 @@ def _any(*parts: str) -> re.Pattern[str]:
 
 
 _FIT = (
-    "likely|probable|appropriate|suitable|plausible|logical|accurate|similar|precise|fitting|consistent|closely"
-    "|reasonable|accurately|compatible|aligned|correct|precisely|appropriately|effectively|seamless(?:ly)?|logically"
-    "|visually|tightly|authentic|realistic|natural|candid|genuine|convincing|photorealistic|lifelike|believable"
+    "likely|probable|appropriate|suitable|plausible|logical|accurate|similar|precise|fitting"
+    "|consistent|closely"
+    "|reasonable|accurately|compatible|aligned|correct|precisely|appropriately|effectively"
+    "|seamless(?:ly)?|logically"
+    "|visually|tightly|authentic|realistic|natural|candid|genuine|convincing|photorealistic"
+    "|lifelike|believable"
 )
 _BEST = (
     rf"\b(?:most|more)\s+(?:\w+ly\s+)?(?:{_FIT})\b",
@@ -110,7 +113,8 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Art_Style": AnswerWords(
         _any(
-            r"\b(?:shares?|sharing|has|have|in|of|with|exhibits?|follows?|matches)\s+(?:\w+\s+){0,2}?(?:the\s+)?"
+            r"\b(?:shares?|sharing|has|have|in|of|with|exhibits?|follows?"
+            r"|matches)\s+(?:\w+\s+){0,2}?(?:the\s+)?"
             r"(?:same|similar|closest)\s+(?:\w+\s+){0,3}?style\b",
             r"\b(?:same|similar) (?:\w+ )?style\b",
             r"\b(?:most|more) (?:closely|similar|likely|appropriate)\b",
@@ -127,7 +131,8 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r"\bshould be placed\b",
         ),
         _any(
-            r"\b(?:fits?|matches|missing|complet\w+|continu\w+|aligns?|suitable|appropriate|seamless(?:ly)?|corresponds?)\b"
+            r"\b(?:fits?|matches|missing|complet\w+|continu\w+|aligns?|suitable|appropriate"
+            r"|seamless(?:ly)?|corresponds?)\b"
         ),
     ),
     "Visual_Similarity": AnswerWords(

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from html import escape
 from operator import attrgetter
 from pathlib import Path
@@ -70,7 +71,7 @@ class Side:
         """The pictures that were sent, opened when they are looked at."""
         blobs: Any = self.run.folder.blobs
         return [
-            Picture.lazy(lambda sha=sha: blobs.get(sha), f"picture {sha[:12]}")  # type: ignore[misc]
+            Picture.lazy(partial(blobs.get, sha), f"picture {sha[:12]}")
             for sha in (self.record.pictures if self.record else ())
         ]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import cv2
@@ -143,7 +144,8 @@ def similarity(first: Pixels, second: Pixels, longest: int = 1024) -> float:
     first, second = shrink(first, longest), shrink(second, longest)
     if min(first.shape[:2]) < 7:
         return float("nan")
-    return float(structural_similarity(first, second, channel_axis=2, data_range=255))  # type: ignore[no-untyped-call]
+    compare: Any = structural_similarity
+    return float(compare(first, second, channel_axis=2, data_range=255))
 
 
 CAPTION_PROMPT = """\

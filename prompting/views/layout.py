@@ -22,7 +22,8 @@ from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.resize import resize_view
 
 _ORDINAL = re.compile(
-    r"\b(?:first|second|third|fourth|fifth|sixth|last|left|right|top|bottom)\s+(?:image|picture|photo|view)\b"
+    r"\b(?:first|second|third|fourth|fifth|sixth|last|left|right|top|bottom)\s+(?:image|picture"
+    r"|photo|view)\b"
     r"|\b(?:image|picture|photo)s?\s*#?\d",
     re.IGNORECASE,
 )

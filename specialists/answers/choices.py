@@ -215,7 +215,8 @@ TOTAL = re.compile(
 )
 ENCLOSED = re.compile(rf"\benclos\w+\s+{THE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
 SAME = re.compile(
-    r"\b(?:are|is|show|shows)(?P<first>\s+not|n't)?\s+(?:(?:of|all)\s+)?(?:the\s+)?(?P<word>same|different)"
+    r"\b(?:are|is|show|shows)(?P<first>\s+not|n't)?\s+(?:(?:of"
+    r"|all)\s+)?(?:the\s+)?(?P<word>same|different)"
     r"(?:\s+(?P<what>[\w -]+?))?(?=\s*(?:[.,?!'\"\u2019\u201d]|$|\s(?:is|are|in)\b))",
     re.IGNORECASE,
 )

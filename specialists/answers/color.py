@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +45,15 @@ class ColorAtMark(AnswerRule):
         if len(marks) != 1:
             raise NoEvidence(f"the colour at one mark is asked for, and image 0 has {len(marks)}")
         seen = _lab(self._around(sample, marks[0]))
+        distance: Any = deltaE_ciede2000
         far = {
-            letter: float(deltaE_ciede2000(seen, _lab(_named(choice))))  # type: ignore[no-untyped-call]
+            letter: float(distance(seen, _lab(_named(choice))))
             for letter, choice in zip(sample.letters, sample.choices, strict=True)
         }
         if len(far) < 2:
             raise NoEvidence(f"{len(far)} choices name colours, and 2 or more are compared")
         letter, lead = best_choice(
-            {letter: -distance for letter, distance in far.items()}, "the colours of"
+            {letter: -away for letter, away in far.items()}, "the colours of"
         )
         return letter, lead / (far[letter] + lead)
 
