@@ -51,6 +51,11 @@ CLAIM = """
 INSERT OR IGNORE INTO asking SELECT ?1, ?2
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1) RETURNING 1
 """
+ANSWERED = """
+CREATE TEMP TRIGGER answered AFTER INSERT ON main.replies
+BEGIN DELETE FROM asking WHERE key = NEW.key; END
+"""
+"""A reply ends its claim in the same commit. It lives in the connection, not in the file."""
 TABLES = ("replies", "asking", "claims")  # earlier versions kept a table of claims
 
 
@@ -93,6 +98,7 @@ class Store:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
+        self._claimed: set[str] = set()  # what this process is to ask and has not put yet
         self._life = self._life_of(self._owner.hex())
 
     def get(self, key: str) -> Reply | None:
@@ -116,12 +122,15 @@ class Store:
             sha = None if len(data) <= INLINE else self.blobs.put(data)
         row = (key, model, text if sha is None else None, sha, time.time())
         insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?) RETURNING 1"
-        return reply if self._run(insert, *row) else self.get(key) or reply
+        if self._run(insert, *row):
+            self._claimed.discard(key)  # the trigger has ended the claim
+            return reply
+        return self.get(key) or reply
 
     @contextmanager
     def turn(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
         """The stored reply, or None for the one caller, of this process and of others, who is to
-        ask now; who is killed gives way.
+        ask now; who puts nothing, fails or is killed gives way.
 
         The others wait. Raises Stopped where `stop` is set meanwhile, and CacheError.
         """
@@ -132,13 +141,15 @@ class Store:
         try:
             yield reply
         finally:
-            if reply is None:
+            if reply is None and key in self._claimed:
+                self._claimed.discard(key)
                 with suppress(CacheError):  # what was raised first says more
                     self._run("DELETE FROM asking WHERE key = ?", key)
 
     def _claim(self, key: str) -> bool:
         """Whether this caller is to ask now. The claims of a process that has ended are dropped."""
         if self._run(CLAIM, key, self._owner):
+            self._claimed.add(key)
             return True
         others = "SELECT owner, lower(hex(owner)) FROM asking WHERE key = ? AND owner != ?"
         for owner, name in self._run(others, key, self._owner):
@@ -243,7 +254,7 @@ class Store:
             _journal(connection)
             # a text that is no UTF-8 is a damaged row, not a damaged file
             connection.text_factory = bytes
-            connection.executescript(SCHEMA)
+            connection.executescript(SCHEMA + ANSWERED)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
