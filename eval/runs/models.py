@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.display.progress import Spent
-from looktwice.eval.records.records import Record, RunError
+from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import price_of
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError, Usage
 from looktwice.pipelines.models.batched.batch_queue import BatchQueue
@@ -70,13 +69,6 @@ class RunModels:
             model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
         )
         return self._metered(model, wrapped)
-
-    def note_cached(self, arm: Arm, record: Record) -> None:
-        """Tell who watches the arm's endpoint that its cache answered, which needs no server."""
-        model, calls = arm.model, record.timings.get("calls", ())
-        endpoint = getattr(model, "endpoint", getattr(model, "identity", ""))
-        if endpoint in self.watches and any(call.get("cached") for call in calls):
-            self.watches[endpoint].note_cached(model.identity)
 
     def _metered(self, model: Any, wrapped: Metered) -> Metered:
         self.models.append(wrapped)

@@ -331,13 +331,14 @@ class Cached(Around):
     the others wait for its reply (`cached` is true for them); where it fails, the next asks.
     Failures are not stored. With `only`, what is not stored raises ModelError. Setting `stop` ends
     the wait for another process; `on_fault` is told of a store that fails, whatever the caller
-    makes of the CacheError.
+    makes of the CacheError, and `on_hit` of a reply that was stored.
     """
 
     store: Store
     only: bool = False
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False)
+    on_hit: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -358,6 +359,7 @@ class Cached(Around):
                 if reply is None:
                     answer = self.model(messages, draw, options)
                     return self.store.put(key, self.identity, answer)
+            self.on_hit()
             return replace(reply, cached=True)
         except CacheError as exc:
             self.on_fault(str(exc))

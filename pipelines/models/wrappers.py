@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 from looktwice.pipelines.clock import spend
@@ -213,11 +214,8 @@ def wrap(
             Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop
         )
     if store is not None:
-        inner = Cached(
-            inner,
-            store,
-            only_cached,
-            stop,
-            watch.give_up if watch is not None else lambda said: None,
-        )
+        inner = Cached(inner, store, only_cached, stop)
+        if watch is not None:
+            on_hit = partial(watch.note_cached, model.identity)
+            inner = replace(inner, on_fault=watch.give_up, on_hit=on_hit)
     return Metered(inner, getattr(model, "place", ""))

@@ -125,6 +125,25 @@ def test_nobody_is_asked_where_all_is_cached(tmp_path: Path) -> None:
     assert looktwice("run", config, "--out", tmp_path, "--fresh").exit_code == 0
 
 
+@pytest.mark.parametrize(("cached", "kept"), [(4, 12), (0, 0)])
+def test_refusals_stop_no_model_whose_replies_lie_in_the_cache(
+    tmp_path: Path, cached: int, kept: int
+) -> None:
+    """A stored reply says that this model can be asked; without one, five refusals of the same
+    words are the endpoint's fault."""
+    kinds = ["ok"] * cached + ["400"] * 12
+    with chat_server(None, "--first", ",".join(kinds)) as server:
+        config = write_study(tmp_path, server.url, n=12)
+        words = ["run", config, "--cache", tmp_path / "cache", "--workers", 1, "--out"]
+        if cached:
+            assert looktwice(*words, tmp_path / "first", f"task.n={cached}").exit_code == 0
+        result = looktwice(*words, tmp_path / "second")
+    records = RunFolder(tmp_path / "second/study").records().values()
+    assert len(records) == kept, result.output
+    assert sum(not record.error for record in records) == cached
+    assert ("stopped: " in result.output) == (cached == 0)
+
+
 def test_a_sample_that_the_server_cannot_take_is_that_sample_s_failure(tmp_path: Path) -> None:
     """Failures between answers are FAILED as before, also those that might have been the
     endpoint's."""
