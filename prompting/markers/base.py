@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -385,13 +385,3 @@ def part_rect_of(view: View, place: Mark) -> PixelRect:
 def clip_pixels(clip: Polygon, size: tuple[int, int]) -> PixelRect:
     left, top, right, bottom = (round(edge) for edge in bounds(clip))
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)
-
-
-def _unlabelled_anchors(view: View, points: Iterable[Point]) -> list[Anchor]:
-    """Anchors of points that this marker does not draw and that its labels must not hide."""
-    places = [place for point in points for place in view.to_view(point)]
-    return [
-        Anchor("", x, y, (x, y, x + 1, y + 1), part_rect_of(view, place))
-        for place in places
-        for x, y in (place.center,)
-    ]
