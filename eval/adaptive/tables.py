@@ -23,7 +23,7 @@ HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out"
 NOTE = (
     "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
     " which holds at every time of the race together. An arm fell out once bets that another one is"
-    " better had won enough: the best arm falls out with the chance `--level` at most. `held out`:"
+    " better had won enough: the best arm falls out with the chance `level` at most. `held out`:"
     " winner and rival on samples that the race did not see, with the interval and p of every"
     " paired comparison; the choice of the winner does not bias that difference. Samples that share"
     " a group or a picture are one bet, on their mean; `asked` and `after` count bets."

@@ -48,7 +48,7 @@ def score(
     only: Only = None,
     key: Annotated[Path | None, typer.Option(help="Files: a JSON file of answers by idx.")] = None,
     disagreements: Annotated[
-        Path | None, typer.Option(help="Files: write where reader and label differ into a file.")
+        Path | None, typer.Option(help="Files: write where reader and label differ, with --reader.")
     ] = None,
     export: Exports = None,
 ) -> None:
