@@ -117,10 +117,8 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some lie outside of the image
         assert len(found) == len(order) > 3
         wanted = [tiny.LABELS[label] for label in np.asarray(expected["labels"])[order].tolist()]
-        scores, apart = (
-            np.asarray(expected["scores"])[order],
-            2e-2 if name in ("rf_detr", "rt_detr") else 1e-3,
-        )
+        scores = np.asarray(expected["scores"])[order]
+        apart = {"rf_detr": 1e-2, "rt_detr": 2e-2}.get(name, 1e-3)
         alike = np.isclose(found.scores, scores, rtol=0, atol=1e-4) & (found.labels == wanted)
         alike &= np.isclose(found.xyxy, xyxy[order], rtol=0, atol=apart).all(1)
         # a grey level that is rounded otherwise on some processors lets the untrained RT-DETR
