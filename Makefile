@@ -14,7 +14,7 @@ help:
 	@echo 'make demo    install the core, and ask a small model that sees (configs/quickstart.yaml)'
 	@echo 'make test    install the tools and run the tests (make test ARGS="-k name")'
 	@echo 'make check   ruff, mypy, floors and packaging'
-	@echo 'make format  let ruff rewrite the files'
+	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the slow tests'
 	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
@@ -66,6 +66,10 @@ check-house:
 format: $(VENV)/.dev
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+	$(PY) -m tests.test_public_paths
+	$(PY) docs/reference.py
+	$(PY) docs/rooms.py
+	$(PY) docs/gallery.py
 
 bench: $(VENV)/.dev
 	$(PY) -m pytest -q -s $(or $(ARGS),bench)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from looktwice.eval.analysis.fragility import Variants, measure_fragility
+from looktwice.eval.analysis.fragility import RESAMPLES, Fragility
 from looktwice.eval.statistics.paired import holm
 
 
@@ -21,7 +21,8 @@ def draw_study(
     n: int = 300,
     size: int = 1,
     one_way: bool = False,
-) -> Variants:
+    resamples: int = RESAMPLES,
+) -> Fragility:
     """The draws of n samples under styles, in clusters of `size` that are alike easy.
 
     A third of the samples are right in every draw, a third wrong in every one, the others right in
@@ -34,9 +35,8 @@ def draw_study(
         turned = (random.random(n) < moved) & (number > 0)
         shares = np.where(turned, 0.0 if one_way else 1 - ease, ease)
         drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
-    return Variants.of_draws(
-        "model", "task", drawn, {f"s{i}": f"picture {i // size}" for i in range(n)}
-    )
+    clusters = {f"s{i}": f"picture {i // size}" for i in range(n)}
+    return Fragility.of_draws("model", "task", drawn, clusters, resamples)
 
 
 def ratios(times: int) -> Iterator[str]:
@@ -45,9 +45,7 @@ def ratios(times: int) -> Iterator[str]:
     for moved in (0.0, 0.1):
         for draws in (1, 2, 8):
             studies = [
-                measure_fragility(
-                    draw_study(np.random.default_rng(seed), moved, draws), resamples=500
-                )
+                draw_study(np.random.default_rng(seed), moved, draws, resamples=500)
                 for seed in range(times)
             ]
             ratio = np.mean([study.ratio.value for study in studies if study.ratio])
@@ -70,8 +68,9 @@ def false_differences(times: int) -> Iterator[str]:
     for n, size, draws in ((60, 1, 1), (120, 4, 1), (120, 1, 2)):
         plain = corrected = far = 0
         for seed in range(times):
-            study = draw_study(np.random.default_rng(seed), 0.0, draws, styles=17, n=n, size=size)
-            fragility = measure_fragility(study, resamples=100)
+            fragility = draw_study(
+                np.random.default_rng(seed), 0.0, draws, 17, n, size, resamples=100
+            )
             ps = [shift.delta.p for shift in fragility.shifts]
             plain += min(ps) < 0.05
             corrected += any(shift.significant for shift in fragility.shifts)

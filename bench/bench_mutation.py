@@ -54,10 +54,10 @@ EQUIVALENT = {
     "eval/runs/predict.py _run_items: 0 -> -1": (
         "the points of one walk are of one task, so the last says the same"
     ),
-    "eval/scoring/chance.py majority_and_chance: 1 -> 2": (
+    "eval/scoring/run_rows.py majority_and_chance: 1 -> 2": (
         "the first of the two most common is the most common"
     ),
-    "eval/scoring/chance.py majority_and_chance: 0 -> -1": (
+    "eval/scoring/run_rows.py majority_and_chance: 0 -> -1": (
         "the first of one most common key is the last"
     ),
     "eval/scoring/run_rows.py accuracy_to_compare: 0.0 -> 1.0": (

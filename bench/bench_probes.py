@@ -16,16 +16,15 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.probes.arms import ArmProbe, ProbedRun, probe_arm, probe_run
+from looktwice.eval.probes.arms import ArmProbe, ProbedRun, Question, probe_arm, probe_run
 from looktwice.eval.probes.linear import fit_probe
 from looktwice.eval.probes.page import probe_sentences, probe_table
-from looktwice.eval.probes.questions import Question
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import bootstrap_mean
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.models.internals.layers import Layer
+from looktwice.pipelines.models.internals import Layer
 from tests.paths import CONFIGS
 
 Labels = NDArray[np.int64]

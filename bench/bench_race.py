@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from looktwice.eval.adaptive.race import Race, confirm
+from looktwice.eval.adaptive.race import Race
+from looktwice.eval.statistics.paired import compare_paired
 
 HELD_OUT, LEVEL, ALIKE = 0.3, 0.05, 0.6
 """Arms share most of what makes a question hard: `ALIKE` is the correlation of their latent scores
@@ -54,9 +55,10 @@ def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) ->
     if race.winner is None:
         return Study(False, False, False, race.calls, lost)
     mine, theirs = values[raced:, int(race.winner)], values[raced:, int(race.rival)]
-    found = confirm(race.rival, mine.tolist(), theirs.tolist())
+    gap = compare_paired(mine.tolist(), theirs.tolist())
+    confirmed = gap.value > 0 and gap.p <= LEVEL
     return Study(
-        race.winner == "0", race.winner != "0", found.holds(LEVEL), race.calls + 2 * len(mine), lost
+        race.winner == "0", race.winner != "0", confirmed, race.calls + 2 * len(mine), lost
     )
 
 

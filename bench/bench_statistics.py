@@ -8,21 +8,19 @@ import argparse
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import sqrt
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from looktwice.eval.analysis.contestants import contestants
+from looktwice.eval.analysis.contestants import Together
 from looktwice.eval.logs.replies import load_replies, score_replies
-from looktwice.eval.records import RunFolder
-from looktwice.eval.records.records import PointRow
+from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import load_key
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill, macro_row
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import PointScores, Score, ScoredRecord, Verdict
 from looktwice.eval.statistics import bootstrap_mean, cohens_kappa, compare_paired, mean_difference
 from looktwice.eval.statistics.intervals import share_interval, wilson
 from looktwice.eval.statistics.paired import benjamini_hochberg, holm
@@ -271,18 +269,20 @@ def shared_errors() -> Iterator[str]:
         return
     keys, points = load_key(folder / "val_answers.json"), []
     for file in ("llava_v1.5_7b", "llava_v1.5_13b", "QwenVLMax", "GPT4V"):
-        scored = score_replies(load_replies(folder / f"{file}.jsonl.gz"), keys).replies
-        samples = {reply.sample.id: reply.sample for reply in scored}
-        answers = {reply.sample.id: {0: reply.scored} for reply in scored if reply.scored}
+        samples, answers = {}, {}
+        for row in score_replies(load_replies(folder / f"{file}.jsonl.gz"), keys).rows:
+            idx, is_right = row["sample"], row["value"] == 1
+            score = Score(Verdict.RIGHT if is_right else Verdict.WRONG, float(is_right))
+            samples[idx] = SampleRow("", "", row["key"], {"id": idx, "meta": {}, "images": []})
+            answers[idx] = {0: ScoredRecord(idx, 0, row["answer"] or None, score)}
         point = PointRow(file, file, file, "BLINK")
         points.append(PointScores(point, samples, answers, contestant=file, task="BLINK"))
-    first, *others = contestants(RunScores(RunFolder(Path()), tuple(points)))
+    first, *others = points
     for other in others:
-        shared, mine, theirs = first.common_errors(other)
-        yield (
-            f"App. C.2 on val: {first.name} {mine} mistakes, {other.name} {theirs}, {shared} in"
-            " common"
-        )
+        both = Together.of({arm.contestant: [arm] for arm in (first, other)})
+        shared, each = both.mistakes.split("\nof ")
+        names = f"{first.contestant} and {other.contestant}"
+        yield f"App. C.2 on val: {names} make {each} mistakes, {shared} in common"
     yield (
         "the paper: 1,187 mistakes of LLaVA-1.5-7B, 1,147 of 13B, 899 in common, presumably on test"
     )

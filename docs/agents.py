@@ -18,10 +18,9 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from looktwice.eval.analysis.agent_looks import look_table, summarize_looks
-from looktwice.eval.records import RunFolder
+from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.display.table import score_table
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score_run import score_run
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.pipeline import Pipeline
@@ -264,7 +263,7 @@ def table() -> str:
             ),
         )
         outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
-        return look_table(summarize_looks(score_run(RunFolder(outcome.folder)))).markdown
+        return analysis("looks").tables(score_table(outcome.folder))[0].table.markdown
 
 
 def write(page: Path) -> None:

@@ -21,7 +21,9 @@ import yaml
 from PIL import Image
 
 from looktwice.eval.tasks.photographs import photograph
-from looktwice.pipelines.config import Scope, build, load_plugin
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.classes import load_plugin
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel

@@ -18,15 +18,18 @@ import numpy as np
 from rich.console import Console
 
 from looktwice.eval import GeneratedDoYouSeeMe, MarkedScenes, evaluate
-from looktwice.eval.analysis.looking.blindness import audits, needs_no_image
-from looktwice.eval.analysis.looking.blindness_page import audit_page, blind_items_csv
+from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.looking.blindness import (
+    audit_page,
+    audits,
+    blind_items_csv,
+    needs_no_image,
+)
 from looktwice.eval.analysis.looking.contribution import certificate_page, certificates
-from looktwice.eval.analysis.looking.measured_and_right import measurement_table
-from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
+from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.measurements import read_turns
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage
@@ -217,8 +220,8 @@ def turns(out: Path) -> str:
     stages = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
     task = MarkedScenes("larger", n=18)
     table = evaluate(task, {"again": Pipeline(stages)}, Scripted(flip), out=out / "flip")
-    arms = read_turns(table.scores[0])
-    return turn_table(arms).markdown + "\n" + STOP + stopping_table(arms).markdown + "\n"
+    changed, stopping = (analysis(name).tables(table)[0].table for name in ("turns", "stopping"))
+    return changed.markdown + "\n" + STOP + stopping.markdown + "\n"
 
 
 def run(name: str, out: Path, *overrides: str) -> RunScores:
@@ -281,7 +284,8 @@ def looks(out: Path) -> str:
     }
     task = GeneratedDoYouSeeMe("joint_shape_color", n=108, marks="asked")
     evaluate(task, {"small": Pipeline(stages)}, Scripted(count_small), out=out / "looks")
-    return LOOKS + measurement_table([score_run(RunFolder(out / "looks"))]).markdown + "\n"
+    (measured,) = analysis("measured").tables(score_table(out / "looks"))
+    return LOOKS + measured.table.markdown + "\n"
 
 
 def write(page: Path) -> None:

@@ -33,10 +33,9 @@ PYTHON = {
         *_of("pipelines.transforms", "crop resize pad rotate flip beside"),
     ),
     "What a task gives": (*_of("eval.tasks", "Task Facts"), "pipelines.sample.Item"),
-    "What a tool is given, and gives": _of(
-        "prompting.agent",
-        "AgentTool ToolResult ImageArguments PointArguments BoxArguments run_stage_on_image"
-        " run_stage",
+    "What a tool is given, and gives": (
+        *_of("prompting.agent", "AgentTool ToolResult ImageArguments"),
+        *_of("prompting.agent.tool", "PointArguments BoxArguments run_stage_on_image run_stage"),
     ),
     "What specialists take, and give": (
         *_of(

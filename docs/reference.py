@@ -19,7 +19,7 @@ from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 
 from looktwice.eval.cli import app
-from looktwice.eval.settings_text import bases_of, settings_text, type_words
+from looktwice.eval.listing import bases_of, settings_text, type_words
 from looktwice.pipelines.config import entries
 from looktwice.pipelines.model import Model
 
@@ -340,7 +340,7 @@ class _Parameter(NamedTuple):
         notes = ["may be repeated"] if _kind(self.hint)[1] and self.is_option else []
         if self.is_option and self.default is inspect.Parameter.empty:
             notes.append("needed")
-        elif self.default not in (None, "", False, inspect.Parameter.empty):
+        elif self.default not in (None, "", False, [], inspect.Parameter.empty):
             notes.append(f"default: `{self.default}`")
         return (
             f"- `{self.shown}`:"

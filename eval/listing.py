@@ -1,21 +1,32 @@
-"""What a configuration may name, a line each, by kind, and the shipped configurations, of which it
-makes copies."""
+"""What a configuration may name, a line each, by kind, with the settings of a class as a
+configuration writes them; and the shipped configurations, of which it makes copies."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import distribution
+from itertools import takewhile
 from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
+from types import UnionType
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from typing_extensions import is_typeddict
 
 from looktwice.eval.readers.reader import Reader
-from looktwice.eval.settings_text import bases_of, settings_text
-from looktwice.pipelines.config.classes import ConfigError, did_you_mean, kind_of, type_hints
+from looktwice.pipelines.config.classes import (
+    ConfigError,
+    dataclass_in,
+    default_of,
+    did_you_mean,
+    kind_of,
+    type_hints,
+)
 from looktwice.pipelines.config.paths import shipped
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
@@ -42,6 +53,14 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 }
 """Where classes of a kind lie, a folder or a room of one; no other is opened, because that takes
 time."""
+SIMPLE = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+    Path: "path",
+}
 
 
 def list_kinds(plugins: Sequence[str] = ()) -> Iterator[str]:
@@ -49,20 +68,18 @@ def list_kinds(plugins: Sequence[str] = ()) -> Iterator[str]:
     for kind in SAYS:
         yield f"{kind:11} {len(list(list_kind(kind, plugins))):3}  {SAYS[kind]}"
     yield "looktwice list KIND names them, and looktwice list NAME tells the settings of one"
-    yield f"documents: {_documents()}"
+    yield _documents()
 
 
 def _documents() -> str:
     """Where the documents lie: the project's page, the folder of a checkout, or what to look
     for."""
-    pages = distribution("looktwice").metadata.get_all("Project-URL") or []
+    for page in distribution("looktwice").metadata.get_all("Project-URL") or ():
+        return f"documents: {page.partition(', ')[2]}"
     folder = Path(__file__).resolve().parents[1] / "docs"
-    near = (
-        str(folder)
-        if (folder / "reference.md").is_file()
-        else "docs/ of the repository or source distribution"
-    )
-    return next((page.partition(", ")[2] for page in pages), near)
+    if (folder / "reference.md").is_file():
+        return f"documents: {folder}"
+    return "documents: docs/ of the repository or source distribution"
 
 
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
@@ -70,72 +87,89 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
 
     `name` is its whole path, or the last word of it. Raises ConfigError for one that there is not.
     """
-    named = {
-        public_path(cls): cls
-        for kind in ROOMS
-        for module in _modules(kind, plugins)
-        for cls in _classes(module)
-    }
-    fitting = [
-        path for path in named if name in (path, f"looktwice.{path}", path.rpartition(".")[2])
-    ]
+    classes = dict[str, type]()
+    for kind in ROOMS:
+        classes |= _classes(kind, plugins)
+    short = {path: path.rpartition(".")[2] for path in classes}
+    fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
+    if not fitting and name in (core := import_module("looktwice.pipelines")).__all__:
+        yield from _describe_type(getattr(core, name))
+        return
     if not fitting:
-        hint = did_you_mean(name, [*SAYS, *named, *(path.rpartition(".")[2] for path in named)])
+        hint = did_you_mean(name, [*SAYS, *classes, *short.values()])
         raise ConfigError(
             [f"list {name}: no such kind or class{hint}; there are {', '.join(SAYS)}"]
         )
     for path in fitting:
-        for cls in (named[path], *bases_of(named[path])):
-            yield f"{inspect.cleandoc(vars(cls).get('__doc__') or '')}\n"
-        yield f"{settings_text(path, named[path])}\n"
-    yield f"documents: {_documents()}"
+        for cls in (classes[path], *bases_of(classes[path])):
+            yield f"{_docstring(cls)}\n"
+        yield f"{settings_text(path, classes[path])}\n"
+    yield _documents()
+
+
+def _describe_type(cls: type) -> Iterator[str]:
+    """What an own stage, task or model is given and gives: fields and methods, a line each."""
+
+    def signature(function: Callable[..., Any]) -> str:
+        return str(inspect.signature(function)).replace("'", "")
+
+    yield f"from looktwice.pipelines import {cls.__name__}\n"
+    if dataclasses.is_dataclass(cls):
+        yield f"{cls.__name__}{signature(cls)}\n"
+    yield f"{_docstring(cls)}\n"
+    for name, member in vars(cls).items():
+        function = getattr(member, "func", None) or getattr(member, "fget", None) or member
+        if inspect.isfunction(function) and (name == "__call__" or not name.startswith("_")):
+            takes = signature(function) if function is member else ""
+            yield f"  .{name}{takes}: {_first_sentence(_docstring(function))}"
 
 
 def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     """A line for each thing of a kind: what to write after `use:`, or a file's name, and its first
     sentence."""
+    texts = dict[str, str]()
     if kind == "configs":
-        found = {
-            name: _comment(path.read_text(encoding="utf-8")) for name, path in shipped().items()
-        }
+        for name, path in shipped().items():
+            # the comment at the top, up to the command that runs it
+            top = takewhile(
+                lambda line: line.startswith("# "), path.read_text("utf-8").splitlines()
+            )
+            texts[name] = " ".join(line[2:] for line in top if not line.startswith("#  "))
     else:
-        classes = (
-            cls
-            for module in _modules(kind, plugins)
-            for cls in _classes(module)
-            if _kind(cls) == kind
-        )
-        found = {
-            public_path(cls): inspect.cleandoc(vars(cls).get("__doc__") or "") for cls in classes
-        }
-    width = max(map(len, found), default=0)
-    yield from (f"{name:{width}}  {_first_sentence(text)}".rstrip() for name, text in found.items())
+        for name, cls in _classes(kind, plugins).items():
+            if _kind(cls) == kind:
+                texts[name] = _docstring(cls)
+    width = max(map(len, texts), default=0)
+    for name, text in texts.items():
+        yield f"{name:{width}}  {_first_sentence(text)}".rstrip()
 
 
-def _modules(kind: str, plugins: Sequence[str]) -> Iterator[ModuleType]:
-    """The rooms that hold classes of a kind, and the plugins."""
+def _docstring(thing: Any) -> str:
+    return inspect.cleandoc(thing.__doc__ or "")
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0]
+
+
+def _classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
+    """The public dataclasses by path in the rooms that hold classes of a kind, and in the
+    plugins."""
+    names = list[str]()
     for place in ROOMS[kind]:
         package = import_module(f"looktwice.{place}")
-        rooms = (
-            []
-            if "." in place
-            else [room.name for room in iter_modules(package.__path__) if room.ispkg]
-        )
-        yield from (import_module(f"{package.__name__}.{name}") for name in rooms)
-        yield from [] if rooms else [package]
-    yield from map(import_module, plugins)
-
-
-def _classes(module: ModuleType) -> Iterator[type]:
-    """The public dataclasses that a room or a plugin defines."""
-    for name in sorted(getattr(module, "__all__", None) or vars(module)):
-        thing = getattr(module, name)
-        if (
-            isinstance(thing, type)
-            and thing.__module__.startswith(module.__name__)
-            and not name.startswith("_")
-        ):
-            yield from [thing] if dataclasses.is_dataclass(thing) else []
+        rooms = [] if "." in place else [r.name for r in iter_modules(package.__path__) if r.ispkg]
+        names += [f"{package.__name__}.{room}" for room in rooms] or [package.__name__]
+    classes = dict[str, type]()
+    for module in map(import_module, (*names, *plugins)):
+        for name in sorted(getattr(module, "__all__", None) or vars(module)):
+            thing = getattr(module, name)
+            if not isinstance(thing, type) or not dataclasses.is_dataclass(thing):
+                continue
+            if thing.__module__.startswith(module.__name__) and not name.startswith("_"):
+                classes[public_path(thing)] = thing
+    return classes
 
 
 def _kind(cls: type) -> str | None:
@@ -160,20 +194,6 @@ def _kind(cls: type) -> str | None:
     return None if folder == "prompting" else "specialists"
 
 
-def _comment(text: str) -> str:
-    """The comment at the top of a file, up to the command that runs it."""
-    lines = text.splitlines()
-    top = lines[
-        : next((n for n, line in enumerate(lines) if not line.startswith("# ")), len(lines))
-    ]
-    return " ".join(line.removeprefix("# ") for line in top if not line.startswith("#  "))
-
-
-def _first_sentence(text: str) -> str:
-    paragraph = " ".join(text.partition("\n\n")[0].split())
-    return re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0]
-
-
 def copy_config(name: str, out: Path | None = None) -> Path:
     """Write a copy of a shipped configuration, or of the study to begin with, by default into the
     working folder.
@@ -182,17 +202,88 @@ def copy_config(name: str, out: Path | None = None) -> Path:
     those that go by name: who mistypes the path of an own study.yaml would run it. Raises
     ConfigError, FileExistsError.
     """
-    known = {"study": Path(__file__).with_name("templates") / "study.yaml", **shipped()}
-    found = known.get(name.removesuffix(".yaml"))
-    if found is None:
-        hint = did_you_mean(name, known)
+    configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **shipped()}
+    config = configs.get(name.removesuffix(".yaml"))
+    if config is None:
+        hint = did_you_mean(name, configs)
         raise ConfigError(
             [f"{name}: no shipped configuration of this name{hint}; see `looktwice list configs`"]
         )
-    target = out or Path(found.name)
+    target = out or Path(config.name)
     if target.exists():
         raise FileExistsError(f"{target} is there already; give another --out FILE")
-    text = found.read_text(encoding="utf-8").replace(f"configs/{found.name}", str(target))
+    text = config.read_text("utf-8").replace(f"configs/{config.name}", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
     return target
+
+
+def bases_of(cls: type) -> list[type]:
+    """The classes from which a class has some of its settings."""
+    names = {f.name for f in dataclasses.fields(cls) if f.init}
+    return [base for base in cls.__mro__[1:] if names & inspect.get_annotations(base).keys()]
+
+
+def settings_text(path: str, cls: type) -> str:
+    """The class and its settings with their defaults and types, as they stand in a
+    configuration."""
+    hints, lines = get_type_hints(cls), [f"use: {path}"]
+    for f in (f for f in dataclasses.fields(cls) if f.init):
+        value, words = default_of(f), type_words(hints[f.name])
+        if value is dataclasses.MISSING:
+            lines.append(f"{f.name}: ...  # {words}")
+        elif isinstance(value, str) and "\n" in value:
+            lines.append(f"{f.name}: |{'' if value.endswith(chr(10)) else '-'}  # {words}")
+            lines += [f"  {line}".rstrip() for line in value.splitlines()]
+        else:
+            lines.append(f"{f.name}: {flow(plain(value, hints[f.name]))}  # {words}")
+    return "\n".join(lines)
+
+
+def plain(value: Any, hint: Any = None) -> Any:
+    """A default as it would be written in place: an object by its class and what differs from that
+    one's defaults."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kept = {} if dataclass_in(hint) is type(value) else {"use": public_path(type(value))}
+        for f in dataclasses.fields(value):
+            if f.init and (inner := getattr(value, f.name)) != default_of(f):
+                kept[f.name] = plain(inner)
+        return kept
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def flow(value: Any) -> str:
+    """A value in one line of YAML."""
+    text = yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True
+    )
+    return text.removesuffix("...\n").strip()
+
+
+def type_words(hint: Any) -> str:
+    """A type in a few plain words."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Annotated, NotRequired):
+        return type_words(args[0])
+    if origin is Literal:
+        return " | ".join(flow(arg) for arg in args)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(type_words(arg) for arg in args))
+    if origin is tuple and args[-1] is not Ellipsis:
+        return f"[{', '.join(map(type_words, args))}]"
+    if origin is Callable:
+        return "function"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        inner = type_words(args[1])
+        return "mapping" if args[1] is Any or inner.startswith("mapping") else f"mapping to {inner}"
+    if isinstance(origin, type) and issubclass(origin, Collection):
+        return f"list of {type_words(args[0])}" if args[0] is not Any else "list"
+    return (
+        "mapping"
+        if is_typeddict(hint)
+        else SIMPLE.get(hint) or str(getattr(hint, "__name__", hint))
+    )

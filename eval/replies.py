@@ -15,9 +15,8 @@ from functools import cached_property
 from pathlib import Path
 
 from looktwice.eval.readers.reader import Reader, Reading
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.blink import BlinkScorer
-from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json

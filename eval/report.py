@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.analysis.analyses import ANALYSES, ReportTable
-from looktwice.eval.analysis.looking.measured_and_right import measurement_curves
-from looktwice.eval.analysis.sweeps import effects_csv, sweep_table
+from looktwice.eval.analysis.factors import effects_csv, sweep_table
+from looktwice.eval.analysis.looking.measured import measurement_curves
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import TextTable, escaped
@@ -19,7 +19,7 @@ from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import page_pieces
 from looktwice.eval.psychometrics.thresholds import crossed_grids, threshold_lines
 from looktwice.eval.scoring.run_rows import headline_rows
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.state import Stage
 
@@ -182,17 +182,16 @@ def write_report(
 def _is_current(page: Path, texts: dict[str, str], scored: Table) -> bool:
     """Whether the page and what lies beside it show what would be written now; pictures take most
     of its time."""
-    read = [
-        run.folder.path / name
-        for run in scored.scores
-        for name in ("records.jsonl", "judged.jsonl")
-    ]
     try:
         written = page.stat().st_mtime_ns
         same = all((page.parent / n).read_bytes() == text.encode() for n, text in texts.items())
     except FileNotFoundError:
         return False
-    return same and all(file.stat().st_mtime_ns < written for file in read if file.exists())
+    for run in scored.scores:
+        for name in ("records.jsonl", "judged.jsonl"):
+            file = run.folder.path / name
+            same = same and not (file.exists() and file.stat().st_mtime_ns >= written)
+    return same
 
 
 def html_page(
@@ -276,7 +275,15 @@ class Report:
     def left_out(self) -> list[tuple[str, str]]:
         """Contestants that the configuration left out, and those that were planned and not run
         yet."""
-        return [pair for run in self.scored.scores for pair in _left_out(run)]
+        pairs = []
+        for run in self.scored.scores:
+            for name, why in (run.folder.facts.get("left_out") or {}).items():
+                pairs.append((str(name), str(why)))
+            asked = {scores.point.contestant for scores in run.points if scores.all}
+            for name in dict.fromkeys(scores.point.contestant for scores in run.points):
+                if name not in asked:
+                    pairs.append((name, "planned, and no sample of it was asked yet"))
+        return pairs
 
     @property
     def markdown(self) -> str:
@@ -303,20 +310,13 @@ def _describe_data(variants: Sequence[PointScores]) -> tuple[tuple[str, str], ..
     described = []
     for name, title, empty in FACTS:
         values: dict[str, None] = {}
-        for fact in (scores.point.facts.get(name) for scores in variants):
-            many: Any = [fact] if isinstance(fact, str) else fact
-            values |= dict.fromkeys(str(value) for value in many or () if value != "")
-        described.append((title, "; ".join(values) or empty))
-    return tuple(pair for pair in described if pair[1])
-
-
-def _left_out(run: RunScores) -> Iterator[tuple[str, str]]:
-    for name, why in (run.folder.facts.get("left_out") or {}).items():
-        yield str(name), str(why)
-    asked = {scores.point.contestant for scores in run.points if scores.all}
-    for name in dict.fromkeys(scores.point.contestant for scores in run.points):
-        if name not in asked:
-            yield name, "planned, and no sample of it was asked yet"
+        for scores in variants:
+            fact: Any = scores.point.facts.get(name) or ()
+            values |= dict.fromkeys(map(str, [fact] if isinstance(fact, str) else fact))
+        values.pop("", None)
+        if shown := "; ".join(values) or empty:
+            described.append((title, shown))
+    return tuple(described)
 
 
 def _below_title(part: ReportTable) -> Iterator[str]:

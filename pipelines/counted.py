@@ -1,4 +1,7 @@
-"""Numbers in sentences: one sample, two samples."""
+"""Counts: numbers in sentences, and with how many entries two lists begin alike."""
+
+from collections.abc import Sequence
+from itertools import takewhile
 
 __all__: list[str] = []
 
@@ -7,3 +10,9 @@ def counted(number: int, noun: str, many: str = "") -> str:
     """The number with its noun, "1 sample" or "1,200 samples"; `many` is a plural that is not
     formed by an s."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
+def count_alike(turns: Sequence[str], earlier: Sequence[str]) -> int:
+    """With how many of the earlier turns these begin."""
+    pairs = zip(turns, earlier, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from looktwice.pipelines.geometry import (
     rectangle,
 )
 
-__all__ = ["Box", "Mark", "Mask", "Point", "bounding_box"]
+__all__ = ["Box", "Mark", "Mask", "Point"]
 
 LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 
@@ -51,7 +52,7 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """As records and JSONL files hold it."""
-        return {"label": self.label, "x": self.x, "y": self.y, "image": self.image}
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,7 @@ class Box:
 
     def to_dict(self) -> dict[str, Any]:
         """As records and JSONL files hold it."""
-        return {
-            "label": self.label,
-            "x0": self.x0,
-            "y0": self.y0,
-            "x1": self.x1,
-            "y1": self.y1,
-            "image": self.image,
-        }
+        return dict(vars(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,21 +161,16 @@ def mark_from_dict(data: Mapping[str, Any]) -> Mark:
 
 
 def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
-    height, width = (
-        (int(side) for side in size) if isinstance(size, list) and len(size) == 2 else (0, 0)
-    )
     lengths = [int(count) for count in counts] if isinstance(counts, list) else []
-    if (
-        not 0 < height * width <= LARGEST
-        or min(lengths, default=-1) < 0
-        or sum(lengths) != height * width
-    ):
+    sides = [int(side) for side in size] if isinstance(size, list) else []
+    area = math.prod(sides) if len(sides) == 2 else 0
+    if not 0 < area <= LARGEST or min(lengths, default=-1) < 0 or sum(lengths) != area:
         raise ValueError(
             "a mask has its size as [height, width] and counts of 0 or more that add up to that"
             f" many pixels (at most {LARGEST}), found size {size} and {len(lengths)} counts of"
             f" {sum(lengths)} pixels"
         )
-    return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)
+    return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(sides)
 
 
 def bounding_box(mark: Mark) -> Rect:

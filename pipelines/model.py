@@ -7,14 +7,14 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, Protocol
 
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.schema import CLOSED, Number, Whole
+from looktwice.pipelines.json_input import CLOSED, Number, Whole
 from looktwice.pipelines.view import View
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "Tool",
     "ToolCall",
     "Usage",
-    "request_key",
-    "strip_thoughts",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -110,16 +108,13 @@ class CallOptions:
     def filled_from(self, model: Any) -> CallOptions:
         """The same with what is None taken from the model's settings of the same names, where it
         has them."""
-        gaps = [
-            f.name for f in fields(self) if getattr(self, f.name) is None and hasattr(model, f.name)
-        ]
+        gaps = [name for name, value in vars(self).items() if value is None]
+        gaps = [name for name in gaps if hasattr(model, name)]
         return replace(self, **{name: getattr(model, name) for name in gaps})
 
     def given(self) -> dict[str, Any]:
         """Only what is asked for, as plain JSON values."""
-        asked = {
-            f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None
-        }
+        asked = {name: value for name, value in vars(self).items() if value is not None}
         if self.tools is not None:
             asked["tools"] = [asdict(tool) for tool in self.tools]
         return asked
@@ -143,17 +138,15 @@ def price_fault(prices: Any) -> str:
     if not {"in", "out"} <= prices.keys() <= {"in", "out", *PRICE_FACTS, "cached"}:
         may = "cached, currency, date and source"
         return f"prices need `in` and `out` and may name {may}, found {sorted(map(str, prices))}"
-    if any(
-        type(prices[name]) not in (int, float) or not 0 <= prices[name] < math.inf
-        for name in amounts(prices)
-    ):
-        return f"prices are money per million tokens, 0 or more; found {dict(prices)}"
-    if any(type(prices.get(name, "")) is not str for name in PRICE_FACTS):
-        return (
-            "currency, date and source of prices are texts, in quotes where they look like a"
-            f" number; found {prices}"
-        )
-    return ""
+    for price in amounts(prices).values():
+        if type(price) not in (int, float) or not 0 <= price < math.inf:
+            return f"prices are money per million tokens, 0 or more; found {dict(prices)}"
+    if all(type(prices.get(name, "")) is str for name in PRICE_FACTS):
+        return ""
+    return (
+        "currency, date and source of prices are texts, in quotes where they look like a"
+        f" number; found {prices}"
+    )
 
 
 PRICE_FACTS = ("currency", "date", "source")
@@ -289,8 +282,9 @@ class ModelError(Exception):
 
     def in_words(self, message: str) -> ModelError:
         """The same error with another message."""
-        names = ("status", "retryable", "retry_after", "unreached", "usage")
-        return ModelError(message, **{name: getattr(self, name) for name in names})
+        error = ModelError(message)
+        vars(error).update(vars(self))
+        return error
 
 
 class Stopped(BaseException):
@@ -343,20 +337,12 @@ def message_json(message: Message) -> dict[str, Any]:
     return plain
 
 
-def request_json(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
-    """Everything that decides a reply, as canonical JSON: what `request_key` is the sha256 of."""
-    whole = {
-        "model": identity,
-        "messages": [message_json(m) for m in messages],
-        "draw": draw,
-        "options": options.given(),
-    }
-    return canonical(whole)
-
-
 def request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
-    """The sha256 under which the reply to this very request is cached."""
-    return hashlib.sha256(request_json(identity, messages, draw, options).encode()).hexdigest()
+    """The sha256 under which the reply to this very request is cached: of everything that decides
+    it, as canonical JSON."""
+    plain = [message_json(message) for message in messages]
+    request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
+    return hashlib.sha256(canonical(request).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
@@ -369,19 +355,22 @@ _CANONICAL = json.JSONEncoder(
 )
 
 
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every plain value within mappings and lists, behind its dotted place such as `a.b[0]`."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from leaves(inner, f"{place}[{number}]")
+    else:
+        yield place, value
+
+
 def first_non_finite(value: Any) -> tuple[str, float] | None:
     """The first number that is infinite or NaN, which `canonical` refuses, with its dotted
     place."""
-    inner = (
-        value.items()
-        if isinstance(value, Mapping)
-        else enumerate(value)
-        if isinstance(value, list | tuple)
-        else ()
-    )
-    for name, held in inner:
-        if isinstance(held, float) and not math.isfinite(held):
-            return str(name), held
-        if found := first_non_finite(held):
-            return f"{name}.{found[0]}", found[1]
+    for place, leaf in leaves(value):
+        if isinstance(leaf, float) and not math.isfinite(leaf):
+            return place, leaf
     return None

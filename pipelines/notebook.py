@@ -10,7 +10,7 @@ import cv2
 
 from looktwice.pipelines.picture import Picture
 
-__all__ = ["state_html", "thumbnail"]
+__all__: list[str] = []
 
 
 def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
@@ -30,11 +30,17 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
 
 def state_html(state: Any, longest: int = 320) -> str:
     """The views of a `State` side by side, then its prompt, every turn, and the answer."""
-    views = "".join(
-        _figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest)
-        for i, v in enumerate(state.views)
-    )
-    turns = "".join(f"<p><b>{m.role}</b> {_turn(m.text, len(m.views))}</p>" for m in state.messages)
+    views, turns = "", ""
+    for number, view in enumerate(state.views, 1):
+        caption = "view {}, {}x{}".format(number, *view.size)
+        views += (
+            '<figure style="margin:0"><img'
+            f' src="{thumbnail(view.picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+        )
+    for message in state.messages:
+        count = len(message.views)
+        images = f"[{count} image{'s' * (count > 1)}] " if count else ""
+        turns += f"<p><b>{message.role}</b> {images}{escape(message.text)}</p>"
     words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
     answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
     return (
@@ -42,14 +48,3 @@ def state_html(state: Any, longest: int = 320) -> str:
         f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
         f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
     )
-
-
-def _figure(caption: str, picture: Picture, longest: int) -> str:
-    return (
-        '<figure style="margin:0"><img'
-        f' src="{thumbnail(picture, longest)}"><figcaption>{caption}</figcaption></figure>'
-    )
-
-
-def _turn(text: str, views: int) -> str:
-    return (f"[{views} image{'s' * (views > 1)}] " if views else "") + escape(text)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import cv2
 import numpy as np
@@ -23,9 +24,10 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
 
-__all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "inspect"]
+__all__ = ["Picture", "PictureError", "Pixels"]
 
-PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+JPEG = "image/jpeg"
+PASSED_THROUGH = {"JPEG": JPEG, "PNG": "image/png", "WEBP": "image/webp"}
 # what Pillow may raise
 BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)
 # the EXIF tag, and its values that swap width and height
@@ -69,9 +71,7 @@ def _header_of(image: Image.Image, data: bytes, name: str) -> Header:
         size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
     except BROKEN as exc:
-        raise PictureError(
-            f"{name}: the image is truncated or corrupt ({exc}); fetch it again"
-        ) from exc
+        raise _torn(name, exc) from exc
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -83,23 +83,19 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     image = _open(data, name)
     try:
         ImageOps.exif_transpose(image, in_place=True)
-        return np.asarray(_on_white(_to_srgb(_to_eight_bit(image, name))))
+        image = _to_srgb(_to_eight_bit(image))
+        if _is_transparent(image):
+            rgba = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+    except PictureError as exc:
+        raise PictureError(f"{name}: {exc}") from exc
     except BROKEN as exc:
-        if isinstance(exc, PictureError):
-            raise
-        raise PictureError(
-            f"{name}: the image is truncated or corrupt ({exc}); fetch it again"
-        ) from exc
+        raise _torn(name, exc) from exc
 
 
-def _check(image: Image.Image, data: bytes, name: str) -> None:
-    """Raises PictureError as `decode` does; a JPEG is read at an eighth of its size, in a fraction
-    of the time."""
-    try:
-        image.draft("L", (1, 1))
-        image.load()
-    except BROKEN:
-        decode(data, name)
+def _torn(name: str, exc: BaseException) -> PictureError:
+    return PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again")
 
 
 _readable: set[str] = set()
@@ -125,7 +121,9 @@ def _open(data: bytes, name: str) -> Image.Image:
         ) from exc
     except BROKEN as exc:
         raise PictureError(f"{name}: the image cannot be opened ({exc})") from exc
-    if image.width * image.height > (most := _max_pixels()):
+    limit = os.environ.get("LOOKTWICE_MAX_PIXELS", "")
+    most = int(limit) if limit.isdecimal() else MAX_PIXELS
+    if image.width * image.height > most:
         raise PictureError(
             f"{name}: refused, {image.width} x {image.height} pixels are more than {most:,}; make"
             " it smaller, or set the environment variable LOOKTWICE_MAX_PIXELS to a larger number"
@@ -141,13 +139,6 @@ def _formats() -> tuple[str, ...]:
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
     return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
-def _max_pixels() -> int:
-    """How many pixels an image may have: LOOKTWICE_MAX_PIXELS, else `MAX_PIXELS`; Pillow refuses
-    twice that anyway."""
-    said = os.environ.get("LOOKTWICE_MAX_PIXELS", "")
-    return int(said) if said.isdecimal() else MAX_PIXELS
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
@@ -170,43 +161,37 @@ def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:
 
 
 def _changes(image: Image.Image, data: bytes) -> str:
-    found = {
+    # Pillow shows a PNG with 16 bits a channel as 8-bit RGB or RGBA
+    deep_png = data[:8] == b"\x89PNG\r\n\x1a\n" and data[24:25] == b"\x10"
+    changes = {
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
         "EXIF orientation applied": _orientation(image, data) != 1,
-        "transparency laid on white": (
-            image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-        ),
+        "transparency laid on white": _is_transparent(image),
         "first frame of several": getattr(image, "is_animated", False),
-        "16 bit scaled to 8": image.mode in SIXTEEN_BIT or _deep_png(data),
+        "16 bit scaled to 8": image.mode in SIXTEEN_BIT or deep_png,
         f"{image.mode} converted to RGB": (
             image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F")
         ),
         "colour profile converted to sRGB": _profile(image) is not None,
     }
-    return ", ".join(reason for reason, so in found.items() if so)
+    return ", ".join(reason for reason, so in changes.items() if so)
 
 
-def _deep_png(data: bytes) -> bool:
-    """Whether this PNG holds 16 bits a channel, which Pillow shows as 8-bit RGB or RGBA."""
-    return data[:8] == b"\x89PNG\r\n\x1a\n" and data[24:25] == b"\x10"
+def _is_transparent(image: Image.Image) -> bool:
+    return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
 
 
-def _to_eight_bit(image: Image.Image, name: str) -> Image.Image:
-    if image.mode in SIXTEEN_BIT:
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > 65535:
-            raise PictureError(
-                f"{name}: 32-bit values {values.min()} .. {values.max()}; save it with 8 or 16 bit"
-            )
-        wide = values.astype(np.uint32)
-        wide += 128  # rounds: 257 is odd, so no value lies halfway
-        wide //= 257
-        return Image.fromarray(wide.astype(np.uint8))
+def _to_eight_bit(image: Image.Image) -> Image.Image:
+    advice = "save it with 8 or 16 bit"
     if image.mode == "F":
-        raise PictureError(
-            f"{name}: floating-point pixels have no fixed range; save it with 8 or 16 bit"
-        )
-    return image
+        raise PictureError(f"floating-point pixels have no fixed range; {advice}")
+    if image.mode not in SIXTEEN_BIT:
+        return image
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > 65535:
+        raise PictureError(f"32-bit values {values.min()} .. {values.max()}; {advice}")
+    # rounds: 257 is odd, so no value lies halfway
+    return Image.fromarray(((values.astype(np.uint32) + 128) // 257).astype(np.uint8))
 
 
 def _to_srgb(image: Image.Image) -> Image.Image:
@@ -214,23 +199,14 @@ def _to_srgb(image: Image.Image) -> Image.Image:
     if profile is None or image.mode not in ("RGB", "RGBA", "L", "CMYK"):
         return image
     alpha = image.getchannel("A") if image.mode == "RGBA" else None
-    opaque = image.convert("RGB") if alpha else image
+    opaque, srgb = image.convert("RGB") if alpha else image, ImageCms.createProfile("sRGB")
     try:
-        converted = ImageCms.profileToProfile(
-            opaque, profile, ImageCms.createProfile("sRGB"), outputMode="RGB"
-        )
+        converted = ImageCms.profileToProfile(opaque, profile, srgb, outputMode="RGB")
     except ImageCms.PyCMSError:  # a profile that does not fit the image's mode is ignored
         return image
     if converted is not None and alpha:
         converted.putalpha(alpha)
     return converted or image
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 Pixels = NDArray[np.uint8]
@@ -267,6 +243,23 @@ class Payload:
         return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
 
 
+Value = TypeVar("Value")
+
+
+def _kept_property(compute: Callable[[Any], Value]) -> Value:
+    """A property that the first thread to ask computes; `_name` holds what came out."""
+    name = f"_{compute.__name__}"
+
+    def get(picture: Picture) -> Value:
+        with picture._lock:
+            if getattr(picture, name, None) is None:
+                setattr(picture, name, compute(picture))
+        value: Value = getattr(picture, name)
+        return value
+
+    return cast(Value, property(get, doc=compute.__doc__))
+
+
 class Picture:
     """An image, decoded when first looked at.
 
@@ -278,20 +271,12 @@ class Picture:
 
     _pixels: Pixels | None = None
     _fetch: Callable[[], bytes] | None = None
-    _data: bytes | None = None
-    _header: Header | None = None
     _opened: Image.Image | None = None
-    _payload: Payload | None = None
-    _sha: str | None = None
     _known_to_decode = False
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
-        if (
-            pixels.dtype != np.uint8
-            or pixels.ndim != 3
-            or pixels.shape[2] != 3
-            or 0 in pixels.shape
-        ):
+        is_rgb = pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == 3
+        if not is_rgb or 0 in pixels.shape:
             raise PictureError(
                 f"pixels must be HxWx3 uint8 RGB, found shape {pixels.shape} of {pixels.dtype}"
             )
@@ -324,34 +309,32 @@ class Picture:
     @classmethod
     def open(cls, path: str | Path) -> Picture:
         """A picture file; it is read when first needed."""
-        return cls.lazy(lambda: _read(Path(path)), str(path))
 
-    @property
+        def read() -> bytes:
+            try:
+                return read_file(Path(path))
+            except OSError as exc:
+                fault = f"{path}: the image file cannot be read ({exc.strerror})"
+                raise PictureError(fault) from exc
+
+        return cls.lazy(read, str(path))
+
+    @_kept_property
     def pixels(self) -> Pixels:
         """HxWx3 RGB uint8, read-only; the same array at every call."""
-        with self._lock:
-            if self._pixels is None:
-                with spend("decode"):
-                    pixels = decode(self._source(), self.name)
-                pixels.flags.writeable = False
-                self._pixels = pixels
-            return self._pixels
+        with spend("decode"):
+            pixels = decode(self._source, self.name)
+        pixels.flags.writeable = False
+        return pixels
 
     def reduced(self, longest: int) -> Pixels:
         """HxWx3 RGB uint8 with a longer side of at least `longest`, if the picture's is; for a JPEG
         in a fraction."""
-        if (
-            self._pixels is None
-            and self._head().media_type == "image/jpeg"
-            and not self._head().changed
-        ):
-            how = next(
-                (how for part, how in REDUCED.items() if max(self.size) >= part * longest),
-                cv2.IMREAD_COLOR,
-            )
-            if (
-                small := cv2.imdecode(np.frombuffer(self._source(), np.uint8), how)
-            ) is not None:  # it is not torn
+        if self._pixels is None and (self._header.media_type, self._header.changed) == (JPEG, ""):
+            times = max(self.size) // longest
+            how = next((how for part, how in REDUCED.items() if times >= part), cv2.IMREAD_COLOR)
+            small = cv2.imdecode(np.frombuffer(self._source, np.uint8), how)
+            if small is not None:  # it is not torn
                 return np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2RGB), np.uint8)
         return self.pixels
 
@@ -361,70 +344,59 @@ class Picture:
         be."""
         if self._pixels is not None:
             return self._pixels.shape[1], self._pixels.shape[0]
-        return self._head().size
+        return self._header.size
 
-    @property
+    @_kept_property
     def sha(self) -> str:
         """The sha256 of what this picture was made from: its encoded bytes, or its shape and
         pixels."""
-        with self._lock:
-            if self._sha is None:
-                made = self._pixels if self._fetch is None else None
-                data = (
-                    self._source() if made is None else repr(made.shape).encode() + made.tobytes()
-                )
-                self._sha = hashlib.sha256(data).hexdigest()
-            return self._sha
+        if self._fetch is not None:
+            return hashlib.sha256(self._source).hexdigest()
+        return hashlib.sha256(repr(self.pixels.shape).encode() + self.pixels.tobytes()).hexdigest()
 
-    @property
+    @_kept_property
     def payload(self) -> Payload:
         """The bytes to send: the source's own where a model would see the same, else a lossless
         PNG."""
-        with self._lock:
-            if self._payload is None:
-                self._payload = self._encode()
-            return self._payload
+        changed = "made or changed by a stage" if self._fetch is None else self._header.changed
+        if changed:
+            pixels = self.pixels
+            with spend("encode"):
+                data = to_png(pixels)
+            return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
+        if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
+            with spend("decode"):
+                self._check()
+        return Payload(self._source, self._header.media_type, self.sha, "")
 
-    def _encode(self) -> Payload:
-        changed = "made or changed by a stage" if self._fetch is None else self._head().changed
-        if not changed:
-            if not self._known_to_decode and self._pixels is None:
-                with spend("decode"):  # a picture that does not decode must not be sent
-                    opened, self._opened = self._opened or _open(self._source(), self.name), None
-                    if self.sha not in _readable:
-                        _check(opened, self._source(), self.name)
-                    if len(_readable) < MOST_READABLE:
-                        _readable.add(self.sha)
-            return Payload(self._source(), self._head().media_type, self.sha, "")
-        pixels = self.pixels
-        with spend("encode"):
-            data = to_png(pixels)
-        return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
+    def _check(self) -> None:
+        """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
+        eighth of its size, in a fraction of the time."""
+        image, self._opened = self._opened or _open(self._source, self.name), None
+        try:
+            image.draft("L", (1, 1))
+            image.load()
+        except BROKEN:
+            decode(self._source, self.name)
+        if len(_readable) < MOST_READABLE:
+            _readable.add(self.sha)
 
+    @_kept_property
     def _source(self) -> bytes:
-        with self._lock:
-            if self._data is None:
-                if self._fetch is None:
-                    raise PictureError(
-                        f"{self.name or 'this picture'} was made from pixels and has no encoded"
-                        " source"
-                    )
-                self._data = self._fetch()
-            return self._data
+        """The encoded bytes. Raises PictureError for a picture that was made from pixels."""
+        if self._fetch is None:
+            name = self.name or "this picture"
+            raise PictureError(f"{name} was made from pixels and has no encoded source")
+        return self._fetch()
 
-    def _head(self) -> Header:
-        with self._lock:
-            if self._header is None:
-                self._opened = _open(self._source(), self.name)
-                self._header = _header_of(self._opened, self._source(), self.name)
-            return self._header
+    @_kept_property
+    def _header(self) -> Header:
+        """What can be told of the encoded source without decoding its pixels."""
+        self._opened = _open(self._source, self.name)
+        return _header_of(self._opened, self._source, self.name)
 
     def __repr__(self) -> str:
-        shape = (
-            f"{self._pixels.shape[1]}x{self._pixels.shape[0]}"
-            if self._pixels is not None
-            else "not decoded yet"
-        )
+        shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)
         return f"Picture({self.name or 'pixels'}, {shape})"
 
 
@@ -435,10 +407,3 @@ def to_png(pixels: Pixels) -> bytes:
     if not ok:
         raise PictureError(f"OpenCV could not write a PNG of shape {pixels.shape}")
     return bytes(data)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as exc:
-        raise PictureError(f"{path}: the image file cannot be read ({exc.strerror})") from exc

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.json_input import mend_text
+from looktwice.pipelines.json_input import is_text, mend_text, read_as
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
@@ -22,10 +22,9 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.schema import read_as
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
-__all__ = ["Pipeline", "SecondModel", "StageFailed"]
+__all__ = ["Pipeline", "StageFailed"]
 
 
 @dataclass(frozen=True)
@@ -80,18 +79,20 @@ class RecordingModel:
         """Ask this or a second model; a call of a second one is recorded with its identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
+
+        def record(reply: Reply | None, error: str = "") -> None:
+            self.calls.append(Call(sent, draw, options, reply, error, name))
+
         try:
             reply = model(sent, draw, options)
+            if fault := reply_fault(reply):
+                raise TypeError(
+                    f"the model {model.identity:.80} gave a reply that cannot be recorded: {fault}"
+                )
         except Exception as exc:
-            self.calls.append(Call(sent, draw, options, None, describe(exc), name))
+            record(None, describe(exc))
             raise
-        if fault := reply_fault(reply):
-            wrong = TypeError(
-                f"the model {model.identity:.80} gave a reply that cannot be recorded: {fault}"
-            )
-            self.calls.append(Call(sent, draw, options, None, describe(wrong), name))
-            raise wrong
-        self.calls.append(Call(sent, draw, options, reply, "", name))
+        record(reply)
         if reply.calls_left_out:
             kept = counted(len(reply.tool_calls), "tool call")
             remark(
@@ -143,21 +144,23 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
-        old = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
-        new = {name: with_models(value, change) for name, value in old.items()}
-        changed = {name: value for name, value in new.items() if value is not old[name]}
+        changed = _changed(
+            {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}, change
+        )
         return replace(thing, **changed) if changed else thing
     if isinstance(thing, tuple | list):
-        inner = [with_models(value, change) for value in thing]
-        return (
-            type(thing)(inner)
-            if any(a is not b for a, b in zip(inner, thing, strict=True))
-            else thing
-        )
+        changed = _changed(dict(enumerate(thing)), change)
+        return type(thing)(changed.get(i, v) for i, v in enumerate(thing)) if changed else thing
     if isinstance(thing, Mapping):
-        pairs = {key: with_models(value, change) for key, value in thing.items()}
-        return pairs if any(pairs[key] is not thing[key] for key in pairs) else thing
+        changed = _changed(thing, change)
+        return {**thing, **changed} if changed else thing
     return thing
+
+
+def _changed(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
+    """Those of the things that `with_models` makes others of."""
+    made = {key: with_models(thing, change) for key, thing in things.items()}
+    return {key: thing for key, thing in made.items() if thing is not things[key]}
 
 
 def reply_fault(reply: object) -> str:
@@ -167,7 +170,7 @@ def reply_fault(reply: object) -> str:
         return f"it is {type(reply).__name__}, not a Reply"
     try:
         text = canonical(reply.to_dict())
-        if mend_text(text) != text:
+        if not is_text(text):
             return "a text of it holds half a surrogate pair"
         read_as(ReplyNode, text)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -213,38 +216,31 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
     exception."""
     recorder.check()
     calls_before, start = len(recorder.calls), time.perf_counter()
-    with collect_remarks() as said:
+
+    def traced(state_after: State) -> State:
+        trace = state_after.trace
+        earlier = {id(call) for entry in trace[len(state.trace) :] for call in entry.calls}
+        calls = tuple(call for call in recorder.calls[calls_before:] if id(call) not in earlier)
+        seconds = time.perf_counter() - start
+        entry = Step(slot, seconds, calls, state_after.views, state_after.prompt)
+        return state_after.replace(trace=(*trace, entry))
+
+    with collect_remarks() as remarks:
         try:
             after = with_models(stage, recorder.record_second)(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
-        except (
-            BaseException
-        ) as exc:  # also `sys.exit` and a cancelled task of the stage's own loop end it alone
+        # also `sys.exit` and a cancelled task of the stage's own loop end it alone
+        except BaseException as exc:
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
-            known = state.with_notes(*inner, *said)
-            raise StageFailed(
-                slot, _traced(slot, known, known, recorder.calls[calls_before:], start)
-            ) from exc
-    fault = (
-        after.fault()
-        if isinstance(after, State)
-        else f"it gave back {type(after).__name__}, not a State"
-    )
+            raise StageFailed(slot, traced(state.with_notes(*inner, *remarks))) from exc
+    fault = f"it gave back {type(after).__name__}, not a State"
+    if isinstance(after, State):
+        fault = after.fault()
     if fault:
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}): {fault}")
-        raise StageFailed(
-            slot, _traced(slot, state, state, recorder.calls[calls_before:], start)
-        ) from wrong
-    return _traced(slot, state, after.with_notes(*said), recorder.calls[calls_before:], start)
-
-
-def _traced(slot: str, before: State, after: State, made: list[Call], start: float) -> State:
-    inner = after.trace[len(before.trace) :]
-    known = {id(call) for entry in inner for call in entry.calls}
-    calls = tuple(call for call in made if id(call) not in known)
-    entry = Step(slot, time.perf_counter() - start, calls, after.views, after.prompt)
-    return after.replace(trace=(*after.trace, entry))
+        raise StageFailed(slot, traced(state)) from wrong
+    return traced(after.with_notes(*remarks))
 
 
 @dataclass(frozen=True)
@@ -256,11 +252,9 @@ class Pipeline:
     def __call__(self, state: State, model: Model | None = None) -> State:
         """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps
         the calls made."""
-        recorder = (
-            model
-            if isinstance(model, RecordingModel)
-            else RecordingModel(model or NoModel(), state.sample.id)
-        )
+        recorder = model
+        if not isinstance(recorder, RecordingModel):
+            recorder = RecordingModel(model or NoModel(), state.sample.id)
         for slot, stage in self.stages.items():
             if stage is not None and not state.ended:
                 state = step(slot, stage, state, recorder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
 
-from looktwice.pipelines.json_input import mend_text
+from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
@@ -47,8 +47,7 @@ class Sample:
         """Everything but the pixels, as plain JSON values; pictures by the sha256 of their
         source."""
         return {
-            "id": self.id,
-            "question": self.question,
+            **vars(self),
             "images": [_sha(image) for image in self.images],
             "choices": [c if isinstance(c, str) else {"picture": _sha(c)} for c in self.choices],
             "marks": [mark.to_dict() for mark in self.marks],
@@ -85,29 +84,26 @@ def say_item_fault(item: object) -> str:
         return f"it gave {type(item).__name__}, not an Item with its Sample"
     sample = item.sample
     for name, words in (("id", sample.id), ("question", sample.question)):
-        if not isinstance(words, str) or mend_text(words) != words:
+        if not is_text(words):
             return f"the {name} of a sample is a text, found {words!r:.80}"
     for name, plain in (("meta", sample.meta), ("truth", item.truth)):
         try:
-            if mend_text(held := canonical(dict(plain))) == held:
-                continue
+            fault = "" if is_text(canonical(dict(plain))) else "half a surrogate pair"
         except (TypeError, ValueError, RecursionError) as exc:
-            return f"sample {sample.id}: {name} holds plain JSON values alone: {exc}"
-        return f"sample {sample.id}: {name} holds half a surrogate pair"
+            fault = f"plain JSON values alone: {exc}"
+        if fault:
+            return f"sample {sample.id}: {name} holds {fault}"
     return ""
 
 
 def say_key_fault(answer: object, choices: int) -> str:
     """What is wrong with the key of a question with so many choices, 0 where it is open; empty
     where nothing is."""
-    letters = [chr(ord("A") + number) for number in range(choices)]
-    if answer is None or (isinstance(answer, str) and (answer in letters or not letters)):
+    letters = ascii_uppercase[:choices]
+    if answer is None or (isinstance(answer, str) and (answer in [*letters] or not letters)):
         return ""
-    return (
-        f"the key {answer!r} is none of {', '.join(letters)}"
-        if letters
-        else f"the key {answer!r} is no text"
-    )
+    wanted = f"none of {', '.join(letters)}" if letters else "no text"
+    return f"the key {answer!r} is {wanted}"
 
 
 def _sha(picture: Picture) -> str:
@@ -120,29 +116,26 @@ def _sha(picture: Picture) -> str:
 def check_marks(sample: Sample) -> None:
     """Raise ValueError for a mark of the sample that lies outside its own image."""
     for mark in sample.marks:
-        kind = type(mark).__name__.lower()
+        who = f"sample {sample.id}: {type(mark).__name__.lower()} {mark.label!r}"
         if not 0 <= mark.image < len(sample.images):
             raise ValueError(
-                f"sample {sample.id}: {kind} {mark.label!r} is on image {mark.image}, "
-                f"but there are {len(sample.images)} images, counted from 0"
+                f"{who} is on image {mark.image}, but there are {len(sample.images)} images,"
+                " counted from 0"
             )
         width, height = sample.images[mark.image].size
-        if where := _outside(mark, width, height):
+        if isinstance(mark, Point):
+            inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
+            where = f"at ({mark.x:g}, {mark.y:g}) lies"
+        elif isinstance(mark, Box):  # it may reach over the edge by a pixel
+            x0, y0, x1, y1 = mark.xyxy
+            inside = x0 >= -1 and y0 >= -1 and x1 <= width + 1 and y1 <= height + 1
+            where = f"({x0:g}, {y0:g}, {x1:g}, {y1:g}) reaches"
+        else:
+            rows, columns = mark.pixels.shape
+            inside = (columns, rows) == (width, height)
+            where = f"of {columns} x {rows} pixels lies"
+        if not inside:
             raise ValueError(
-                f"sample {sample.id}: {kind} {mark.label!r} {where} outside its image {mark.image}"
-                f" of {width} x {height} pixels; marks are in pixels of the source image"
+                f"{who} {where} outside its image {mark.image} of {width} x {height} pixels; marks"
+                " are in pixels of the source image"
             )
-
-
-def _outside(mark: Mark, width: int, height: int) -> str:
-    """What is wrong with the place of a mark, or nothing; boxes may reach over the edge by a
-    pixel."""
-    if isinstance(mark, Point):
-        inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
-        return "" if inside else f"at ({mark.x:g}, {mark.y:g}) lies"
-    if isinstance(mark, Box):
-        x0, y0, x1, y1 = mark.xyxy
-        inside = x0 >= -1 and y0 >= -1 and x1 <= width + 1 and y1 <= height + 1
-        return "" if inside else f"({x0:g}, {y0:g}, {x1:g}, {y1:g}) reaches"
-    rows, columns = mark.pixels.shape
-    return "" if (columns, rows) == (width, height) else f"of {columns} x {rows} pixels lies"

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from looktwice.pipelines.json_input import mend_text
+from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Stage", "State", "Step", "WithoutModel", "remark"]
+__all__ = ["Stage", "State", "WithoutModel", "remark"]
 
 Measurement = float | str | None
 """What is measured once: a number, or a category in words; None where there is nothing."""
@@ -127,10 +127,10 @@ class State:
         for every turn. Raises ValueError for anything else.
         """
         plain = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
-        found = self.replace(measures={**self.measures, name: plain})
-        if fault := found._measure_fault():
+        state = self.replace(measures={**self.measures, name: plain})
+        if fault := state._measure_fault():
             raise ValueError(fault)
-        return found
+        return state
 
     @property
     def ended(self) -> bool:
@@ -141,9 +141,8 @@ class State:
     def silent(self) -> bool:
         """Whether nothing came of the stages so far: no call of a model, no answer, and no reason
         for that."""
-        return (
-            self.answer is None and not self.reason and not any(entry.calls for entry in self.trace)
-        )
+        came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
+        return not came
 
     def fault(self) -> str:
         """What a stage put into a field that does not belong there, in words; empty where every
@@ -152,56 +151,36 @@ class State:
         Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, the sample that of
         the question.
         """
-        texts = {
-            "prompt": self.prompt,
-            "reason": self.reason,
-            **{f"notes[{i}]": n for i, n in enumerate(self.notes)},
-        }
+        texts = {f"notes[{i}]": note for i, note in enumerate(self.notes)}
+        texts = {"prompt": self.prompt, "reason": self.reason, **texts}
         texts |= {} if self.answer is None else {"answer": self.answer}
         for name, text in texts.items():
             if not isinstance(text, str):
                 return f"{name} is a text, found {text!r} ({type(text).__name__}); write str(...)"
-            if mend_text(text) != text:
-                return (
-                    f"{name} holds half a surrogate pair, which no UTF-8 file can hold:"
-                    f" {text[:80]!a}"
-                )
-        known = type(self.confidence) in (float, int) or isinstance(self.confidence, np.float64)
-        if self.confidence is not None and not (known and 0 <= self.confidence <= 1):
-            return (
-                f"confidence is a float in 0..1 or None, found {self.confidence!r}; write"
-                " float(...)"
-            )
-        for name, things, kind in (
-            ("views", self.views, View),
-            ("messages", self.messages, Message),
-        ):
-            if not isinstance(things, tuple) or not all(
-                isinstance(thing, kind) for thing in things
-            ):
-                return (
-                    f"{name} is a tuple of {kind.__name__}, found {type(things).__name__}"
-                    f" {things!r:.80}"
-                )
-        if fault := self._measure_fault():
-            return fault
-        return (
-            ""
-            if isinstance(self.sample, Sample)
-            else f"sample is a Sample, found {type(self.sample).__name__}"
-        )
+            if not is_text(text):
+                fault = "half a surrogate pair, which no UTF-8 file can hold"
+                return f"{name} holds {fault}: {text[:80]!a}"
+        confidence, numbers = self.confidence, (float, int, np.float64)
+        if confidence is not None and not (type(confidence) in numbers and 0 <= confidence <= 1):
+            return f"confidence is a float in 0..1 or None, found {confidence!r}; write float(...)"
+        for name, kind in {"views": View, "messages": Message}.items():
+            things = getattr(self, name)
+            if not isinstance(things, tuple) or not all(isinstance(x, kind) for x in things):
+                kinds = f"{kind.__name__}, found {type(things).__name__}"
+                return f"{name} is a tuple of {kinds} {things!r:.80}"
+        if isinstance(self.sample, Sample):
+            return self._measure_fault()
+        return f"sample is a Sample, found {type(self.sample).__name__}"
 
     def _measure_fault(self) -> str:
         """What of the measurements no record can hold, in words."""
         for name, value in self.measures.items():
-            if not (isinstance(name, str) and name and mend_text(name) == name):
+            if not (is_text(name) and name):
                 return f"a measurement is named by a text, found {name!r:.80}"
             for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, str):
-                    known = mend_text(each) == each
-                else:
-                    known = each is None or (type(each) in (float, int) and math.isfinite(each))
-                if not known:
+                number: Any = each if type(each) in (float, int) else 0.0
+                plain = each is None or number is each or is_text(each)
+                if not (plain and math.isfinite(number)):
                     return (
                         f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
                     )
@@ -215,10 +194,9 @@ class State:
     @property
     def reply(self) -> str:
         """The text of the model's last turn; empty where it has not spoken."""
-        for message in reversed(self.messages):
-            if message.role == "assistant":
-                return message.text
-        return ""
+        # from the end: a message of a run's folder is read when it is looked at
+        turns = (message.text for message in reversed(self.messages) if message.role == "assistant")
+        return next(turns, "")
 
     def rng(self, slot: str) -> np.random.Generator:
         """The randomness of one slot, the same at every run of this seed, sample and draw."""
@@ -235,13 +213,8 @@ class State:
 
 def _plain(value: Any) -> Any:
     """A number of numpy's, or a truth, as Python's own number."""
-    return (
-        value.item()
-        if isinstance(value, np.generic)
-        else int(value)
-        if isinstance(value, bool)
-        else value
-    )
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, bool) else value
 
 
 class Stage(Protocol):

@@ -15,7 +15,7 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = ["Filter", "beside", "crop", "flip", "pad", "resample", "resize", "rotate"]
+__all__ = ["beside", "crop", "flip", "pad", "resize", "rotate"]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
@@ -100,18 +100,15 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
 
     Quarter turns are exact; other angles are resampled linearly, on a ground of one colour.
     """
-    width, height = view.size
+    new = turned_size(view.size, degrees)
+    affine = _about_center(view.size, degrees, new)
     if degrees % 90 == 0:
-        upright = np.rot90(view.pixels, int(degrees // 90) % 4)
-        turned = (upright.shape[1], upright.shape[0])
-        return view.transform(
-            Picture(_rgb(upright)), _about_center((width, height), degrees, turned)
+        pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
+    else:
+        turned = cv2.warpAffine(
+            view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color
         )
-    new = turned_size((width, height), degrees)
-    affine = _about_center((width, height), degrees, new)
-    pixels = cv2.warpAffine(
-        view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color
-    )
+        pixels = _rgb(turned)
     return view.transform(Picture(_rgb(pixels)), affine)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looktwice.pipelines.geometry import Affine, Polygon, contains, intersect, rectangle
+from looktwice.pipelines.geometry import Affine, Polygon, contains_point, intersect, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 
@@ -86,17 +86,14 @@ class View:
         """The source image number and the point in it of view point (x, y), from the topmost part;
         or None."""
         for part in reversed(self.parts):
-            if contains(part.clip, x + 0.5, y + 0.5):
+            if contains_point(part.clip, x + 0.5, y + 0.5):
                 sx, sy = part.affine.inverse((x, y))
                 return part.source, float(sx), float(sy)
         return None
 
     def _covered(self, place: Point | Box | Mask, number: int) -> bool:
         """Whether a later part lies over the whole place (over a mask: over its centre)."""
-        above = [part.clip for part in self.parts[number + 1 :]]
-        if isinstance(place, Box):
-            return any(
-                contains(clip, *zip(*rectangle(*place.xyxy), strict=True)).all() for clip in above
-            )
         x, y = place.center
-        return any(bool(contains(clip, x + 0.5, y + 0.5)) for clip in above)
+        corners = rectangle(*place.xyxy) if isinstance(place, Box) else ((x + 0.5, y + 0.5),)
+        above = [part.clip for part in self.parts[number + 1 :]]
+        return any(all(contains_point(clip, *corner) for corner in corners) for clip in above)

@@ -16,7 +16,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import source_box
 
-__all__ = ["Frame", "ToolError"]
+__all__ = ["ToolError"]
 
 Frame = Literal["pixels", "0-1", "0-1000"]
 UNITS: dict[Frame, str] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import cv2
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import bounds, contains
 from looktwice.pipelines.state import State
-from looktwice.pipelines.view import Part, View
+from looktwice.pipelines.view import View
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
+__all__: list[str] = []
 
 Missing = Literal["keep", "fail", "abstain"]
 """What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
@@ -83,12 +83,27 @@ def with_views(
     If any view is new, `words` become the last line of the prompt.
     """
     state = handle_missing(state, "keep", lacking)
-    if len(views) == len(state.views) and all(
-        a is b for a, b in zip(views, state.views, strict=True)
-    ):
+    if [*map(id, views)] == [*map(id, state.views)]:
         return state
     prompt = "\n".join(line for line in (state.prompt, words) if line)
     return state.replace(views=tuple(views), prompt=prompt)
+
+
+def show_evidence(
+    state: State,
+    images: Sequence[int] | None,
+    missing: Missing,
+    look: Callable[[int], Found],
+    show: Callable[[View, dict[int, Found]], Iterable[View]],
+    words: str,
+) -> State:
+    """The state with the views that `show` makes of each one and of what `look` finds (`collect`);
+    `missing` decides about images in which it finds nothing."""
+    results, lacking = collect(state, images, look)
+    if lacking and missing != "keep":
+        return handle_missing(state, missing, lacking)
+    views = [new for view in state.views for new in show(view, results)]
+    return with_views(state, views, words, lacking)
 
 
 def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -106,19 +121,12 @@ def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.f
         window = field[top : max(0, math.ceil(y1)), left : max(0, math.ceil(x1))]
         ys, xs = np.indices(window.shape)
         seen = contains(part.clip, xs + left + 0.5, ys + top + 0.5)
+        window[seen] = np.nan
         if part.source in maps:
-            window[seen] = _warp(maps[part.source], part, left, top, seen.shape)[seen]
-        else:
-            window[seen] = np.nan
+            values, size = maps[part.source], window.shape[::-1]
+            matrix, valid = part.affine.matrix - [[0, 0, left], [0, 0, top]], ~np.isnan(values)
+            weight = cv2.warpAffine(valid.astype(np.float64), matrix, size)
+            total = cv2.warpAffine(np.where(valid, values, 0), matrix, size)
+            warped = np.where(weight > 0.25, total / np.maximum(weight, 0.25), np.nan)
+            window[seen] = warped[seen]
     return field
-
-
-def _warp(
-    values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    matrix = part.affine.matrix - [[0, 0, left], [0, 0, top]]
-    valid = ~np.isnan(values)
-    size = (shape[1], shape[0])
-    weight = cv2.warpAffine(valid.astype(np.float64), matrix, size, flags=cv2.INTER_LINEAR)
-    total = cv2.warpAffine(np.where(valid, values, 0), matrix, size, flags=cv2.INTER_LINEAR)
-    return np.where(weight > 0.25, total / np.maximum(weight, 0.25), np.nan)

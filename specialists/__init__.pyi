@@ -54,18 +54,12 @@ from .features import (
 )
 from .maps import (
     SGBM as SGBM,
-    Brightness as Brightness,
     ColorRetinex as ColorRetinex,
     ConstantShading as ConstantShading,
     DepthAnything as DepthAnything,
     DepthAnything3 as DepthAnything3,
-    Haze as Haze,
-    LocalContrast as LocalContrast,
+    DepthCue as DepthCue,
     MarigoldAlbedo as MarigoldAlbedo,
-    Saturation as Saturation,
-    Sharpness as Sharpness,
-    TextureSize as TextureSize,
-    VerticalPosition as VerticalPosition,
 )
 from .matching import (
     SIFT as SIFT,

@@ -5,12 +5,12 @@ protocols and returns its class of `results`. Without weights, inherit nothing. 
 `networks.HubNetwork` where Hugging Face transformers opens it (`maps/depth_anything.py` shows all
 of it), else `networks.Network`, for which you write `open_network` and `forward`; both bring
 devices, batches over threads, and stored results. An ONNX file that OpenCV reads needs neither:
-`open_onnx` of `networks/onnx.py` does it (`segmentation/u2net.py` shows all of it). A stage calls
-any of them through `look_once` of `sharing`, so that a run looks at the same pixels once. Put it in
-a file of the room named for what it computes (`detection`, `segmentation`, `matching`, `features`,
-`maps` for depth, `drawings`) and add `from .file import Name as Name` to that room's
-`__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every stage that
-takes the protocol accepts it. A rule that answers questions is a stage, in `answers`.
+`open_onnx` of `networks/packages.py` does it, as `U2Net` of `segmentation/regions.py` shows. A
+stage calls any of them through `look_once` of `sharing`, so that a run looks at the same pixels
+once. Put it in a file of the room named for what it computes (`detection`, `segmentation`,
+`matching`, `features`, `maps` for depth, `drawings`) and add `from .file import Name as Name` to
+that room's `__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every
+stage that takes the protocol accepts it. A rule that answers questions is a stage, in `answers`.
 
 All images are HxWx3 RGB uint8, or PIL images in mode RGB as the same pixels; anything else is
 refused. Points are in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges:

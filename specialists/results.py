@@ -15,6 +15,17 @@ Texts = NDArray[np.str_]
 Pick = slice | int | NDArray[Any] | list[int] | list[bool]
 
 
+ROWS: dict[str, tuple[Any, ...]] = {
+    "xyxy": (np.float64, 4),
+    **dict.fromkeys(("xy", "xy0", "xy1"), (np.float64, 2)),
+    **dict.fromkeys(("scores", "confidence"), (np.float64,)),
+    "vectors": (np.float64, None),
+    "labels": (str,),
+    "masks": (bool, None, None),
+}
+"""The type and the shape of a row, None for any size, by the name of the array."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """Arrays of one length; row i of each describes detection i."""
@@ -28,31 +39,26 @@ class _Rows:
         rows = np.atleast_1d(np.arange(len(self))[pick])
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
-    def _keep(self, **rows: tuple[ArrayLike, type, tuple[int | None, ...]]) -> None:
-        """Store each array under its name, read-only, after checking its shape; None stands for any
+    def __post_init__(self) -> None:
+        """Keep each array read-only, after checking its shape, of which None stands for any
         size."""
-        kind, count = type(self).__name__, None
-        for name, (values, dtype, shape) in rows.items():
-            array: NDArray[Any] = np.array(values, dtype)
+        count = None
+        for own in fields(self):
+            name, (dtype, *shape) = f"{type(self).__name__}.{own.name}", ROWS[own.name]
+            array: NDArray[Any] = np.array(getattr(self, own.name), dtype)
             if array.size == 0 and array.ndim != len(shape) + 1:
                 array = array.reshape(0, *(size or 0 for size in shape))
             count = len(array) if count is None and array.ndim else count
-            fits = array.ndim == len(shape) + 1 and all(
-                options in (None, got) for options, got in zip(shape, array.shape[1:], strict=True)
-            )
-            if not fits or len(array) != count:
-                wanted = ", ".join(
-                    str(size) if size is not None else "any" for size in (count, *shape)
-                )
-                raise ValueError(
-                    f"{kind}.{name} must have the shape ({wanted}), found {array.shape}"
-                )
-            if dtype is np.float64 and not np.isfinite(array).all():
-                raise ValueError(
-                    f"{kind}.{name} holds numbers that are not finite; drop these rows first"
-                )
+            wanted = (count, *shape)
+            if len(wanted) != array.ndim or any(
+                size not in (None, length) for size, length in zip(wanted, array.shape, strict=True)
+            ):
+                sizes = ", ".join("any" if size is None else str(size) for size in wanted)
+                raise ValueError(f"{name} must have the shape ({sizes}), found {array.shape}")
+            if array.dtype == np.float64 and not np.isfinite(array).all():
+                raise ValueError(f"{name} holds numbers that are not finite; drop these rows first")
             array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, own.name, array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +71,8 @@ class Boxes(_Rows):
     labels: Texts
 
     def __post_init__(self) -> None:
-        self._keep(
-            xyxy=(self.xyxy, np.float64, (4,)),
-            scores=(self.scores, np.float64, ()),
-            labels=(self.labels, str, ()),
-        )
-        turned = np.flatnonzero(
-            (self.xyxy[:, 2] < self.xyxy[:, 0]) | (self.xyxy[:, 3] < self.xyxy[:, 1])
-        )
+        super().__post_init__()
+        turned = np.flatnonzero((self.xyxy[:, 2:] < self.xyxy[:, :2]).any(1))
         if len(turned):
             raise ValueError(
                 f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right before"
@@ -82,11 +82,17 @@ class Boxes(_Rows):
     def to_supervision(self) -> Any:
         """As `supervision.Detections`, labels in `data["class_name"]`. Raises ImportError with what
         to type."""
-        names, ids = np.unique(self.labels, return_inverse=True)
-        xyxy, scores = np.array(self.xyxy, np.float32), np.array(self.scores, np.float32)
-        data = {"class_name": names[ids]} if len(self) else {"class_name": np.array([], str)}
-        return _supervision().Detections(
-            xyxy=xyxy, confidence=scores, class_id=ids.astype(int), data=data
+        try:
+            from supervision import Detections
+        except ImportError as exc:
+            raise ImportError(
+                "supervision is not installed; type: pip install 'looktwice[sv]'"
+            ) from exc
+        return Detections(
+            xyxy=self.xyxy.astype(np.float32),
+            confidence=self.scores.astype(np.float32),
+            class_id=np.unique(self.labels, return_inverse=True)[1].astype(int),
+            data={"class_name": self.labels.copy()},
         )
 
     @classmethod
@@ -110,12 +116,10 @@ class Masks(_Rows):
     scores: Floats
     labels: Texts
 
-    def __post_init__(self) -> None:
-        self._keep(
-            masks=(self.masks, bool, (None, None)),
-            scores=(self.scores, np.float64, ()),
-            labels=(self.labels, str, ()),
-        )
+    @classmethod
+    def none(cls, height: int, width: int) -> Masks:
+        """No region at all of an image of this size."""
+        return cls(np.empty((0, height, width), bool), np.empty(0), np.empty(0, str))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +132,10 @@ class Matches(_Rows):
     confidence: Floats
 
     def __post_init__(self) -> None:
-        pairs, confidence = (self.xy0, np.float64, (2,)), (self.confidence, np.float64, ())
-        self._keep(xy0=pairs, xy1=(self.xy1, np.float64, (2,)), confidence=confidence)
-        if len(self) and not (self.confidence.min() >= 0 and self.confidence.max() <= 1):
-            extent = f"{self.confidence.min():g} .. {self.confidence.max():g}"
-            raise ValueError(f"Matches.confidence lies in 0..1, found {extent}")
+        super().__post_init__()
+        wrong = self.confidence[(self.confidence < 0) | (self.confidence > 1)]
+        if len(wrong):
+            raise ValueError(f"Matches.confidence lies in 0..1, found {wrong[0]:g}")
 
     @classmethod
     def none(cls) -> Matches:
@@ -148,10 +151,6 @@ class Features(_Rows):
     vectors: Floats
     scores: Floats
 
-    def __post_init__(self) -> None:
-        xy, vectors = (self.xy, np.float64, (2,)), (self.vectors, np.float64, (None,))
-        self._keep(xy=xy, vectors=vectors, scores=(self.scores, np.float64, ()))
-
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
@@ -161,10 +160,6 @@ class Faces(_Rows):
     xyxy: Floats
     scores: Floats
     vectors: Floats
-
-    def __post_init__(self) -> None:
-        xyxy, vectors = (self.xyxy, np.float64, (4,)), (self.vectors, np.float64, (None,))
-        self._keep(xyxy=xyxy, scores=(self.scores, np.float64, ()), vectors=vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,13 +176,7 @@ class FeatureGrid:
     height: int
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, np.float64)
-        if values.ndim != 3 or 0 in values.shape:
-            raise ValueError(
-                f"FeatureGrid.values must have the shape (rows, columns, d), found {values.shape}"
-            )
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
+        _keep_values(self, "(rows, columns, d)")
 
     def at(self, xy: ArrayLike) -> Floats:
         """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between cells; outer cells
@@ -196,10 +185,8 @@ class FeatureGrid:
         rows, columns = self.values.shape[:2]
         x = np.clip((points[:, 0] + 0.5) * columns / self.width - 0.5, 0, columns - 1)
         y = np.clip((points[:, 1] + 0.5) * rows / self.height - 0.5, 0, rows - 1)
-        left, top = (
-            np.minimum(x.astype(int), max(0, columns - 2)),
-            np.minimum(y.astype(int), max(0, rows - 2)),
-        )
+        left = np.minimum(x.astype(int), max(0, columns - 2))
+        top = np.minimum(y.astype(int), max(0, rows - 2))
         right, bottom = np.minimum(left + 1, columns - 1), np.minimum(top + 1, rows - 1)
         across, down = (x - left)[:, None], (y - top)[:, None]
         upper = self.values[top, left] * (1 - across) + self.values[top, right] * across
@@ -227,14 +214,7 @@ class DepthMap:
     larger_is_nearer: bool
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, np.float64)
-        if values.ndim != 2 or 0 in values.shape:
-            raise ValueError(
-                f"DepthMap.values must have the shape (height, width), found {values.shape}"
-            )
-        values[~np.isfinite(values)] = np.nan
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
+        _keep_values(self, "(height, width)")
 
     @property
     def nearness(self) -> Floats:
@@ -244,19 +224,24 @@ class DepthMap:
     def around(self, x: float, y: float, window: int) -> Floats:
         """The known values (k,) in the window x window pixels around a point in pixel centres; k
         may be 0."""
-        column, row, half = round(x), round(y), window // 2
-        patch = self.nearness[
-            max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1
-        ]
+        patch = patch_around(self.nearness, x, y, window)
         values: Floats = patch[~np.isnan(patch)]
         return values
 
 
-def _supervision() -> Any:
-    try:
-        import supervision
-    except ImportError as exc:
-        raise ImportError(
-            "supervision is not installed; type: pip install 'looktwice[sv]'"
-        ) from exc
-    return supervision
+def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArray[Any]:
+    """What lies in the window x window pixels around a point in pixel centres."""
+    column, row, half = round(x), round(y), window // 2
+    return values[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+
+
+def _keep_values(result: FeatureGrid | DepthMap, shape: str) -> None:
+    """Keep the values read-only, after checking their shape; those that are not finite are
+    unknown."""
+    values = np.array(result.values, np.float64)
+    if values.ndim != shape.count(",") + 1 or 0 in values.shape:
+        kind = type(result).__name__
+        raise ValueError(f"{kind}.values must have the shape {shape}, found {values.shape}")
+    values[~np.isfinite(values)] = np.nan
+    values.flags.writeable = False
+    object.__setattr__(result, "values", values)

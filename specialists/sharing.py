@@ -63,7 +63,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     while given and given[-1] is None:  # what is not given
         given.pop()
     key = result_key(name, *given)
-    return store.share(key, lambda: _find(specialist, inputs, store if own else None, key))
+    return store.memory.share(key, lambda: _find(specialist, inputs, store if own else None, key))
 
 
 def _find(

@@ -1,11 +1,11 @@
-"""The batch endpoints of the server for tests: files go up, batches are over after a while, files
-come down."""
+"""The batch endpoints of the server for tests, each provider's in its own protocol."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
@@ -13,11 +13,16 @@ from aiohttp import web
 Json = dict[str, Any]
 
 
-class BatchEndpoints:
-    """Files and batches; `answer` gives the response to a request's body.
+def to_lines(rows: list[Json]) -> bytes:
+    """The rows of a file, the last one first."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in reversed(rows))
 
-    A batch takes `seconds`. The first one leaves out every third request where it is to `expire`,
-    and is not taken where there is something to `refuse` it for.
+
+class BatchEndpoints:
+    """Files and batches; `answer` gives the response to a body of the chat-completions protocol.
+
+    A batch takes `seconds`. The first one of a protocol leaves out every third request where it is
+    to `expire`, and OpenAI's is not taken where there is something to `refuse` it for.
     """
 
     def __init__(
@@ -27,107 +32,238 @@ class BatchEndpoints:
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, Json] = {}
         self.requests = 0
+        self.keys: set[str | None] = set()
 
     def routes(self) -> list[web.RouteDef]:
         """What the application serves."""
-        return [
+        routes = [
             web.post("/v1/files", self.upload),
             web.get("/v1/files/{id}/content", self.content),
-            web.post("/v1/batches", self.create),
-            web.get("/v1/batches", self.list),
-            web.get("/v1/batches/{id}", self.show),
+            web.get("/v1/messages/batches/{id}/results", self.results),
         ]
+        for path, create, shown, listed in (
+            ("/v1/batches", self.create_openai, self.openai_batch, "data"),
+            ("/v1/messages/batches", self.create_messages, self.message_batch, "data"),
+            ("/v1beta/batches", self.create_contents, self.operation, "operations"),
+        ):
+            kind = path.split("/")[-2]
+            post = "/v1beta/models/{call}" if kind == "v1beta" else path
+            routes += [
+                web.post(post, self.begins(kind, create, shown)),
+                web.get(path, self.lists(kind, shown, listed)),
+                web.get(path + "/{id}", self.shows(kind, shown)),
+            ]
+        return routes
+
+    def begins(self, kind: str, create: Any, shown: Callable[[Json], Json]) -> Any:
+        """Takes the rows and facts that `create` reads as a new batch."""
+
+        async def begin(request: web.Request) -> web.Response:
+            rows, facts = create(request, await request.json())
+            self.requests += len(rows)
+            name = f"{kind}/{len(self.batches)}" if kind == "v1beta" else f"b{len(self.batches)}"
+            is_first = not any(batch["kind"] == kind for batch in self.batches.values())
+            left = [row for number, row in enumerate(rows) if number % 3 or not self.expire]
+            self.batches[name.replace("v1beta", "batches")] = batch = {
+                "id": name.replace("v1beta", "batches"),
+                "kind": kind,
+                "first": is_first,
+                "rows": rows,
+                "answered": left if is_first else rows,
+                "at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+                "until": time.monotonic() + self.seconds,
+                **facts,
+            }
+            return web.json_response(shown(batch))
+
+        return begin
+
+    def lists(self, kind: str, shown: Callable[[Json], Json], listed: str) -> Any:
+        """The last ones first."""
+
+        async def show(request: web.Request) -> web.Response:
+            batches = [batch for batch in self.batches.values() if batch["kind"] == kind]
+            return web.json_response({listed: [shown(batch) for batch in reversed(batches)]})
+
+        return show
+
+    def shows(self, kind: str, shown: Callable[[Json], Json]) -> Any:
+        """One batch."""
+
+        async def show(request: web.Request) -> web.Response:
+            name = request.match_info["id"]
+            name = f"batches/{name}" if kind == "v1beta" else name
+            return web.json_response(shown(self.batches[name]))
+
+        return show
+
+    def said(self, body: Json) -> tuple[int, Json]:
+        """The status and value of an answer."""
+        answer = self.answer(body)
+        return answer.status, json.loads(str(answer.text))
+
+    # OpenAI
 
     async def upload(self, request: web.Request) -> web.Response:
         """Keep the file of a form."""
         form = await request.post()
-        assert form["purpose"] == "batch"
         file = form["file"]
-        assert isinstance(file, web.FileField)
-        return web.json_response(
-            {"id": self._keep(file.file.read()), "object": "file", "purpose": "batch"}
-        )
+        assert form["purpose"] == "batch" and isinstance(file, web.FileField)
+        return web.json_response({"id": self.keep(file.file.read()), "object": "file"})
 
-    async def content(self, request: web.Request) -> web.Response:
-        """A file."""
-        return web.Response(
-            body=self.files[request.match_info["id"]], content_type="application/jsonl"
-        )
-
-    async def create(self, request: web.Request) -> web.Response:
-        """Begin a batch."""
-        wanted = await request.json()
-        assert wanted["endpoint"] == "/v1/chat/completions" and wanted["completion_window"] == "24h"
-        lines = [json.loads(line) for line in self.files[wanted["input_file_id"]].splitlines()]
-        assert len({line["custom_id"] for line in lines}) == len(lines)
-        self.requests += len(lines)
-        name = f"batch_{len(self.batches)}"
-        self.batches[name] = {
-            "id": name,
-            "object": "batch",
-            "status": "in_progress",
-            "metadata": wanted.get("metadata"),
-            "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
-            "lines": lines,
-            "until": time.monotonic() + self.seconds,
-        }
-        return web.json_response(self._shown(name))
-
-    async def list(self, request: web.Request) -> web.Response:
-        """The last ones first."""
-        return web.json_response(
-            {"object": "list", "data": [self._shown(name) for name in reversed(self.batches)]}
-        )
-
-    async def show(self, request: web.Request) -> web.Response:
-        """A batch, done where its time is over."""
-        name = request.match_info["id"]
-        batch = self.batches[name]
-        if batch["status"] == "in_progress" and time.monotonic() >= batch["until"]:
-            self._finish(name)
-        return web.json_response(self._shown(name))
-
-    def _finish(self, name: str) -> None:
-        batch = self.batches[name]
-        if self.refuse and name == "batch_0":
-            batch |= {
-                "status": "failed",
-                "errors": {"data": [{"code": "limit", "message": self.refuse}]},
-            }
-            return
-        expired = self.expire and name == "batch_0"
-        found: dict[str, list[Json]] = {"output_file_id": [], "error_file_id": []}
-        for number, line in enumerate(batch["lines"]):
-            if expired and number % 3 == 0:
-                continue
-            answer = self.answer(line["body"])
-            response = {
-                "status_code": answer.status,
-                "request_id": "r",
-                "body": json.loads(str(answer.text)),
-            }
-            row = {
-                "id": f"r{number}",
-                "custom_id": line["custom_id"],
-                "response": response,
-                "error": None,
-            }
-            found["output_file_id" if answer.status == 200 else "error_file_id"].append(row)
-        for file, rows in found.items():
-            if rows:
-                batch[file] = self._keep(
-                    b"".join(json.dumps(row).encode() + b"\n" for row in reversed(rows))
-                )
-        counts = {"completed": len(found["output_file_id"]), "failed": len(found["error_file_id"])}
-        batch["request_counts"] |= counts
-        batch["status"] = "expired" if expired else "completed"
-
-    def _keep(self, data: bytes) -> str:
+    def keep(self, data: bytes) -> str:
+        """The name of a new file."""
         name = f"file-{len(self.files)}"
         self.files[name] = data
         return name
 
-    def _shown(self, name: str) -> Json:
-        return {
-            key: value for key, value in self.batches[name].items() if key not in ("lines", "until")
+    async def content(self, request: web.Request) -> web.Response:
+        """A file."""
+        data = self.files[request.match_info["id"]]
+        return web.Response(body=data, content_type="application/jsonl")
+
+    def create_openai(self, request: web.Request, wanted: Json) -> tuple[list[Json], Json]:
+        """The requests of a file."""
+        assert wanted["endpoint"] == "/v1/chat/completions" and wanted["completion_window"] == "24h"
+        lines = [json.loads(line) for line in self.files[wanted["input_file_id"]].splitlines()]
+        assert len({line["custom_id"] for line in lines}) == len(lines)
+        counts = {"total": len(lines), "completed": 0, "failed": 0}
+        shown = {"metadata": wanted.get("metadata"), "request_counts": counts}
+        return lines, {"shown": shown | {"status": "in_progress"}}
+
+    def openai_batch(self, batch: Json) -> Json:
+        """The batch, done where its time is over."""
+        shown = batch["shown"]
+        if shown["status"] == "in_progress" and time.monotonic() >= batch["until"]:
+            if self.refuse and batch["first"]:
+                shown["status"], shown["errors"] = "failed", {"data": [{"message": self.refuse}]}
+            else:
+                self.finish_openai(batch, shown)
+        return {"id": batch["id"], **shown}
+
+    def finish_openai(self, batch: Json, shown: Json) -> None:
+        """Answer what is not left out."""
+        rows: dict[str, list[Json]] = {"output_file_id": [], "error_file_id": []}
+        for line in batch["answered"]:
+            status, body = self.said(line["body"])
+            response = {"status_code": status, "request_id": "r", "body": body}
+            row = {"custom_id": line["custom_id"], "response": response, "error": None}
+            rows["output_file_id" if status == 200 else "error_file_id"].append(row)
+        shown |= {name: self.keep(to_lines(answers)) for name, answers in rows.items() if answers}
+        shown["request_counts"]["completed"] = len(rows["output_file_id"])
+        shown["request_counts"]["failed"] = len(rows["error_file_id"])
+        is_whole = len(batch["answered"]) == len(batch["rows"])
+        shown["status"] = "completed" if is_whole else "expired"
+
+    # Anthropic
+
+    def create_messages(self, request: web.Request, wanted: Json) -> tuple[list[Json], Json]:
+        """The requests of a batch of messages."""
+        assert request.headers["anthropic-version"] == "2023-06-01"
+        assert "Authorization" not in request.headers
+        self.keys.add(request.headers.get("x-api-key"))
+        rows = wanted["requests"]
+        assert len({row["custom_id"] for row in rows}) == len(rows)
+        return rows, {}
+
+    def message_batch(self, batch: Json) -> Json:
+        """The batch in the protocol's own words."""
+        total, done = len(batch["rows"]), len(batch["answered"])
+        counts = dict.fromkeys(("processing", "succeeded", "canceled", "errored", "expired"), 0)
+        is_over = time.monotonic() >= batch["until"]
+        ended = {"succeeded": done, "expired": total - done}
+        counts |= ended if is_over else {"processing": total}
+        status = "ended" if is_over else "in_progress"
+        facts = {"id": batch["id"], "processing_status": status, "created_at": batch["at"]}
+        return facts | {"type": "message_batch", "request_counts": counts}
+
+    async def results(self, request: web.Request) -> web.Response:
+        """One line for every request, the last one first."""
+        batch = self.batches[request.match_info["id"]]
+        lines = []
+        for row in batch["rows"]:
+            is_answered = row in batch["answered"]
+            result = self.message_result(row["params"]) if is_answered else {"type": "expired"}
+            lines.append({"custom_id": row["custom_id"], "result": result})
+        return web.Response(body=to_lines(lines), content_type="application/x-jsonl")
+
+    def message_result(self, params: Json) -> Json:
+        """What came of a request."""
+        assert params["max_tokens"] > 0 and params["messages"][0]["role"] == "user"
+        turns = [turn | {"content": as_chat(turn["content"])} for turn in params["messages"]]
+        status, said = self.said({"model": params["model"], "messages": turns})
+        if status != 200:
+            error = {"type": "invalid_request_error", "message": said["error"]["message"]}
+            return {"type": "errored", "error": {"type": "error", "error": error}}
+        usage, text = said["usage"], said["choices"][0]["message"]["content"]
+        message = {
+            "type": "message",
+            "role": "assistant",
+            "model": params["model"],
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "usage": {
+                "input_tokens": usage["prompt_tokens"],
+                "output_tokens": usage["completion_tokens"],
+            },
         }
+        return {"type": "succeeded", "message": message}
+
+    # Gemini
+
+    def create_contents(self, request: web.Request, wanted: Json) -> tuple[list[Json], Json]:
+        """The requests of a batch that generates content."""
+        model, _, verb = request.match_info["call"].partition(":")
+        assert verb == "batchGenerateContent" and "Authorization" not in request.headers
+        self.keys.add(request.headers.get("x-goog-api-key"))
+        batch = wanted["batch"]
+        facts = {"label": batch["displayName"], "model": model}
+        return batch["inputConfig"]["requests"]["requests"], facts
+
+    def operation(self, batch: Json) -> Json:
+        """A batch with its answers, which do not say whose they are, once it is over."""
+        is_over, total = time.monotonic() >= batch["until"], str(len(batch["rows"]))
+        stats = {"requestCount": total, **({} if is_over else {"pendingRequestCount": total})}
+        state = "BATCH_STATE_SUCCEEDED" if is_over else "BATCH_STATE_RUNNING"
+        about = {"state": state, "displayName": batch["label"], "batchStats": stats}
+        operation: Json = {"name": batch["id"], "metadata": about}
+        if not is_over:
+            return operation
+        rows = [self.content_answer(batch["model"], row["request"]) for row in batch["rows"]]
+        answers = {"inlinedResponses": {"inlinedResponses": rows}}
+        return operation | {"done": True, "response": answers}
+
+    def content_answer(self, model: str, request: Json) -> Json:
+        """What came of a request."""
+        roles = {"model": "assistant", "user": "user"}
+        turns = [
+            {"role": roles[turn["role"]], "content": as_chat(turn["parts"])}
+            for turn in request["contents"]
+        ]
+        status, said = self.said({"model": model, "messages": turns})
+        if status != 200:
+            error = {"code": 3, "status": "INVALID_ARGUMENT", "message": said["error"]["message"]}
+            return {"error": error}
+        usage, text = said["usage"], said["choices"][0]["message"]["content"]
+        content = {"role": "model", "parts": [{"text": text}]}
+        counts = {
+            "promptTokenCount": usage["prompt_tokens"],
+            "candidatesTokenCount": usage["completion_tokens"],
+        }
+        candidates = [{"content": content, "finishReason": "STOP"}]
+        answer = {"candidates": candidates, "usageMetadata": counts, "modelVersion": model}
+        return {"response": answer}
+
+
+def as_chat(parts: list[Json]) -> list[Json]:
+    """Blocks of a message or parts of a content as the chat-completions protocol has them."""
+    converted: list[Json] = []
+    for part in parts:
+        if "text" in part:
+            converted.append({"type": "text", "text": part["text"]})
+            continue
+        source = part.get("inlineData") or part["source"]
+        kind = source.get("mimeType") or source["media_type"]
+        url = f"data:{kind};base64,{source['data']}"
+        converted.append({"type": "image_url", "image_url": {"url": url}})
+    return converted

@@ -32,7 +32,6 @@ from aiohttp import web
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.batch_endpoints import BatchEndpoints
-from tests.native_batches import NativeEndpoints
 
 Json = dict[str, Any]
 FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
@@ -99,6 +98,11 @@ def with_logprobs(body: Json, *tokens: Json | None) -> web.Response:
     return web.json_response(whole)
 
 
+def answered(status: int, value: Any) -> web.Response:
+    """This value."""
+    return web.json_response(value, status=status)
+
+
 def refused(status: int, message: str, code: str | None = None, **headers: str) -> web.Response:
     """An error in OpenAI's shape."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
@@ -106,6 +110,11 @@ def refused(status: int, message: str, code: str | None = None, **headers: str) 
 
 
 CALL = {"id": "call_7", "type": "function", "function": {"name": "zoom", "arguments": '{"x": 1}'}}
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+    {"type": "text", "text": "(D)"},
+]
+NULLS = {"token": "(A", "logprob": None, "top_logprobs": [None]}
 THOUGHT = {
     "completion_tokens_details": {"reasoning_tokens": 5},
     "prompt_tokens_details": {"cached_tokens": 64},
@@ -119,22 +128,12 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     "#reasoning": lambda b: edited(b, reasoning_content="Let me look.", usage=THOUGHT),
     "#openrouter": lambda b: edited(b, reasoning="Let me see."),
     "#think": lambda b: edited(b, content="<think>hm</think>(A)"),
-    "#parts": lambda b: edited(
-        b,
-        content=[
-            {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
-            {"type": "text", "text": "(D)"},
-        ],
-    ),
+    "#parts": lambda b: edited(b, content=PARTS),
     "#tool": lambda b: edited(b, "tool_calls", content=None, tool_calls=[CALL]),
-    "#stoptool": lambda b: edited(
-        b, "stop", content=None, tool_calls=[{"function": CALL["function"]}]
-    ),
+    "#stoptool": lambda b: edited(b, content=None, tool_calls=[{"function": CALL["function"]}]),
     "#hidden": lambda b: edited(b, usage={"completion_tokens": 7, "total_tokens": 150}),
     "#half": lambda b: edited(b, content="half \ud83d"),
-    "#null": lambda b: with_logprobs(
-        b, {"token": "(A", "logprob": None, "top_logprobs": [None]}, None
-    ),
+    "#null": lambda b: with_logprobs(b, NULLS, None),
     "#torn": lambda b: with_logprobs(b, {"token": "(A", "logprob": "likely"}),
     "#network": lambda b: edited(b, "network_error", content="It is either (A) or"),
     "#novel": lambda b: edited(b, "ran_dry"),
@@ -147,21 +146,15 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     "#aborted": lambda b: edited(b, "abort", content="It is"),
     "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
     "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),
-    "#404": lambda b: web.json_response({"detail": "Not Found"}, status=404),
-    "#ollama": lambda b: web.json_response(
-        {"error": "model 'm' not found, try pulling it first"}, status=404
-    ),
-    "#gemini": lambda b: web.json_response(
-        [{"error": {"code": 400, "message": "API key not valid"}}], status=400
-    ),
+    "#404": lambda b: answered(404, {"detail": "Not Found"}),
+    "#ollama": lambda b: answered(404, {"error": "model 'm' not found, try pulling it first"}),
+    "#gemini": lambda b: answered(400, [{"error": {"code": 400, "message": "API key not valid"}}]),
     "#quota": lambda b: refused(429, "You exceeded your current quota", "insufficient_quota"),
     "#late": lambda b: refused(429, "Come back tomorrow", **{"Retry-After": "86400"}),
-    "#inside": lambda b: web.json_response(
-        {"error": {"code": 502, "message": "Provider returned error"}}
+    "#inside": lambda b: answered(
+        200, {"error": {"code": 502, "message": "Provider returned error"}}
     ),
-    "#redirect": lambda b: web.Response(
-        status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}
-    ),
+    "#redirect": lambda b: web.Response(status=307, headers={"Location": "http://127.0.0.1:9/v1"}),
 }
 
 
@@ -177,10 +170,8 @@ class Server:
         ]
         self.attempts: Counter[int] = Counter()
         self.authorizations: set[str | None] = set()
-        self.batches = BatchEndpoints(
-            self.reply, args.batch_seconds, args.batch_expires, args.batch_refused
-        )
-        self.native = NativeEndpoints(self.reply, args.batch_seconds, args.batch_expires)
+        batches = (args.batch_seconds, args.batch_expires, args.batch_refused)
+        self.batches = BatchEndpoints(self.reply, *batches)
         self.requests = self.replies = self.in_flight = self.most = self.probes = 0
         self.tokens, self.filled = args.rate, time.monotonic()
 
@@ -260,12 +251,8 @@ class Server:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response()
-        named = (
-            {"Retry-After": self.args.retry_after}
-            if self.args.retry_after and kind in ("429", "503")
-            else {}
-        )
-        return refused(int(kind), "busy", **named)
+        wait = self.args.retry_after if kind in ("429", "503") else ""
+        return refused(int(kind), "busy", **({"Retry-After": wait} if wait else {}))
 
     async def stranger(self, request: web.Request) -> web.Response:
         """Whatever else is asked is refused, as of somebody with a wrong key."""
@@ -287,9 +274,9 @@ class Server:
             "replies": self.replies,
             "most_in_flight": self.most,
             "probes": self.probes,
-            "batches": len(self.batches.batches) + len(self.native.batches),
-            "batched": self.batches.requests + self.native.requests,
-            "native_keys": sorted(self.native.keys, key=str),
+            "batches": len(self.batches.batches),
+            "batched": self.batches.requests,
+            "native_keys": sorted(self.batches.keys, key=str),
         }
         return web.json_response(counts | {"authorizations": seen})
 
@@ -300,11 +287,11 @@ class Server:
         app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
         if not self.args.no_batches:
-            app.router.add_routes([*self.batches.routes(), *self.native.routes()])
+            app.router.add_routes(self.batches.routes())
         app.router.add_route("*", "/v1/{rest:.*}", self.stranger)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.args.port)
+        site = web.TCPSite(runner, "127.0.0.1", int(self.args.port))
         await site.start()
         sys.stdout.write(f"port {runner.addresses[0][1]} {os.getpid()}\n")
         sys.stdout.flush()
@@ -391,47 +378,34 @@ def main() -> None:
         serve(sys.argv[1:])
 
 
+FLAGS: tuple[tuple[str, str | float, str], ...] = (
+    ("port", "0", "0 takes a free one"),
+    ("log", "", "file to which every request body is appended"),
+    ("delay", 0.0, "seconds before an answer"),
+    ("first", "", "kinds of the first requests, `ok` among them"),
+    ("models", "200", "the status of GET /v1/models"),
+    ("models-delay", 0.0, "seconds before that answer"),
+    ("batch-seconds", 0.1, "how long a batch takes"),
+    ("batch-refused", "", "why no batch is taken"),
+    ("rate", 0.0, "answers a second, beyond which it refuses (429)"),
+    ("retry-after", "", "value sent with 429 and 503"),
+)
+SWITCHES = (
+    ("batch-expires", "the first batch leaves out every third request"),
+    ("no-batches", "refuse the key of whoever asks for a batch"),
+    ("no-usage", "count no tokens"),
+)
+
+
 def serve(flags: list[str]) -> None:
     """Read the flags and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
-    env = os.environ.get
-    parser.add_argument("--port", type=int, default=int(env("CHAT_PORT", "0")))
-    parser.add_argument(
-        "--log", default=env("CHAT_LOG", ""), help="file to which every request body is appended"
-    )
-    parser.add_argument(
-        "--delay",
-        type=float,
-        default=float(env("CHAT_DELAY", "0")),
-        help="seconds before an answer",
-    )
-    parser.add_argument(
-        "--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE"
-    )
-    parser.add_argument(
-        "--first",
-        default=env("CHAT_FIRST", ""),
-        help="kinds of the first requests, `ok` among them",
-    )
-    parser.add_argument("--models-delay", type=float, default=0, help="seconds before that answer")
-    parser.add_argument("--batch-seconds", type=float, default=0.1, help="how long a batch takes")
-    parser.add_argument(
-        "--batch-expires",
-        action="store_true",
-        help="the first batch leaves out every third request",
-    )
-    parser.add_argument("--batch-refused", default="", help="why no batch is taken")
-    parser.add_argument(
-        "--no-batches", action="store_true", help="refuse the key of whoever asks for a batch"
-    )
-    parser.add_argument("--no-usage", action="store_true", help="count no tokens")
-    parser.add_argument(
-        "--rate", type=float, default=0.0, help="answers a second, beyond which it refuses (429)"
-    )
-    parser.add_argument("--models", default="200", help="the status of GET /v1/models")
-    parser.add_argument(
-        "--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503"
-    )
+    for name, default, words in FLAGS:
+        kind = float if isinstance(default, float) else str
+        parser.add_argument(f"--{name}", type=kind, default=default, help=words)
+    for name, words in SWITCHES:
+        parser.add_argument(f"--{name}", action="store_true", help=words)
+    parser.add_argument("--fail", action="append", default=[], help="KIND=SHARE")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(Server(parser.parse_args(flags)).serve())
 

@@ -10,10 +10,14 @@ from typing import Any
 
 import yaml
 
+from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.display.table import make_table
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.model import canonical
-from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.runtime.stores import Blobs
 
 ROBUST = {"use": "eval.readers.Robust"}
 
@@ -90,3 +94,19 @@ class MadeRun:
     def _samples(self, point: str) -> list[SampleRow]:
         task = next(row.task_id for row in self.points if row.id == point)
         return [row for row in self.samples if row.task == task]
+
+
+def analysed(name: str, *runs: RunScores) -> TextTable:
+    """The table of an analysis of scored runs; an empty one where it has nothing to say."""
+    tables = analysis(name).tables(make_table(runs))
+    return tables[0].table if tables else TextTable((), [])
+
+
+def lines_of(table: TextTable) -> list[dict[str, str]]:
+    """The lines of a table, their cells by title."""
+    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+
+
+def facts(thing: object, names: str) -> tuple[Any, ...]:
+    """Some attributes of a row, an arm or a comparison, named in one text."""
+    return tuple(getattr(thing, name) for name in names.split())

@@ -89,7 +89,7 @@ def write_kinds(folder: Path) -> dict[str, Path]:
     """A small file of each kind in `NAMED`."""
     import torch
 
-    from looktwice.specialists.features.efficientnet import FILE, PACKAGE
+    from looktwice.specialists.features.backbones import FILE, PACKAGE
 
     files = {kind: write_file(kind, folder) for kind in OPENED}
     files |= {

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import looktwice.prompting
-from looktwice.pipelines.config import load_plugin
+from looktwice.pipelines.config.classes import load_plugin
 from tests.paths import DOCS
 
 PAGE = DOCS / "gallery.md"
@@ -91,9 +91,7 @@ def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -
     assert len(known) > 40
     assert known >= WORDS
     missing = known - WORDS - used(entries)
-    assert not missing, (
-        f"add these to docs/gallery.yaml and run `python docs/gallery.py`: {sorted(missing)}"
-    )
+    assert not missing, f"add these to docs/gallery.yaml and run `make format`: {sorted(missing)}"
 
 
 def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
@@ -132,9 +130,7 @@ def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:
         name for name, entry in entries.items() if f"**{entry.title}.** {entry.says}" not in page
     ]
     stale += [name for name, entry in entries.items() if entry.stages not in page]
-    assert not stale, (
-        f"docs/gallery.md is older than its table ({stale}); run `python docs/gallery.py`"
-    )
+    assert not stale, f"docs/gallery.md is older than its table ({stale}); run `make format`"
     assert sum(path.stat().st_size for path in (DOCS / "gallery").iterdir()) < 1_500_000
 
 

@@ -22,7 +22,7 @@ from looktwice.eval import RunFolder
 from looktwice.eval.cli import app
 from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
-from looktwice.eval.tasks.folder import KEYS
+from looktwice.eval.tasks.own_questions import KEYS
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture

@@ -36,7 +36,7 @@ build_meta.build_sdist(out)
 """
 IMPORT = """
 import sys
-from looktwice.pipelines.config import locate
+from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.config.load import load
 print(sys.modules["looktwice.pipelines"].__file__, locate("prompting.markers.Circles").__name__)
 """

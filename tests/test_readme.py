@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from looktwice.eval.cli import app
-from looktwice.pipelines.config import Scope, load_plugin
 from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.expand import Expansion
 from looktwice.pipelines.config.load import load
+from looktwice.pipelines.config.paths import Scope
 from looktwice.specialists import protocols
 from tests.paths import DOCS, ROOT
 
@@ -51,9 +52,9 @@ def test_the_arms_of_sweep_and_each_are_counted_right(tmp_path: Path) -> None:
     (text,) = blocks("yaml")
     (tmp_path / "study.yaml").write_text(text)
     arms = [
-        arm
-        for arm in Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path)).arms()
-        if arm.contestant == "plain"
+        node
+        for node in Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path)).arms()
+        if node.arm.contestant == "plain"
     ]
     assert len(arms) == 4 * 2
 
@@ -67,8 +68,8 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
     assert len(nodes) == 4 * 2 * 3
     binder = Binder(Scope(tmp_path))
     for node in nodes:
-        binder.node(node.model, "model")
-        for slot, stage in node.stages.items():
+        binder.node(node.arm.model, "model")
+        for slot, stage in node.arm.stages.items():
             assert binder.node(stage, slot) is not None
     assert not binder.faults
 
@@ -109,7 +110,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         if "contestants" in text:
             (tmp_path / "study.yaml").write_text(stages + text)
             expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
-            nodes = [pair for arm in expansion.arms() for pair in arm.stages.items()]
+            nodes = [pair for node in expansion.arms() for pair in node.arm.stages.items()]
             assert not expansion.faults
         binder = Binder(Scope(tmp_path))
         assert nodes and all(binder.node(node, name) for name, node in nodes) and not binder.faults
@@ -128,7 +129,7 @@ def test_the_commands_exist() -> None:
 def test_the_readme_lists_every_room_in_the_words_of_the_room() -> None:
     rooms = import_module(load_plugin(str(DOCS / "rooms.py")))
     page = README.read_text()
-    assert rooms.with_listing(page) == page, "run `python docs/rooms.py`"
+    assert rooms.with_listing(page) == page, "run `make format`"
 
 
 def test_contributing_names_files_that_are_there() -> None:

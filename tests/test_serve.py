@@ -25,20 +25,10 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    command = [
-        sys.executable,
-        "-c",
-        "from looktwice.eval.cli import main; main()",
-        "serve",
-        "pocket",
-        "--port",
-        "0",
-    ]
-    env = os.environ | {
-        "PYTHONPATH": str(ROOT / "typings"),
-        "PYTHONUNBUFFERED": "1",
-        "COLUMNS": "200",
-    }
+    program = "from looktwice.eval.cli import main; main()"
+    command = [sys.executable, "-c", program, "serve", "pocket", "--port", "0"]
+    more = {"PYTHONPATH": str(ROOT / "typings"), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    env = os.environ | more
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             assert process.stdout is not None
@@ -66,19 +56,14 @@ def test_openais_client_gets_the_same_answers(url: str) -> None:
     for view, words in prompts():
         image = {"type": "image_url", "image_url": {"url": view.picture.payload.data_url}}
         content = [image, {"type": "text", "text": words}]
+        turns = [{"role": "user", "content": content}]
         said = client.chat.completions.create(
-            model="pocket",
-            messages=[{"role": "user", "content": content}],
-            n=2,
-            logprobs=True,
-            top_logprobs=3,
+            model="pocket", messages=turns, n=2, logprobs=True, top_logprobs=3
         )
         here = Pocket()([Message("user", (view, words))], options=CallOptions(logprobs=3))
         assert [choice.message.content for choice in said.choices] == [here.text, here.text]
-        tokens = said.choices[0].logprobs.content
-        assert [
-            {each.token: each.logprob for each in token.top_logprobs} for token in tokens
-        ] == list(here.logprobs)
+        tops = [token.top_logprobs for token in said.choices[0].logprobs.content]
+        assert [{top.token: top.logprob for top in each} for each in tops] == list(here.logprobs)
         assert said.usage.prompt_tokens == here.usage.tokens_in
 
 
@@ -90,24 +75,21 @@ def test_our_client_gets_the_same_answers_and_likelihoods(url: str) -> None:
         assert (one.text, one.finish, one.usage) == (other.text, other.finish, other.usage)
         options = CallOptions(choices=("A", "B"), logprobs=2)
         one, other = served(asked, options=options), here(asked, options=options)
-        assert (one.text, list(one.logprobs[0].items())) == (
-            other.text,
-            list(other.logprobs[0].items()),
-        )
+        assert one.text == other.text
+        assert list(one.logprobs[0].items()) == list(other.logprobs[0].items())
 
 
 def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:
     client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
-    with pytest.raises(openai.BadRequestError, match="nothing is fetched"):
-        image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}
-        client.chat.completions.create(
-            model="pocket", messages=[{"role": "user", "content": [image]}]
-        )
-    with pytest.raises(openai.BadRequestError, match="is text here"):
-        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
-        client.chat.completions.create(
-            model="pocket", messages=[{"role": "user", "content": "Which?"}], response_format=form
-        )
+    image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    for content, more, says in (
+        ([image], {}, "nothing is fetched"),
+        ("Which?", {"response_format": form}, "response_format"),
+    ):
+        turns = [{"role": "user", "content": content}]
+        with pytest.raises(openai.BadRequestError, match=says):
+            client.chat.completions.create(model="pocket", messages=turns, **more)
 
 
 def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
@@ -122,15 +104,10 @@ def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
 
 
 def test_another_model_and_a_taken_port_are_said(url: str) -> None:
-    result = looktwice("serve", "gpt")
-    assert (
-        result.exit_code == 2
-        and "serve gpt: no such model is here; there is pocket" in result.output
-    )
-    port = url.split(":")[2].split("/")[0]
-    result = looktwice("serve", "pocket", "--port", port)
-    assert (
-        result.exit_code == 2
-        and f"port {port} cannot be used" in result.output
-        and "--port" in result.output
-    )
+    taken = url.split(":")[2].split("/")[0]
+    for words, says in (
+        (["gpt"], "serve gpt: no such model is here; there is pocket"),
+        (["pocket", "--port", taken], f"port {taken} cannot be used"),
+    ):
+        result = looktwice("serve", *words)
+        assert result.exit_code == 2 and says in result.output

@@ -70,22 +70,11 @@ def rf_detr(folder: Path) -> Path:
         **NAMED,
     )
     _save(RfDetrForObjectDetection(config), folder)
-    (folder / "preprocessor_config.json").write_text(
-        json.dumps(
-            {
-                "image_processor_type": "DetrImageProcessor",
-                "size": {"height": 64, "width": 64},
-                "resample": 2,
-                "image_mean": [0.485, 0.456, 0.406],
-                "image_std": [0.229, 0.224, 0.225],
-                "rescale_factor": 1 / 255,
-                "do_resize": True,
-                "do_rescale": True,
-                "do_normalize": True,
-                "do_pad": True,
-            }
-        )
-    )
+    looks = {"size": {"height": 64, "width": 64}, "resample": 2, "rescale_factor": 1 / 255}
+    looks |= {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+    looks |= dict.fromkeys(("do_resize", "do_rescale", "do_normalize", "do_pad"), True)
+    text = json.dumps({"image_processor_type": "DetrImageProcessor"} | looks)
+    (folder / "preprocessor_config.json").write_text(text)
     return folder
 
 

@@ -6,34 +6,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.tiny_networks import seeded
+from tests.tiny_backbones import convnext as convnext, dinov2 as dinov2
+from tests.tiny_networks import save, seeded
 
 SIZE = {"height": 96, "width": 128}
 
 
+def _save(folder: Path, kind: str, sizes: dict[str, Any]) -> Path:
+    return save(folder, kind, "ForKeypointMatching", sizes, kind, {"size": SIZE})
+
+
 def efficient_loftr(folder: Path) -> Path:
     """EfficientLoFTR of one block a stage, which keeps every mutual match."""
-    from transformers import (
-        EfficientLoFTRConfig,
-        EfficientLoFTRForKeypointMatching,
-        EfficientLoFTRImageProcessorPil,
-    )
-
-    seeded()
-    config = EfficientLoFTRConfig(
-        stage_num_blocks=[1, 1, 1, 1],
-        out_features=[8, 8, 16, 32],
-        hidden_size=32,
-        num_attention_heads=8,
-        num_attention_layers=1,
-        fine_matching_slice_dim=4,
-        coarse_matching_threshold=0.0,
-        coarse_matching_border_removal=1,
-        initializer_range=0.5,
-    )
-    EfficientLoFTRForKeypointMatching(config).eval().save_pretrained(folder)
-    EfficientLoFTRImageProcessorPil(size=SIZE).save_pretrained(folder)
-    return folder
+    sizes = {"stage_num_blocks": [1, 1, 1, 1], "out_features": [8, 8, 16, 32], "hidden_size": 32}
+    sizes |= {"num_attention_heads": 8, "num_attention_layers": 1, "fine_matching_slice_dim": 4}
+    sizes |= {"coarse_matching_threshold": 0.0, "coarse_matching_border_removal": 1}
+    return _save(folder, "EfficientLoFTR", sizes | {"initializer_range": 0.5})
 
 
 def _super_point() -> Any:
@@ -51,71 +39,17 @@ def _super_point() -> Any:
 
 def light_glue(folder: Path) -> Path:
     """SuperPoint with a LightGlue of two layers, which keeps every mutual match."""
-    from transformers import (
-        LightGlueConfig,
-        LightGlueForKeypointMatching,
-        LightGlueImageProcessorPil,
-    )
-
-    seeded()
-    config = LightGlueConfig(
-        keypoint_detector_config=_super_point(),
-        descriptor_dim=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        filter_threshold=0.0,
-    )
-    LightGlueForKeypointMatching(config).eval().save_pretrained(folder)
-    LightGlueImageProcessorPil(size=SIZE).save_pretrained(folder)
-    return folder
+    sizes = {"keypoint_detector_config": _super_point(), "descriptor_dim": 16}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 2, "filter_threshold": 0.0}
+    return _save(folder, "LightGlue", sizes)
 
 
 def super_glue(folder: Path) -> Path:
     """SuperPoint with a SuperGlue of two layers, which keeps every mutual match."""
-    from transformers import (
-        SuperGlueConfig,
-        SuperGlueForKeypointMatching,
-        SuperGlueImageProcessorPil,
-    )
-
-    seeded()
-    config = SuperGlueConfig(
-        keypoint_detector_config=_super_point(),
-        hidden_size=16,
-        keypoint_encoder_sizes=[8, 16],
-        gnn_layers_types=["self", "cross"],
-        num_attention_heads=2,
-        sinkhorn_iterations=5,
-        matching_threshold=0.0,
-    )
-    SuperGlueForKeypointMatching(config).eval().save_pretrained(folder)
-    SuperGlueImageProcessorPil(size=SIZE).save_pretrained(folder)
-    return folder
-
-
-def dinov2(folder: Path) -> Path:
-    """DINOv2 of two layers with patches of 14 pixels."""
-    from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
-
-    seeded()
-    config = Dinov2Config(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=70, patch_size=14
-    )
-    Dinov2Model(config).save_pretrained(folder)
-    BitImageProcessorPil().save_pretrained(folder)
-    return folder
-
-
-def convnext(folder: Path) -> Path:
-    """ConvNeXt of one block a stage, a map for each 32 x 32 pixels."""
-    from transformers import ConvNextConfig, ConvNextImageProcessorPil, ConvNextModel
-
-    seeded()
-    ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])).save_pretrained(
-        folder
-    )
-    ConvNextImageProcessorPil().save_pretrained(folder)
-    return folder
+    sizes = {"keypoint_detector_config": _super_point(), "hidden_size": 16}
+    sizes |= {"keypoint_encoder_sizes": [8, 16], "gnn_layers_types": ["self", "cross"]}
+    sizes |= {"num_attention_heads": 2, "sinkhorn_iterations": 5, "matching_threshold": 0.0}
+    return _save(folder, "SuperGlue", sizes)
 
 
 def stable_diffusion(folder: Path) -> Path:
@@ -129,18 +63,8 @@ def stable_diffusion(folder: Path) -> Path:
         layers_per_block=1,
         sample_size=16,
         cross_attention_dim=16,
-        down_block_types=(
-            "CrossAttnDownBlock2D",
-            "CrossAttnDownBlock2D",
-            "CrossAttnDownBlock2D",
-            "DownBlock2D",
-        ),
-        up_block_types=(
-            "UpBlock2D",
-            "CrossAttnUpBlock2D",
-            "CrossAttnUpBlock2D",
-            "CrossAttnUpBlock2D",
-        ),
+        down_block_types=(*("CrossAttnDownBlock2D",) * 3, "DownBlock2D"),
+        up_block_types=("UpBlock2D", *("CrossAttnUpBlock2D",) * 3),
         attention_head_dim=4,
         norm_num_groups=4,
     ).save_pretrained(folder / "unet")

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+INNER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
 
 def words(folder: Path, vocabulary: str = "a cat dog red box mug . the") -> Any:
     """A BERT tokenizer that knows these words."""
@@ -24,92 +26,33 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def depth_anything(folder: Path, kind: str = "relative", layers: int = 8) -> Path:
-    """Depth Anything over a DINOv2 of 8 layers, of which it reads every second, as version 2; 4 are
-    version 1's."""
-    from transformers import (
-        DepthAnythingConfig,
-        DepthAnythingForDepthEstimation,
-        Dinov2Config,
-        DPTImageProcessorPil,
-    )
+def save(
+    folder: Path,
+    kind: str,
+    head: str,
+    sizes: dict[str, Any],
+    processor: str = "",
+    takes: dict[str, Any] | None = None,
+) -> Path:
+    """A network of transformers of this kind and head with these sizes, and a processor of images,
+    in a folder."""
+    import transformers
 
     seeded()
-    backbone = Dinov2Config(
-        hidden_size=32,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        intermediate_size=64,
-        image_size=70,
-        patch_size=14,
-        out_features=[f"stage{n * layers // 4}" for n in (1, 2, 3, 4)],
-        reshape_hidden_states=False,
-        apply_layernorm=True,
-        initializer_range=0.2,
-    )
-    config = DepthAnythingConfig(
-        backbone_config=backbone,
-        reassemble_hidden_size=32,
-        patch_size=14,
-        neck_hidden_sizes=[8, 8, 16, 16],
-        fusion_hidden_size=16,
-        head_hidden_size=8,
-        depth_estimation_type=kind,
-        initializer_range=0.1,
-    )
-    DepthAnythingForDepthEstimation(config).save_pretrained(folder)
-    size = {"height": 70, "width": 70}
-    DPTImageProcessorPil(
-        size=size, keep_aspect_ratio=True, ensure_multiple_of=14, do_pad=False
-    ).save_pretrained(folder)
-    return folder
-
-
-def depth_anything_1(folder: Path) -> Path:
-    """Depth Anything, version 1."""
-    return depth_anything(folder, layers=4)
-
-
-def depth_anything_metric(folder: Path) -> Path:
-    """Depth Anything that gives metres."""
-    return depth_anything(folder, "metric")
-
-
-def dpt(folder: Path) -> Path:
-    """DPT, of which no configuration says what its numbers mean."""
-    from transformers import DPTConfig, DPTForDepthEstimation, DPTImageProcessorPil
-
-    seeded()
-    config = DPTConfig(
-        hidden_size=32,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=32,
-        image_size=64,
-        patch_size=16,
-        backbone_out_indices=[0, 1, 2, 3],
-        neck_hidden_sizes=[8, 8, 16, 16],
-        fusion_hidden_size=16,
-        is_hybrid=False,
-    )
-    DPTForDepthEstimation(config).eval().save_pretrained(folder)
-    DPTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(folder)
+    network = getattr(transformers, f"{kind}{head}")
+    network(getattr(transformers, f"{kind}Config")(**sizes)).eval().save_pretrained(folder)
+    if processor:
+        images = getattr(transformers, f"{processor}ImageProcessorPil")
+        images(**takes or {}).save_pretrained(folder)
     return folder
 
 
 def grounding_dino(folder: Path, kind: str = "GroundingDino") -> Path:
     """Grounding DINO over a small Swin and a two-layer BERT."""
     import transformers
-    from transformers import (
-        BertConfig,
-        GroundingDinoImageProcessorPil,
-        GroundingDinoProcessor,
-        SwinConfig,
-    )
 
-    seeded()
     tokenizer = words(folder)
-    backbone = SwinConfig(
+    backbone = transformers.SwinConfig(
         image_size=64,
         embed_dim=16,
         depths=[1, 1, 1, 1],
@@ -117,30 +60,15 @@ def grounding_dino(folder: Path, kind: str = "GroundingDino") -> Path:
         window_size=4,
         out_features=["stage2", "stage3", "stage4"],
     )
-    text = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    config = getattr(transformers, f"{kind}Config")(
-        backbone_config=backbone,
-        text_config=text,
-        d_model=64,
-        encoder_layers=1,
-        decoder_layers=2,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        num_queries=12,
-        max_text_len=32,
-    )
-    getattr(transformers, f"{kind}ForObjectDetection")(config).eval().save_pretrained(folder)
-    images = GroundingDinoImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 96})
-    GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
+    text = INNER | {"intermediate_size": 32, "max_position_embeddings": 64}
+    sizes = {"backbone_config": backbone, "d_model": 64, "num_queries": 12, "max_text_len": 32}
+    sizes["text_config"] = transformers.BertConfig(vocab_size=len(tokenizer), **text)
+    for part, layers in (("encoder", 1), ("decoder", 2)):
+        sizes |= {f"{part}_layers": layers, f"{part}_attention_heads": 2, f"{part}_ffn_dim": 32}
+    save(folder, kind, "ForObjectDetection", sizes)
+    size = {"shortest_edge": 64, "longest_edge": 96}
+    images = transformers.GroundingDinoImageProcessorPil(size=size)
+    transformers.GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
     return folder
 
 
@@ -149,22 +77,27 @@ def mm_grounding_dino(folder: Path) -> Path:
     return grounding_dino(folder, "MMGroundingDino")
 
 
+def owlv2(folder: Path) -> Path:
+    """OWLv2 over a CLIP of two layers."""
+    from transformers import Owlv2ImageProcessorPil, Owlv2Processor
+
+    inner, tokenizer = INNER | {"intermediate_size": 32}, words(folder)
+    text = inner | {"vocab_size": len(tokenizer), "max_position_embeddings": 16}
+    vision = inner | {"image_size": 96, "patch_size": 16}
+    sizes = {"text_config": text, "vision_config": vision, "projection_dim": 32}
+    save(folder, "Owlv2", "ForObjectDetection", sizes)
+    images = Owlv2ImageProcessorPil(size={"height": 96, "width": 96})
+    Owlv2Processor(images, tokenizer).save_pretrained(folder)
+    return folder
+
+
 TEMPLATE = (
     "{% for message in messages %}{{ message['role'] }} : {% for part in message['content'] %}{% if"
     " part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %} {% endfor %}<end> {%"
     " endfor %}{% if add_generation_prompt %}assistant : {% endif %}"
 )
-SPECIAL = [
-    "<pad>",
-    "<end>",
-    "<unk>",
-    "<image>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
-SPECIAL += ["<fake_token_around_image>", "<global-img>"]
+SPECIAL = ["<pad>", "<end>", "<unk>", "<image>", "<|vision_start|>", "<|vision_end|>"]
+SPECIAL += ["<|image_pad|>", "<|video_pad|>", "<fake_token_around_image>", "<global-img>"]
 
 
 def chat_words(image: str) -> Any:
@@ -210,42 +143,26 @@ def _text(size: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def llava(folder: Path) -> Path:
-    """LLaVA 1.5 over a two-layer CLIP and a two-layer Llama."""
-    from transformers import (
-        CLIPImageProcessorPil,
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-    )
+VISION = INNER | {"intermediate_size": 64, "image_size": 28, "patch_size": 14}
 
-    seeded()
+
+def llava(folder: Path, kind: str = "Llava", **grid: Any) -> Path:
+    """LLaVA 1.5 over a two-layer CLIP and a two-layer Llama."""
+    import transformers
+
     tokenizer = chat_words("<image>")
-    vision = CLIPVisionConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        image_size=28,
-        patch_size=14,
-        projection_dim=32,
-    )
-    config = LlavaConfig(
-        vision_config=vision,
-        text_config=LlamaConfig(**_text(len(tokenizer))),
-        image_token_index=3,
-        vision_feature_layer=-1,
-        image_seq_length=4,
-        pad_token_id=0,
-    )
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
-    images = CLIPImageProcessorPil(
-        size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}
-    )
-    LlavaProcessor(
-        images,
+    sizes = {
+        "vision_config": transformers.CLIPVisionConfig(**VISION, projection_dim=32),
+        "text_config": transformers.LlamaConfig(**_text(len(tokenizer))),
+        "image_token_index": 3,
+        "vision_feature_layer": -1,
+        "image_seq_length": 4,
+        "pad_token_id": 0,
+    }
+    save(folder, kind, "ForConditionalGeneration", sizes | grid)
+    images = getattr(transformers, f"{'LlavaNext' if grid else 'CLIP'}ImageProcessorPil")
+    getattr(transformers, f"{kind}Processor")(
+        images(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}, **grid),
         tokenizer,
         patch_size=14,
         vision_feature_select_strategy="default",
@@ -257,208 +174,68 @@ def llava(folder: Path) -> Path:
 
 
 def llava_next(folder: Path) -> Path:
-    """LLaVA-NeXT over a two-layer CLIP and a two-layer Llama."""
-    from transformers import (
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaNextConfig,
-        LlavaNextForConditionalGeneration,
-        LlavaNextImageProcessorPil,
-        LlavaNextProcessor,
-    )
-
-    seeded()
-    tokenizer = chat_words("<image>")
-    vision = CLIPVisionConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        image_size=28,
-        patch_size=14,
-        projection_dim=32,
-    )
-    pinpoints = [[28, 56], [56, 28], [56, 56]]
-    config = LlavaNextConfig(
-        vision_config=vision,
-        text_config=LlamaConfig(**_text(len(tokenizer))),
-        image_token_index=3,
-        vision_feature_layer=-1,
-        image_grid_pinpoints=pinpoints,
-        image_seq_length=4,
-        pad_token_id=0,
-    )
-    LlavaNextForConditionalGeneration(config).save_pretrained(folder)
-    images = LlavaNextImageProcessorPil(
-        size={"shortest_edge": 28},
-        crop_size={"height": 28, "width": 28},
-        image_grid_pinpoints=pinpoints,
-    )
-    LlavaNextProcessor(
-        images,
-        tokenizer,
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        image_token="<image>",
-        num_additional_image_tokens=1,
-        chat_template=tokenizer.chat_template,
-    ).save_pretrained(folder)
-    return folder
+    """LLaVA-NeXT over the same two."""
+    return llava(folder, "LlavaNext", image_grid_pinpoints=[[28, 56], [56, 28], [56, 56]])
 
 
 def idefics3(folder: Path) -> Path:
     """Idefics3 (SmolVLM's class) over a two-layer vision transformer and a two-layer Llama."""
-    from transformers import (
-        Idefics3Config,
-        Idefics3ForConditionalGeneration,
-        Idefics3ImageProcessorPil,
-        Idefics3Processor,
-    )
+    from transformers import Idefics3ImageProcessorPil, Idefics3Processor
 
-    seeded()
     tokenizer = chat_words("<image>")
-    vision = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "image_size": 28,
-        "patch_size": 14,
+    sizes = {
+        "vision_config": VISION,
+        "text_config": {"model_type": "llama", **_text(len(tokenizer))},
+        "image_token_id": 3,
+        "scale_factor": 2,
+        "pad_token_id": 0,
+        "tie_word_embeddings": False,
     }
-    config = Idefics3Config(
-        vision_config=vision,
-        text_config={"model_type": "llama", **_text(len(tokenizer))},
-        image_token_id=3,
-        scale_factor=2,
-        pad_token_id=0,
-        tie_word_embeddings=False,
-    )
-    Idefics3ForConditionalGeneration(config).save_pretrained(folder)
+    save(folder, "Idefics3", "ForConditionalGeneration", sizes)
     images = Idefics3ImageProcessorPil(
         size={"longest_edge": 56}, max_image_size={"longest_edge": 28}
     )
-    processor = Idefics3Processor(
+    Idefics3Processor(
         images, tokenizer, image_seq_len=1, chat_template=tokenizer.chat_template
-    )
-    processor.save_pretrained(folder)
+    ).save_pretrained(folder)
     return folder
+
+
+QWEN = {"depth": 2, "hidden_size": 32, "num_heads": 2, "patch_size": 14}
+WIDE = QWEN | {"intermediate_size": 64, "out_hidden_size": 32}
 
 
 def qwen2_5_vl(folder: Path) -> Path:
     """Qwen2.5-VL over a two-layer vision transformer; saved as its own releases are, without a
     processor class."""
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-
-    vision = {
-        "depth": 2,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_heads": 2,
-        "out_hidden_size": 32,
-        "patch_size": 14,
-        "fullatt_block_indexes": [1],
-        "window_size": 56,
-    }
-    return _qwen(folder, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, vision)
+    return _qwen(folder, "Qwen2_5_VL", WIDE | {"fullatt_block_indexes": [1], "window_size": 56})
 
 
 def qwen2_vl(folder: Path) -> Path:
     """Qwen2-VL over a two-layer vision transformer."""
-    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
-
-    vision = {
-        "depth": 2,
-        "embed_dim": 32,
-        "hidden_size": 32,
-        "num_heads": 2,
-        "mlp_ratio": 2,
-        "patch_size": 14,
-    }
-    return _qwen(folder, Qwen2VLConfig, Qwen2VLForConditionalGeneration, vision)
+    return _qwen(folder, "Qwen2VL", QWEN | {"embed_dim": 32, "mlp_ratio": 2})
 
 
 def qwen3_vl(folder: Path) -> Path:
     """Qwen3-VL over a two-layer vision transformer."""
-    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
-
-    vision = {
-        "depth": 2,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_heads": 2,
-        "out_hidden_size": 32,
-        "patch_size": 14,
-        "deepstack_visual_indexes": [0],
-        "num_position_embeddings": 16,
-    }
-    return _qwen(folder, Qwen3VLConfig, Qwen3VLForConditionalGeneration, vision)
+    more = {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    return _qwen(folder, "Qwen3VL", WIDE | more)
 
 
-def _qwen(folder: Path, config_class: Any, model_class: Any, vision: dict[str, Any]) -> Path:
-    from transformers import Qwen2VLImageProcessorPil
-
-    seeded()
+def _qwen(folder: Path, kind: str, vision: dict[str, Any]) -> Path:
     tokenizer = chat_words("<|vision_start|><|image_pad|><|vision_end|>")
-    text = _text(len(tokenizer)) | {
-        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
+    rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
+    sizes = {
+        "text_config": _text(len(tokenizer)) | {"rope_parameters": rope},
+        "vision_config": vision,
+        "image_token_id": 6,
+        "video_token_id": 7,
+        "vision_start_token_id": 4,
+        "vision_end_token_id": 5,
     }
-    config = config_class(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=6,
-        video_token_id=7,
-        vision_start_token_id=4,
-        vision_end_token_id=5,
-    )
-    model_class(config).save_pretrained(folder)
-    Qwen2VLImageProcessorPil(
-        size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}
-    ).save_pretrained(folder)
+    size = {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}
+    save(folder, kind, "ForConditionalGeneration", sizes, "Qwen2VL", {"size": size})
     tokenizer.save_pretrained(folder)
-    return folder
-
-
-def glpn(folder: Path) -> Path:
-    """GLPN, a network for metric depth of another family."""
-    from transformers import GLPNConfig, GLPNForDepthEstimation, GLPNImageProcessorPil
-
-    seeded()
-    config = GLPNConfig(
-        depths=[1, 1, 1, 1],
-        sr_ratios=[8, 4, 2, 1],
-        hidden_sizes=[8, 16, 24, 32],
-        num_attention_heads=[1, 1, 2, 2],
-        decoder_hidden_size=16,
-    )
-    GLPNForDepthEstimation(config).eval().save_pretrained(folder)
-    GLPNImageProcessorPil().save_pretrained(folder)
-    return folder
-
-
-def owlv2(folder: Path) -> Path:
-    """OWLv2 over a CLIP of two layers."""
-    from transformers import (
-        Owlv2Config,
-        Owlv2ForObjectDetection,
-        Owlv2ImageProcessorPil,
-        Owlv2Processor,
-    )
-
-    seeded()
-    inner = {
-        "hidden_size": 32,
-        "intermediate_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-    }
-    tokenizer = words(folder)
-    text = {**inner, "vocab_size": len(tokenizer), "max_position_embeddings": 16}
-    vision = {**inner, "image_size": 96, "patch_size": 16}
-    config = Owlv2Config(text_config=text, vision_config=vision, projection_dim=32)
-    Owlv2ForObjectDetection(config).eval().save_pretrained(folder)
-    Owlv2Processor(
-        Owlv2ImageProcessorPil(size={"height": 96, "width": 96}), tokenizer
-    ).save_pretrained(folder)
     return folder
 
 

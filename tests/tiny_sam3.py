@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.tiny_networks import seeded, words
+from tests.tiny_segmenters import DECODER, MEMORY, lively
 
-DECODER = {"hidden_size": 32, "mlp_dim": 48, "num_attention_heads": 8, "iou_head_hidden_dim": 24}
 INNER = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -65,19 +65,7 @@ def video(folder: Path) -> Path:
 
     seeded()
     tokenizer = words(folder)
-    memory = {
-        "memory_attention_hidden_size": 32,
-        "memory_attention_num_layers": 1,
-        "memory_encoder_hidden_size": 32,
-        "memory_attention_feed_forward_hidden_size": 32,
-        "memory_attention_rope_feat_sizes": [4, 4],
-        "image_size": 56,
-        "memory_encoder_output_channels": 8,
-        "mask_downsampler_embed_dim": 32,
-        "memory_fuser_embed_dim": 32,
-        "memory_fuser_intermediate_dim": 32,
-        "memory_attention_num_attention_heads": 1,
-    }
+    more = {"image_size": 56, "memory_attention_num_attention_heads": 1}
     track = {
         "model_type": "sam3_tracker_video",
         "vision_config": VISION,
@@ -85,7 +73,7 @@ def video(folder: Path) -> Path:
     }
     config = Sam3VideoConfig(
         detector_config={"model_type": "sam3", **_detector(len(tokenizer))},
-        tracker_config={**track, "mask_decoder_config": DECODER, **memory},
+        tracker_config={**track, "mask_decoder_config": DECODER, **MEMORY, **more},
     )
     network = _lively(Sam3VideoModel(config))
     # its own way of saving would give the tracker other names than the release
@@ -124,15 +112,7 @@ def _detector(size: int) -> dict[str, Any]:
 
 
 def _lively(network: Any) -> Any:
-    """With weights so large that the masks differ from one another and from place to place."""
-    import torch
-
-    with torch.no_grad():
-        for name, each in network.named_parameters():
-            # else masks are whole images
-            if each.dim() > 1 or (name.endswith("bias") and "mask_decoder" not in name):
-                each.normal_(std=0.25)
-    return network.eval()
+    return lively(network, 0.25, but="mask_decoder")  # else masks are whole images
 
 
 def edgetam(folder: Path) -> Path:

@@ -22,6 +22,17 @@ VISION = {
     "global_attn_indexes": [1],
     "mlp_dim": 40,
 }
+MEMORY = {
+    "memory_attention_hidden_size": 32,
+    "memory_attention_num_layers": 1,
+    "memory_encoder_hidden_size": 32,
+    "memory_attention_feed_forward_hidden_size": 32,
+    "memory_attention_rope_feat_sizes": [4, 4],
+    "memory_encoder_output_channels": 8,
+    "mask_downsampler_embed_dim": 32,
+    "memory_fuser_embed_dim": 32,
+    "memory_fuser_intermediate_dim": 32,
+}
 TO_ORIGINAL = (  # pieces of transformers' names -> of segment_anything's
     ("shared_embedding.positional_embedding", "pe_layer.positional_encoding_gaussian_matrix"),
     ("patch_embed.projection", "patch_embed.proj"),
@@ -55,7 +66,7 @@ def sam_hq(folder: Path) -> Path:
 
     seeded()
     settings = {"prompt_encoder_config": PROMPTS, "mask_decoder_config": DECODER | {"vit_dim": 32}}
-    _lively(SamHQModel(SamHQConfig(vision_config=VISION, **settings))).save_pretrained(folder)
+    lively(SamHQModel(SamHQConfig(vision_config=VISION, **settings))).save_pretrained(folder)
     return folder
 
 
@@ -72,19 +83,7 @@ def sam2_video(folder: Path) -> Path:
     need."""
     from transformers import Sam2VideoConfig, Sam2VideoModel
 
-    memory = {
-        "memory_attention_hidden_size": 32,
-        "memory_attention_num_layers": 1,
-        "memory_encoder_hidden_size": 32,
-        "memory_attention_feed_forward_hidden_size": 32,
-        "memory_attention_rope_feat_sizes": [4, 4],
-        "image_size": 64,
-        "memory_encoder_output_channels": 8,
-        "mask_downsampler_embed_dim": 32,
-        "memory_fuser_embed_dim": 32,
-        "memory_fuser_intermediate_dim": 32,
-    }
-    _save(Sam2VideoModel, Sam2VideoConfig, folder, **memory)
+    _save(Sam2VideoModel, Sam2VideoConfig, folder, **MEMORY, image_size=64)
     return folder
 
 
@@ -121,7 +120,7 @@ def _sam() -> Any:
     network = SamModel(
         SamConfig(vision_config=VISION, prompt_encoder_config=prompts, mask_decoder_config=decoder)
     )
-    return _lively(network)
+    return lively(network)
 
 
 def _save(network: Any, config: Any, folder: Path, **more: Any) -> None:
@@ -150,15 +149,15 @@ def _save(network: Any, config: Any, folder: Path, **more: Any) -> None:
         "prompt_encoder_config": prompts,
         "mask_decoder_config": DECODER,
     }
-    _lively(network(config(**settings, **more))).save_pretrained(folder)
+    lively(network(config(**settings, **more))).save_pretrained(folder)
 
 
-def _lively(network: Any) -> Any:
+def lively(network: Any, std: float = 0.3, but: str = "none") -> Any:
     """With weights so large that the masks differ from one another and from place to place."""
     import torch
 
     with torch.no_grad():
-        for name, each in network.named_parameters():
-            if each.dim() > 1 or name.endswith("bias"):
-                each.normal_(std=0.3)
+        for name, tensor in network.named_parameters():
+            if tensor.dim() > 1 or (name.endswith("bias") and but not in name):
+                tensor.normal_(std=std)
     return network.eval()

@@ -18,17 +18,16 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
-from looktwice.eval.tasks.marked_scenes.questions import (
+from looktwice.eval.tasks.marked_scenes.kinds import (
+    KINDS,
+    MarkedSceneParameters,
     Question,
+    ask_attribute,
     ask_cell,
-    ask_color,
     ask_count,
     ask_higher,
     ask_larger,
     ask_present,
-    ask_shape,
-    ask_symbol,
     ask_where,
 )
 from looktwice.eval.tasks.marked_scenes.scene import (
@@ -43,7 +42,7 @@ from looktwice.eval.tasks.marked_scenes.scene import (
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.models.pocket.views import CELLS, STEP, fit_pixels
+from looktwice.pipelines.models.pocket.inputs import CELLS, STEP, fit_pixels
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -269,8 +268,8 @@ def more_questions(
 
 
 def _about_mark(rng: Generator, things: Sequence[Thing], thing: Thing, at: int) -> Question:
-    asks = [ask_color, ask_symbol] if thing.symbol else [ask_color, ask_shape]
-    return asks[int(rng.integers(2))](rng, thing, things, at)
+    names = ["color", "symbol" if thing.symbol else "shape"]
+    return ask_attribute(rng, names[int(rng.integers(2))], thing, things, at)
 
 
 def _about_named(

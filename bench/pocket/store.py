@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.pocket.scenes import Example, Grid, make_example
-from looktwice.eval.tasks.marked_scenes.questions import Question
+from looktwice.eval.tasks.marked_scenes.kinds import Question
 from looktwice.eval.tasks.marked_scenes.scene import Thing
 from looktwice.pipelines.picture import Pixels
 

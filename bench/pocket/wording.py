@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.marked_scenes.questions import Question
+from looktwice.eval.tasks.marked_scenes.kinds import Question
 
 WORDINGS: dict[str, tuple[str, ...]] = {
     r"What shape is the marked thing\?": (

@@ -1,19 +1,45 @@
 """A race between arms: who can no longer win is not asked any more, and who wins is asked on
-samples held out. It is run by bets, whose tests of paired differences are valid at any time."""
+samples held out. It is run by bets, whose tests of paired differences are valid at any time. How it
+ended is a table, and a file that a report reads again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import with_config
+from typing_extensions import TypedDict
 
-from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.json_input import OPEN, read_as
 
 Floats = NDArray[np.float64]
 STAKES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
 """Shares of the capital that are bet at once; the capital is the mean over all of them."""
+HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
+NOTE = (
+    "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
+    " which holds at every time of the race together. An arm fell out once bets that another one is"
+    " better had won enough: the best arm falls out with the chance `level` at most. `held out`:"
+    " winner and rival on samples that the race did not see, with the interval and p of every"
+    " paired comparison; the choice of the winner does not bias that difference. Samples that share"
+    " a group or a picture are one bet, on their mean; `asked` and `after` count bets."
+)
+FILE = "race.json"
+
+
+def _log_mean(logs: Floats) -> Floats:
+    """The logarithm of the mean capital over the stakes, which come first."""
+    top = logs.max(axis=0)
+    return np.asarray(top + np.log(np.exp(logs - top).mean(axis=0)))
 
 
 class PairwiseBets:
@@ -38,8 +64,7 @@ class PairwiseBets:
     @property
     def capital(self) -> Floats:
         """(n, n): how sure it is that the arm of the row is better than that of the column."""
-        top = self.logs.max(axis=0)
-        return np.asarray(np.exp(top) * np.exp(self.logs - top).mean(axis=0))
+        return np.exp(_log_mean(self.logs))
 
 
 def confidence_sequence(gaps: Sequence[float], level: float = 0.95) -> tuple[float, float]:
@@ -54,41 +79,18 @@ def confidence_sequence(gaps: Sequence[float], level: float = 0.95) -> tuple[flo
     def wins(mean: float, sign: int) -> bool:
         away = sign * (differences - mean)
         logs = np.log1p(STAKES[:, None] / (1 + sign * mean + 1e-9) * away).sum(axis=1)
-        return bool(logs.max() + np.log(np.exp(logs - logs.max()).mean()) >= bar)
+        return bool(_log_mean(logs) >= bar)
 
-    low, high = (
-        _bisect(float(differences.mean()) if len(differences) else 0.0, sign, wins)
-        for sign in (1, -1)
-    )
-    return low, high
-
-
-def _bisect(start: float, sign: int, wins: Callable[[float, int], bool]) -> float:
-    """From the sample's mean, where no bet wins, towards -1 (sign 1) or 1 (sign -1) until the bet
-    wins."""
-    inside, outside = start, -float(sign)
-    if not wins(outside * (1 - 1e-6), sign):
-        return outside
-    for _ in range(40):
-        middle = (inside + outside) / 2
-        inside, outside = (inside, middle) if wins(middle, sign) else (middle, outside)
-    return outside
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """The winner against the best of the others on samples that the race did not see."""
-
-    rival: str
-    n: int
-    delta: float
-    low: float
-    high: float
-    p: float
-
-    def holds(self, level: float) -> bool:
-        """Whether the winner is better there as well, at this level."""
-        return self.delta > 0 and self.p <= level
+    ends = []
+    for sign in (1, -1):
+        # from the sample's mean, where no bet wins, to the end of the scale
+        inside, outside = float(differences.mean()) if len(differences) else 0.0, -float(sign)
+        if wins(outside * (1 - 1e-6), sign):
+            for _ in range(40):
+                middle = (inside + outside) / 2
+                inside, outside = (inside, middle) if wins(middle, sign) else (middle, outside)
+        ends.append(outside)
+    return ends[0], ends[1]
 
 
 @dataclass(eq=False)
@@ -99,12 +101,13 @@ class Race:
     An arm falls out once the mean capital of the bets that each of the others is better reaches 1 /
     level: whichever arm is best, that mean is a supermartingale and does so with probability
     `level` at most, however often one looks. Of arms that are equally good, one alone is left with
-    probability level * arms / (arms - 1) at most.
+    probability level * arms / (arms - 1) at most. `values` is (samples, arms), NaN where an arm was
+    not asked, and `dropped` says of an arm after how many samples it fell out, and who won against
+    it.
     """
 
     names: Sequence[str]
     level: float = 0.05
-    values: list[Floats] = field(default_factory=list)
     dropped: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -112,7 +115,7 @@ class Race:
             raise ValueError(
                 f"a race needs two arms or more, found {', '.join(self.names) or 'none'}"
             )
-        self._bets = PairwiseBets(len(self.names))
+        self._bets, self.values = PairwiseBets(len(self.names)), np.empty((0, len(self.names)))
 
     @property
     def left(self) -> list[str]:
@@ -122,12 +125,12 @@ class Race:
     @property
     def calls(self) -> int:
         """How many answers were taken in."""
-        return int(sum(np.isfinite(row).sum() for row in self.values))
+        return int(np.isfinite(self.values).sum())
 
     def add(self, answers: dict[str, float]) -> None:
         """The values of one sample by arm, in 0..1, and drop whoever can no longer win."""
         row = np.array([answers.get(name, np.nan) for name in self.names], float)
-        self.values.append(row)
+        self.values = np.vstack([self.values, row])
         self._bets.add(row)
         capital = self._bets.capital
         # without the 1 of an arm against itself
@@ -142,6 +145,11 @@ class Race:
         return self.left[0] if len(self.left) == 1 else None
 
     @property
+    def leader(self) -> str:
+        """Of those left, the arm with the highest mean."""
+        return max(self.left, key=lambda name: float(np.mean(self.answers(name))))
+
+    @property
     def rival(self) -> str:
         """The best of the others on the samples that it was asked, by its mean difference to the
         arm that leads."""
@@ -149,32 +157,135 @@ class Race:
         others = [name for name in self.names if name != lead]
         return max(others, key=lambda name: float(np.mean(self.gaps(name, lead) or [-2.0])))
 
-    @property
-    def leader(self) -> str:
-        """Of those left, the arm with the highest mean."""
-        means = {
-            name: np.nanmean([row[self.names.index(name)] for row in self.values])
-            for name in self.left
-        }
-        return max(means, key=lambda name: float(means[name]))
+    def answers(self, name: str) -> Floats:
+        """The values of one arm on the samples that it was asked."""
+        column = self.values[:, self.names.index(name)]
+        return np.asarray(column[np.isfinite(column)])
 
     def gaps(self, name: str, rival: str) -> list[float]:
         """The differences of two arms on the samples that both were asked."""
         mine, theirs = self.names.index(name), self.names.index(rival)
-        return [
-            float(row[mine] - row[theirs])
-            for row in self.values
-            if np.isfinite(row[mine] - row[theirs])
-        ]
+        gaps = self.values[:, mine] - self.values[:, theirs]
+        return list(gaps[np.isfinite(gaps)].tolist())
 
 
-def confirm(
-    rival: str,
-    mine: Sequence[float],
-    theirs: Sequence[float],
-    clusters: Sequence[Hashable] | None = None,
-) -> Confirmation:
-    """The paired comparison of a winner's values with the rival's, on samples that did not choose
-    it."""
-    estimate = compare_paired(mine, theirs, clusters)
-    return Confirmation(rival, estimate.n, estimate.value, estimate.low, estimate.high, estimate.p)
+@dataclass(frozen=True)
+class RaceResult:
+    """How a race on a task ended: the state of the race, the calls of all arms, and what the
+    held-out samples, which did not choose the winner, say of it and its rival."""
+
+    task: str
+    race: Race
+    samples: int
+    calls: int
+    confirmation: Estimate | None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the winner is better there as well, at the level of the race."""
+        estimate = self.confirmation
+        return estimate is not None and estimate.value > 0 and estimate.p <= self.race.level
+
+
+@with_config(OPEN)
+class RaceNode(TypedDict):
+    """A race as race.json holds it."""
+
+    task: str
+    said: str
+    arms: list[dict[str, str]]
+
+
+def race_table(results: Sequence[RaceResult]) -> TextTable:
+    """A line per task and arm: what it was asked, how far from the leader, when it fell out; then
+    the confirmation."""
+    lines = [line for result in results for line in _lines(result)]
+    return TextTable(HEADER, lines, text_columns=2)
+
+
+def say_race(result: RaceResult) -> str:
+    """The end of a race in a sentence, with what it cost."""
+    race, grid = result.race, len(result.race.names) * result.samples
+    cost = (
+        f"{result.calls:,} of {grid:,} answers of the full grid"
+        f" ({100 * result.calls / max(1, grid):.0f} %)"
+    )
+    if race.winner is None:
+        return (
+            f"{result.task}: no winner; {len(race.left)} of {len(race.names)} arms may still be the"
+            f" best; {cost}"
+        )
+    gap = result.confirmation
+    if gap is None:
+        return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
+    verdict = "confirmed" if result.is_confirmed else "not confirmed"
+    return (
+        f"{result.task}: {race.winner} wins, {verdict} on {gap.n} held-out samples:"
+        f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] to"
+        f" {race.rival}, p {format_p(gap.p)}; {cost}"
+    )
+
+
+def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
+    """Write race.json into the run's folder: a list with an object per task."""
+    nodes = []
+    for result in results:
+        gap, held_out = result.confirmation, None
+        if gap is not None:
+            held_out = {"rival": result.race.rival, "n": gap.n, "delta": gap.value}
+            held_out |= {"low": gap.low, "high": gap.high, "p": gap.p}
+        node = {
+            "task": result.task,
+            "said": say_race(result),
+            "samples": result.samples,
+            "calls": result.calls,
+            "winner": result.race.winner,
+            "arms": [dict(zip(HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
+            "held_out": held_out,
+        }
+        nodes.append(node)
+    path = folder / FILE
+    write_file(path, json.dumps(nodes, indent=1) + "\n")
+    return path
+
+
+def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
+    """The table of the races that runs have on disk, and what is said above it. Raises RunError for
+    a damaged file."""
+    lines, sentences = list[tuple[str, ...]](), list[str]()
+    for run in runs:
+        path = run.folder.path / FILE
+        try:
+            races = read_as(list[RaceNode], read_file(path)) if path.exists() else []
+        except (OSError, ValueError) as exc:
+            raise RunError(
+                f"{path}: it cannot be read ({exc}); a run with `choose.by=race` writes it again"
+            ) from exc
+        for race in races:
+            for arm in race["arms"]:
+                lines.append((race["task"], *(arm.get(name, "") for name in HEADER[1:])))
+            sentences.append(race["said"])
+    return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
+
+
+def _lines(result: RaceResult) -> list[tuple[str, ...]]:
+    race, lines = result.race, list[tuple[str, ...]]()
+    lead = race.winner or (race.leader if len(race.values) else "")
+    for name in race.names:
+        asked, far, held_out = race.answers(name), "", ""
+        if name != lead and (gaps := race.gaps(name, lead)):
+            low, high = confidence_sequence(gaps)
+            far = _interval(float(np.mean(gaps)), low, high)
+        if name == race.winner and (gap := result.confirmation):
+            held_out = f"{_interval(gap.value, gap.low, gap.high)}, p {format_p(gap.p)}"
+        ended = "won" if race.winner else "in the race"
+        if name in race.dropped:
+            ended = f"after {race.dropped[name][0]}"
+        mean = percent(float(asked.mean())) if len(asked) else ""
+        lines.append((result.task, name, str(len(asked)), mean, far, ended, held_out))
+    return lines
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    value_text, low_text, high_text = (percent(part, sign=True) for part in (value, low, high))
+    return f"{value_text}\n{low_text} to {high_text}"

@@ -1,25 +1,98 @@
-"""The rounds of a staircase and of a race: which question comes next for which arm."""
+"""The rounds of a staircase and of a race: which question comes next for which arm. A staircase
+asks at the level whose answer is expected to tell most about the threshold."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import accumulate, groupby
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from looktwice.eval.adaptive.race import Confirmation, Race, confirm
-from looktwice.eval.adaptive.staircase import Staircase
-from looktwice.eval.psychometrics.functions import Psychometric
+from looktwice.eval.adaptive.race import Race, RaceResult
+from looktwice.eval.psychometrics.functions import COARSE, Psychometric, Threshold
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
-from looktwice.eval.scoring.chance import chance_levels
+from looktwice.eval.scoring.benchmark import chance_levels
 from looktwice.eval.scoring.labels import as_number, label_with_changes
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import compare_paired
 from looktwice.pipelines.config.arm import Arm
+
+Floats = NDArray[np.float64]
+
+make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
+"""The same psychometric functions on a coarser grid, which is enough to choose by."""
+
+
+@dataclass(eq=False)
+class Staircase:
+    """The answers so far, by level, and the choice of the next level.
+
+    The next level is the one after whose answer the entropy of the threshold is expected to be
+    least, slope and lapse rate summed out: the psi-marginal method (Kontsevich and Tyler 1999;
+    Prins 2013). The first two questions are at the ends of the levels, so that whoever fits the
+    answers later knows the range. `model` says which functions are thought possible.
+    """
+
+    model: Psychometric
+    asked: Floats = field(init=False)
+    right: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asked, self.right = np.zeros(len(self.model.levels)), np.zeros(len(self.model.levels))
+        self._coarse = make_coarse(self.model)
+        self._weights = self._coarse.prior
+
+    def choose(self, left: Collection[float] | None = None) -> float:
+        """The next level, among those that are `left`; without it, among all. Raises ValueError for
+        none."""
+        usable = [
+            number
+            for number, level in enumerate(self.model.levels)
+            if left is None or level in left
+        ]
+        if not usable:
+            raise ValueError("no level is left to ask at")
+        for end in (len(self.model.levels) - 1, 0):
+            if end in usable and not self.asked[end]:
+                return self.model.levels[end]
+        # (levels, thresholds)
+        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)
+        misses = self._weights.sum(axis=(1, 2)) - hits
+        expected = _entropy(hits) + _entropy(misses)
+        return self.model.levels[usable[int(expected.argmin())]]
+
+    def add(self, level: float, value: float) -> None:
+        """An answer at a level: 1 right, 0 wrong, or between."""
+        number = self.model.levels.index(level)
+        self.asked[number] += 1
+        self.right[number] += value
+        accuracy = self._coarse.accuracy[number]
+        weights = self._weights * accuracy**value * (1 - accuracy) ** (1 - value)
+        self._weights = weights / weights.sum()
+
+    def limits(self) -> tuple[float, float, float]:
+        """Where the threshold lies after the answers so far: the interval's low end, its median,
+        the high end."""
+        return self.model.limits(self.asked, self.right)
+
+    def threshold(self) -> Threshold:
+        """The threshold after the answers so far."""
+        return self.model.summarize(self.asked, self.right)
+
+
+def _entropy(parts: Floats) -> Floats:
+    """The entropy of each row's shares, times the row's sum."""
+    total = parts.sum(axis=1, keepdims=True)
+    shares = parts / np.maximum(total, 1e-300)
+    return np.asarray(-(parts * np.log(np.maximum(shares, 1e-300))).sum(axis=1))
 
 
 @dataclass(eq=False)
@@ -50,21 +123,17 @@ class Staircases(Steering):
         climbing = list(arms)
         for _ in range(self.questions):
             asked: dict[str, list[Arm]] = defaultdict(list)
+            levels = dict[str, float]()
             for arm in climbing:
-                level = stairs[arm.id].choose(
-                    [each for each, names in left[arm.id].items() if names]
-                )
-                asked[left[arm.id][level].pop()].append(arm)
+                levels[arm.id] = stairs[arm.id].choose(list(filter(left[arm.id].get, left[arm.id])))
+                asked[left[arm.id][levels[arm.id]].pop()].append(arm)
             yield list(asked.items())
             for sample, those in asked.items():
                 for arm in those:
                     if (value := self.answers[arm.id, sample]) is not None:
-                        stairs[arm.id].add(self._level(pool, sample), value)
-            climbing = [
-                arm
-                for arm in climbing
-                if any(left[arm.id].values()) and not self._is_done(stairs[arm.id])
-            ]
+                        stairs[arm.id].add(levels[arm.id], value)
+                    if not any(left[arm.id].values()) or self._is_done(stairs[arm.id]):
+                        climbing.remove(arm)
             if not climbing:
                 return
 
@@ -93,26 +162,11 @@ class Staircases(Steering):
         except ValueError as exc:
             raise RunError(f"{arm.task_name}: {exc}") from exc
 
-    def _level(self, pool: Pool, sample: str) -> float:
-        return as_number(pool.rows[sample].meta.get(self.along.field)) or 0.0
-
     def _is_done(self, stairs: Staircase) -> bool:
         if not self.width or stairs.asked.sum() < 10:
             return False
         low, _, high = stairs.limits()
         return (high / low if self.along.log else high - low) <= self.width
-
-
-@dataclass(frozen=True)
-class RaceResult:
-    """How a race on a task ended: the state of the race, the calls of all arms, and what the
-    held-out samples say."""
-
-    task: str
-    race: Race
-    samples: int
-    calls: int
-    confirmation: Confirmation | None
 
 
 @dataclass(eq=False)
@@ -144,58 +198,74 @@ class Races(Steering):
             raise RunError(
                 f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(by_name)}"
             )
-        clusters = {
-            name: row.shared or name for name, row in pool.rows.items() if row.answer is not None
-        }
+        clusters = dict[str, str]()
+        for name, row in pool.rows.items():
+            if row.answer is not None:
+                clusters[name] = row.shared or name
         names = sorted(
             clusters, key=lambda name: (rank(clusters[name], self.seed), rank(name, self.seed))
         )
         units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
         ends, most = [*accumulate(map(len, units))], len(names) - round(self.held_out * len(names))
-        raced, race = (
-            [unit for unit, end in zip(units, ends, strict=True) if end <= most],
-            Race([*by_name], self.level),
-        )
-        kept = [sample for unit in units[len(raced) :] for sample in unit]
-        for _, block in groupby(
-            zip(raced, ends, strict=False), key=lambda unit: (unit[1] - 1) // self.step
-        ):
+        raced = [pair for pair in zip(units, ends, strict=True) if pair[1] <= most]
+        race = Race([*by_name], self.level)
+        for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
             samples, running = [unit for unit, _ in block], [by_name[name] for name in race.left]
             yield [(sample, running) for unit in samples for sample in unit]
             for unit in samples:
                 self._add(race, by_name, unit)
             if race.winner:
                 break
-        confirmation = None
+        confirmation, kept = None, names[raced[-1][1] if raced else 0 :]
         if race.winner and kept:
             pair = by_name[race.winner], by_name[race.rival]
             yield [(sample, pair) for sample in kept]
-            both = [
-                [clusters[sample], *(self.answers.get((arm.id, sample)) for arm in pair)]
-                for sample in kept
-            ]
-            if whole := [row for row in both if None not in row]:
-                shared, mine, theirs = zip(*whole, strict=True)
-                confirmation = confirm(race.rival, mine, theirs, shared)
+            confirmation = self._confirm(pair, kept, clusters)
         calls = sum(key[0] in {arm.id for arm in arms} for key in self.answers)
         self.results.append(RaceResult(arms[0].task_name, race, len(names), calls, confirmation))
+
+    def _confirm(
+        self, pair: Sequence[Arm], samples: Sequence[str], clusters: Mapping[str, str]
+    ) -> Estimate | None:
+        mine, theirs, shared = list[float](), list[float](), list[str]()
+        for sample in samples:
+            value, other = (self.answers.get((arm.id, sample)) for arm in pair)
+            if value is not None and other is not None:
+                mine.append(value)
+                theirs.append(other)
+                shared.append(clusters[sample])
+        return compare_paired(mine, theirs, shared) if shared else None
 
     def _add(self, race: Race, by_name: Mapping[str, Arm], samples: Sequence[str]) -> None:
         """Samples that share something, as one; one of them counts where no arm that is still in
         the race failed it."""
-        values = [
-            [self.answers.get((by_name[name].id, sample)) for name in race.left]
-            for sample in samples
-        ]
-        answered = [row for row in values if None not in row]
+        answered = list[Any]()
+        for sample in samples:
+            row = [self.answers.get((by_name[name].id, sample)) for name in race.left]
+            if None not in row:
+                answered.append(row)
         if answered:
-            race.add(
-                dict(
-                    zip(race.left, np.mean(np.array(answered, float), axis=0).tolist(), strict=True)
-                )
-            )
+            means = np.mean(np.array(answered, float), axis=0).tolist()
+            race.add(dict(zip(race.left, means, strict=True)))
 
 
 def rank(name: str, seed: int) -> bytes:
     """The place of a sample in a random order that depends on its id and the seed alone."""
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()
+
+
+def make_steering(config: Mapping[str, Any]) -> Steering | None:
+    """What chooses the questions, as `choose:` of the study says; None asks all of them. Raises
+    RunError for a staircase that goes along nothing."""
+    choose = dict(config.get("choose") or {})
+    if not choose:
+        return None
+    if choose.pop("by") == "race":
+        return Races(**choose)
+    along = Along.of(config.get("thresholds") or {})
+    if along is None:
+        raise RunError(
+            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
+            " was named"
+        )
+    return Staircases(along, **choose)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from looktwice.eval.display.table import once
-from looktwice.eval.display.text_tables import Column, TextTable, names, percent, some, table, text
+from looktwice.eval.display.text_tables import Column, names, percent, some, text
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
@@ -43,13 +43,14 @@ class AgentRecord:
     first_tokens: int
     overlaps: tuple[tuple[float, float], ...] = ()
 
-    def flips(self, before: Verdict | None, after: Verdict) -> int:
-        """How often a look changed the verdict from `before` to `after`; without a new answer the
-        old one stays."""
+    @property
+    def changes(self) -> Counter[tuple[Verdict | None, Verdict | None]]:
+        """How often a look changed one verdict to another; without a new answer the old one
+        stays."""
         carried: list[Verdict | None] = []
         for verdict in self.verdicts:
             carried.append(verdict or (carried[-1] if carried else None))
-        return sum(pair == (before, after) for pair in pairwise(carried))
+        return Counter(pairwise(carried))
 
 
 @dataclass(frozen=True)
@@ -114,23 +115,22 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     final = scores.result_of(record)
     if end is None or final is None or row is None:
         return None
-    looks = tuple(read_looks(record.notes))
-    asked: dict[int, int] = {}
+    looks, asked = tuple(read_looks(record.notes)), dict[int, int]()
     for look in looks:
         asked.setdefault(look.call, look.call if look.probe is None else look.probe)
-    before = [_verdict_at(scores, record, row, place) for place in asked.values()]
-    usages = [
-        Reply.from_dict(call["reply"]).usage if call.get("reply") else None for call in record.calls
-    ]
-    tokens = [usage.tokens_in + usage.tokens_out if usage else 0 for usage in usages]
+    verdicts, tokens = [], []
+    for place in asked.values():  # the verdict if the reply to this call had been the final answer
+        cut = replace(record, calls=record.calls[: place + 1], answer=None, reason="")
+        is_there = place < len(record.calls) and scores.score is not None
+        verdicts.append(scores.score(cut, row).verdict if is_there and scores.score else None)
+    for call in record.calls:
+        usage = Reply.from_dict(call["reply"]).usage if call.get("reply") else None
+        tokens.append(usage.tokens_in + usage.tokens_out if usage else 0)
     first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
-    verdicts = (*before, _right_or_wrong(final.verdict))
+    known = (v if v in (Verdict.RIGHT, Verdict.WRONG) else None for v in (*verdicts, final.verdict))
     overlaps = tuple(_overlaps(looks, _targets(record, row)))
-    return AgentRecord(looks, end, verdicts, final.score.value, sum(tokens), first_tokens, overlaps)
-
-
-def _tokens_per_gain(arm: LookSummary) -> str:
-    return "no gain" if arm.tokens_per_gain is None else f"{arm.tokens_per_gain:,.1f}"
+    value = final.score.value
+    return AgentRecord(looks, end, tuple(known), value, sum(tokens), first_tokens, overlaps)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -155,14 +155,11 @@ LOOKS: tuple[Column[LookSummary], ...] = (
     Column("wrong\nto right", "to_right"),
     Column("right\nto wrong", "to_wrong"),
     Column("tokens\nper sample", "tokens", "{:,.0f}".format),
-    Column("tokens per\ngained one", _tokens_per_gain),
+    Column(
+        "tokens per\ngained one",
+        lambda arm: "no gain" if arm.tokens_per_gain is None else f"{arm.tokens_per_gain:,.1f}",
+    ),
 )
-
-
-def look_table(summaries: Sequence[LookSummary]) -> TextTable:
-    """A line per arm: how often it looked, with which tools, where, what this changed, and the
-    tokens."""
-    return table(LOOKS, summaries).without_empty().without_same("task")
 
 
 TURNS: tuple[Column[tuple[LookSummary, TurnCount]], ...] = (
@@ -175,23 +172,11 @@ TURNS: tuple[Column[tuple[LookSummary, TurnCount]], ...] = (
 )
 
 
-def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
-    """Accuracy against episode length: a line per arm and number of turns with looks."""
-    return table(TURNS, [(arm, turn) for arm in summaries for turn in arm.by_turns]).without_same(
-        "task"
-    )
-
-
-def _verdict_at(scores: PointScores, record: Record, row: SampleRow, place: int) -> Verdict | None:
-    """The verdict if the reply to the call at this index had been the final answer."""
-    if place >= len(record.calls) or scores.score is None:
-        return None
-    asked = replace(record, calls=record.calls[: place + 1], answer=None, reason="")
-    return _right_or_wrong(scores.score(asked, row).verdict)
-
-
-def _right_or_wrong(verdict: Verdict) -> Verdict | None:
-    return verdict if verdict in (Verdict.RIGHT, Verdict.WRONG) else None
+def turn_counts(run: RunScores) -> Iterator[tuple[LookSummary, TurnCount]]:
+    """Accuracy against episode length: each arm with each number of turns with looks."""
+    for arm in summarize_looks(run):
+        for turn in arm.by_turns:
+            yield arm, turn
 
 
 def _count_turns(records: Sequence[AgentRecord], turns: int) -> TurnCount:
@@ -203,15 +188,17 @@ def _summarize(
     scores: PointScores, records: Sequence[AgentRecord], baseline: PointScores | None
 ) -> LookSummary:
     first = fmean(record.verdicts[0] is Verdict.RIGHT for record in records)
-    whole = _count_turns(records, 0)
-    final, tokens = whole.accuracy, whole.tokens
+    whole, changes = _count_turns(records, 0), Counter[tuple[Verdict | None, Verdict | None]]()
+    looks, overlaps = list[Look](), list[tuple[float, float]]()
     lengths = defaultdict[int, list[AgentRecord]](list)
     for record in records:
         lengths[record.end.steps].append(record)
-    by_turns = [_count_turns(lengths[turns], turns) for turns in sorted(lengths)]
-    looks = [look for record in records for look in record.looks]
-    overlaps = [pair for record in records for pair in record.overlaps]
-    spent, gained = tokens - fmean(record.first_tokens for record in records), final - first
+        looks += record.looks
+        overlaps += record.overlaps
+        changes += record.changes
+    iou, covered = map(fmean, zip(*overlaps, strict=True)) if overlaps else (None, None)
+    spent = whole.tokens - fmean(record.first_tokens for record in records)
+    gained = whole.accuracy - first
     if baseline is not None:
         spent, gained = _spent_and_gained(scores, baseline)
     return LookSummary(
@@ -222,17 +209,17 @@ def _summarize(
         tools=Counter(look.tool or "(none)" for look in looks),
         outcomes=Counter(look.outcome for look in looks),
         ended_by=Counter(record.end.by for record in records),
-        iou=fmean(iou for iou, _ in overlaps) if overlaps else None,
-        covered=fmean(share for _, share in overlaps) if overlaps else None,
+        iou=iou,
+        covered=covered,
         first_accuracy=first,
-        final_accuracy=final,
-        answered_right=sum(record.flips(None, Verdict.RIGHT) for record in records),
-        to_right=sum(record.flips(Verdict.WRONG, Verdict.RIGHT) for record in records),
-        to_wrong=sum(record.flips(Verdict.RIGHT, Verdict.WRONG) for record in records),
-        tokens=tokens,
+        final_accuracy=whole.accuracy,
+        answered_right=changes[None, Verdict.RIGHT],
+        to_right=changes[Verdict.WRONG, Verdict.RIGHT],
+        to_wrong=changes[Verdict.RIGHT, Verdict.WRONG],
+        tokens=whole.tokens,
         tokens_per_gain=spent / (100 * gained) if gained > 0 else None,
         compared_with=baseline.contestant if baseline is not None else "its first answer",
-        by_turns=tuple(by_turns),
+        by_turns=tuple(_count_turns(lengths[turns], turns) for turns in sorted(lengths)),
     )
 
 
@@ -240,14 +227,15 @@ def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float
     """Additional tokens per sample and additional accuracy over the baseline, on the samples that
     both answered."""
     both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
-    if not both:
-        return 0.0, 0.0
-    tokens, accuracies = [], []
-    for arm in (scores, baseline):
-        entries = [entry for name in both for entry in arm.scored[name].values()]
-        tokens.append(fmean(entry.tokens_in + entry.tokens_out for entry in entries))
-        accuracies.append(fmean(entry.score.value for entry in entries))
-    return tokens[0] - tokens[1], accuracies[0] - accuracies[1]
+    means = []
+    for arm in (scores, baseline) if both else ():
+        worth = [
+            (entry.tokens_in + entry.tokens_out, entry.score.value)
+            for name in both
+            for entry in arm.scored[name].values()
+        ]
+        means.append([*map(fmean, zip(*worth, strict=True))])
+    return (means[0][0] - means[1][0], means[0][1] - means[1][1]) if means else (0.0, 0.0)
 
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
@@ -255,17 +243,16 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
     masks."""
     from looktwice.prompting.controls import OracleCrop  # opens all that draws
 
-    plain = record.marks if record.marks is not None else row.sample["marks"]
-    marks = [mark_from_dict(mark) for mark in plain]
     hint = row.meta.get(OracleCrop.hint)
-    if isinstance(hint, str) and hint:
-        return [mark for mark in marks if mark.label == hint and isinstance(mark, Box | Mask)]
     if isinstance(hint, list | tuple) and len(hint) == 4:
-        x0, y0, x1, y1 = (float(edge) for edge in hint)
+        x0, y0, x1, y1 = map(float, hint)
         return [Box(OracleCrop.hint, x0, y0, x1, y1)]
     if isinstance(hint, Mapping):
         return [mark_from_dict(hint)]
-    return [mark for mark in marks if isinstance(mark, Box | Mask)]
+    label = hint if isinstance(hint, str) else ""
+    plain = record.marks if record.marks is not None else row.sample["marks"]
+    marks = map(mark_from_dict, plain)
+    return [m for m in marks if isinstance(m, Box | Mask) and label in ("", m.label)]
 
 
 def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[float, float]]:

@@ -6,47 +6,16 @@ does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from looktwice.eval.adaptive.tables import saved_races
-from looktwice.eval.analysis.agent_looks import (
-    LookSummary,
-    look_table,
-    summarize_looks,
-    turn_count_table,
-)
-from looktwice.eval.analysis.contestants import (
-    COMPARISON_NOTE,
-    ORACLE_NOTE,
-    PAIR_NOTE,
-    comparison_table,
-    oracle_table,
-    pair_table,
-)
-from looktwice.eval.analysis.factors import factor_table
-from looktwice.eval.analysis.fragility_tables import (
-    NOTE as FRAGILITY_NOTE,
-    flip_table,
-    fragility_table,
-    rank_table,
-    style_table,
-)
+from looktwice.eval.adaptive.race import saved_races
+from looktwice.eval.analysis import contestants, fragility, ranks, steadiness
+from looktwice.eval.analysis.agent_looks import LOOKS, TURNS, summarize_looks, turn_counts
+from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
+from looktwice.eval.analysis.looking import measured, turns
 from looktwice.eval.analysis.looking.contribution import contribution_tables
-from looktwice.eval.analysis.looking.measured_and_right import measurement_table
-from looktwice.eval.analysis.looking.routing import risk_table, route_table
-from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
-from looktwice.eval.analysis.references import complementarity_table, guess_table, published_table
-from looktwice.eval.analysis.steadiness import (
-    DRAW_NOTE,
-    ORDER_NOTE,
-    POSITION_NOTE,
-    draw_table,
-    order_table,
-    position_table,
-    spread_table,
-)
-from looktwice.eval.analysis.sweeps import effect_note, sweep_table
 from looktwice.eval.display.score_tables import (
     benchmark_metric_table,
     failure_table,
@@ -55,16 +24,14 @@ from looktwice.eval.display.score_tables import (
     token_table,
 )
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.display.text_tables import Column, TextTable, table
 from looktwice.eval.judging.summary import judge_table
-from looktwice.eval.psychometrics.thresholds import (
-    NOTE as THRESHOLD_NOTE,
-    crossed_tables,
-    threshold_table,
-)
+from looktwice.eval.psychometrics import thresholds
 from looktwice.eval.records.schema import RunError
-from looktwice.eval.scoring.measurements import TurnsOfArm, read_turns
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import did_you_mean
+
+Line = TypeVar("Line")
 
 
 @dataclass(frozen=True)
@@ -107,46 +74,51 @@ class Analysis:
         return [ReportTable(self.title, found, self.wrap, note, facts)]
 
 
-def _looks(scored: Table) -> list[LookSummary]:
-    return [arm for run in scored.scores for arm in summarize_looks(run)]
+def lines(
+    columns: Sequence[Column[Line]],
+    measure: Callable[[RunScores], Iterable[Line]],
+    *,
+    empty: bool = True,
+    same: str = "",
+) -> Callable[[Table], TextTable]:
+    """Makes the table of the lines that `measure` finds in each run: without empty columns unless
+    `empty`, and without the column `same` where it says the same in every line."""
 
+    def find(scored: Table) -> TextTable:
+        shown = table(columns, [line for run in scored.scores for line in measure(run)])
+        shown = shown if empty else shown.without_empty()
+        return shown.without_same(same) if same else shown
 
-def _turns(scored: Table) -> list[TurnsOfArm]:
-    return [arm for run in scored.scores for arm in read_turns(run)]
+    return find
 
 
 def _crossed(scored: Table) -> Iterator[ReportTable]:
-    for title, table in crossed_tables(scored.scores, scored.by):
-        yield ReportTable(title, table)
+    for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
+        yield ReportTable(title, crossed)
 
 
 def _contribution(scored: Table) -> Iterator[ReportTable]:
     for run in scored.scores:
-        for title, note, table in contribution_tables(run):
-            yield ReportTable(title, table, True, note)
+        for title, note, shown in contribution_tables(run):
+            yield ReportTable(title, shown, True, note)
 
 
 ANALYSES = (
     Analysis(
         "baseline",
         "Against the baseline",
-        lambda scored: comparison_table(scored.rows),
-        COMPARISON_NOTE,
+        contestants.comparison_table,
+        contestants.COMPARISON_NOTE,
         unchanged=True,
     ),
     Analysis("effects", "Effect of each factor", sweep_table, effect_note, unchanged=True),
     Analysis("gap", "Why the numbers differ", factor_table),
     Analysis(
-        "fragility",
-        "How fragile the marker makes it",
-        lambda scored: fragility_table(scored.scores),
-        FRAGILITY_NOTE,
+        "fragility", "How fragile the marker makes it", fragility.fragility_table, fragility.NOTE
     ),
-    Analysis(
-        "flips", "Who would lead under another style", lambda scored: flip_table(scored.scores)
-    ),
-    Analysis("ranks", "Ranks under other styles", lambda scored: rank_table(scored.scores)),
-    Analysis("styles", "Every style and codec", lambda scored: style_table(scored.scores)),
+    Analysis("flips", "Who would lead under another style", ranks.flip_table),
+    Analysis("ranks", "Ranks under other styles", lines(ranks.RANKS, ranks.rank_moves)),
+    Analysis("styles", "Every style and codec", lines(fragility.STYLES, fragility.style_shifts)),
     Analysis(
         "race",
         "The race",
@@ -154,7 +126,10 @@ ANALYSES = (
         lambda scored: saved_races(scored.scores)[1],
     ),
     Analysis(
-        "thresholds", "Thresholds", lambda scored: threshold_table(scored.scores), THRESHOLD_NOTE
+        "thresholds",
+        "Thresholds",
+        lambda scored: thresholds.threshold_table(scored.scores),
+        thresholds.NOTE,
     ),
     Analysis("crossed", "Two fields crossed, of --by A,B", _crossed),
     Analysis(
@@ -163,57 +138,64 @@ ANALYSES = (
         lambda scored: benchmark_metric_table(scored.rows),
         wrap=False,
     ),
-    Analysis("looks", "What an agent's looks changed", lambda scored: look_table(_looks(scored))),
+    Analysis(
+        "looks",
+        "What an agent's looks changed",
+        lines(LOOKS, summarize_looks, empty=False, same="task"),
+    ),
     Analysis("tool", "What the tool contributes", _contribution),
     Analysis(
         "look_turns",
         "Accuracy by turns that looked",
-        lambda scored: turn_count_table(_looks(scored)),
+        lines(TURNS, turn_counts, same="task"),
         wrap=False,
     ),
-    Analysis("turns", "What further turns changed", lambda scored: turn_table(_turns(scored))),
-    Analysis("stopping", "When to stop", lambda scored: stopping_table(_turns(scored))),
+    Analysis(
+        "turns",
+        "What further turns changed",
+        lines(turns.TURN_COLUMNS, turns.turn_lines, empty=False, same="task"),
+    ),
+    Analysis(
+        "stopping", "When to stop", lines(turns.STOPPING_COLUMNS, turns.stopping_rules, same="task")
+    ),
     Analysis(
         "risk",
         "Right of what is answered at all",
-        lambda scored: risk_table(scored.scores),
+        lines(measured.RISK_COLUMNS, measured.risks),
         wrap=False,
     ),
-    Analysis("routing", "Sent on by confidence", lambda scored: route_table(scored.scores)),
-    Analysis(
-        "measured",
-        "What was measured, and being right",
-        lambda scored: measurement_table(scored.scores),
-    ),
-    Analysis("spread", "Spread over variants", spread_table),
+    Analysis("routing", "Sent on by confidence", lines(measured.ROUTE_COLUMNS, measured.routes)),
+    Analysis("measured", "What was measured, and being right", measured.measurement_table),
+    Analysis("spread", "Spread over variants", steadiness.spread_table),
     Analysis(
         "pairs",
         "Contestants with one another",
-        lambda scored: pair_table(scored.scores),
-        PAIR_NOTE,
+        contestants.pair_table,
+        contestants.PAIR_NOTE,
         wrap=False,
     ),
     Analysis(
         "oracle",
         "All contestants together",
-        lambda scored: oracle_table(scored.scores),
-        ORACLE_NOTE,
+        contestants.oracle_table,
+        contestants.ORACLE_NOTE,
         wrap=False,
     ),
     Analysis(
         "order",
         "Would the order hold",
-        lambda scored: order_table(scored.scores),
-        ORDER_NOTE,
+        lines(ranks.ORDERS, ranks.find_orders, empty=False),
+        ranks.ORDER_NOTE,
         wrap=False,
     ),
-    Analysis("draws", "Draws", lambda scored: draw_table(scored.scores), DRAW_NOTE),
     Analysis(
-        "letters",
-        "Letters chosen",
-        lambda scored: position_table(scored.scores),
-        POSITION_NOTE,
-        wrap=False,
+        "draws",
+        "Draws",
+        lines(steadiness.DRAWS, steadiness.find_draws, empty=False),
+        steadiness.DRAW_NOTE,
+    ),
+    Analysis(
+        "letters", "Letters chosen", steadiness.position_table, steadiness.POSITION_NOTE, wrap=False
     ),
     Analysis(
         "slices",
@@ -228,20 +210,17 @@ ANALYSES = (
         wrap=False,
     ),
     Analysis("failures", "What failed", lambda scored: failure_table(scored.scores)),
-    Analysis("guesses", "Guesses", lambda scored: guess_table(scored.scores), wrap=False),
+    Analysis(
+        "guesses", "Guesses", lines(contestants.GUESSES, contestants.find_guesses), wrap=False
+    ),
     Analysis("judges", "Verdicts of judges", lambda scored: judge_table(scored.scores)),
     Analysis(
         "specialists",
         "Specialists and MLLMs",
-        lambda scored: complementarity_table(scored.scores),
+        lines(contestants.SPECIALISTS, contestants.specialist_pairs),
         wrap=False,
     ),
-    Analysis(
-        "published",
-        "Beside what was published",
-        lambda scored: published_table(scored.scores, scored.rows),
-        wrap=False,
-    ),
+    Analysis("published", "Beside what was published", contestants.published_table, wrap=False),
     Analysis("cost", "Tokens and cost", lambda scored: token_table(scored.rows), wrap=False),
 )
 

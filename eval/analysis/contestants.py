@@ -1,33 +1,50 @@
-"""Contestants against their baseline and with one another: differences, shared errors, what an
-oracle would reach."""
+"""Contestants against their baseline, with one another, and beside guesses and published results:
+differences, shared errors, what an oracle would reach."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import combinations
 from statistics import fmean
+from typing import Any, NamedTuple
 
-from looktwice.eval.display.score_tables import contestant_of, delta_cell
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.display.score_tables import contestant_of, delta_cell, to_people
+from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
     TextTable,
     change_cell,
     estimate_cell,
     format_p,
+    names,
     number_cell,
     percent,
+    points,
+    share_cell,
     some,
     table,
     text,
 )
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
-from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa, majority_value
-from looktwice.eval.statistics.intervals import Clusters, Estimate, bootstrap_mean, cluster_codes
-from looktwice.eval.statistics.paired import compare_paired, correct
-from looktwice.eval.statistics.settings import swap_over_halves
+from looktwice.eval.scoring.run_rows import of_another_split, published_names
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.statistics.answers import (
+    cohens_kappa,
+    fleiss_kappa,
+    majority_value,
+    swap_over_halves,
+)
+from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean, share_interval
+from looktwice.eval.statistics.paired import Values, correct
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.model import canonical
+from looktwice.specialists.answers import Chance, Guess
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
 MAX_ANSWERS = 24  # more are no choices but free words, of which kappa says little
@@ -61,275 +78,365 @@ ORACLE_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """What a contestant, with its changes, made of every question with a key that it did not fail.
-
-    `values` are means over draws; `hits` and `answers` are of the first draw; `clusters` names what
-    a question shares with others. A task that was asked in several variants is in one cluster per
-    question.
-    """
-
-    name: str
-    values: dict[Question, float]
-    hits: dict[Question, bool]
-    answers: dict[Question, str | None]
-    clusters: dict[Question, str]
-
-    @cached_property
-    def wrong(self) -> frozenset[Question]:
-        """The questions that it did not answer right.
-
-        Unreadable answers count as errors, as in BLINK's own comparison of models (App. C.2);
-        FAILED samples say nothing about the contestant and count as not asked.
-        """
-        return frozenset(question for question, hit in self.hits.items() if not hit)
-
-    def common_errors(self, other: Contestant) -> tuple[int, int, int]:
-        """Errors of both, of this one and of the other, over the questions that both were asked."""
-        both = self.hits.keys() & other.hits.keys()
-        return len(self.wrong & other.wrong), len(self.wrong & both), len(other.wrong & both)
-
-
-def contestants(run: RunScores, task: str = "") -> list[Contestant]:
-    """The contestants of a run in its order, on all tasks or on the one with this label."""
-    by_name: dict[str, Contestant] = {}
-    for arm in run.points:
-        if task not in ("", arm.task):
-            continue
-        name = arm.contestant
-        mine = by_name.setdefault(name, Contestant(name, {}, {}, {}, {}))
-        for sample, hit in right_on_first_draw(arm).items():
-            question, first = (arm.point.task_id, sample), arm.first(sample)
-            mine.values[question] = arm.comparable[sample]
-            mine.hits[question] = hit
-            mine.answers[question] = first.answer if first else None
-            mine.clusters[question] = arm.clusters[sample]
-    return list(by_name.values())
-
-
-def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
-    """Whether the first draw of each sample with a key is right; without what FAILED or no judge
-    has scored."""
-    firsts = {name: scores.first(name) for name in scores.keyed}
-    return {
-        name: first.verdict is Verdict.RIGHT
-        for name, first in firsts.items()
-        if first is not None and first.verdict is not Verdict.FAILED and first.reason != UNJUDGED
-    }
-
-
 def _worse(row: Row) -> int | None:
     return None if row.better is None or row.discordant is None else row.discordant - row.better
 
 
-COMPARISON = (
+COMPARISON: tuple[Column[Row], ...] = (
     Column("contestant", contestant_of, text),
-    Column[Row]("task", "task", text),
-    Column[Row]("metric", "metric", text),
-    Column[Row]("against", "baseline", text),
-    Column[Row]("unit", "unit", text),
-    Column[Row]("test", "test", text),
+    *names("task", "metric"),
+    Column("against", "baseline", text),
+    *names("unit", "test"),
     Column("difference", delta_cell),
-    Column[Row]("p", "p", format_p),
-    Column[Row]("p\n(Holm)", "p_holm", format_p),
-    Column[Row]("p\n(BH)", "p_bh", format_p),
-    Column[Row]("would\nshow", "detectable", percent),
-    Column[Row]("n", "compared"),
-    Column[Row]("clusters", "n_clusters"),
-    Column[Row]("better", "better"),
+    Column("p", "p", format_p),
+    Column("p\n(Holm)", "p_holm", format_p),
+    Column("p\n(BH)", "p_bh", format_p),
+    Column("would\nshow", "detectable", percent),
+    Column("n", "compared"),
+    Column("clusters", "n_clusters"),
+    Column("better", "better"),
     Column("worse", _worse),
-    Column[Row]("left\nout", "excluded", some),
+    Column("left\nout", "excluded", some),
 )
 
 
-def comparison_table(rows: Sequence[Row]) -> TextTable:
+def comparison_table(scored: Table) -> TextTable:
     """Every arm and metric against its baseline: how much better, how sure, and what so many units
     could show."""
-    lines = [row for row in rows if row.delta is not None and row.n_clusters is not None]
-    return table(COMPARISON, [row for row in lines if not row.slice]).without_empty()
+    lines = [row for row in scored.where(slice="") if row.delta is not None]
+    return table(COMPARISON, [row for row in lines if row.n_clusters is not None]).without_empty()
 
 
-@dataclass(frozen=True)
-class RivalPair:
-    """Two contestants on the questions that both were asked and neither failed."""
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Contestants on the questions with a key that each of them was asked and none failed.
 
-    first: Contestant
-    other: Contestant
-    questions: Sequence[Question]
-    paired: Estimate
-    p_holm: float | None = None
-    p_bh: float | None = None
+    `values` are means over draws; all else is of the first draw, where unreadable answers count as
+    errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the questions that
+    some were asked alone. A task that was asked in several variants is in one cluster per question.
+    """
+
+    values: Values[str, Question]
+    hits: NDArray[np.bool_]  # (contestants, questions)
+    answers: Sequence[Sequence[str | None]]
+    left_out: int
+    task: str = ""
+
+    @classmethod
+    def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> Together:
+        """Each contestant's arms by its name."""
+        values: dict[str, dict[Question, float]] = {name: {} for name in sides}
+        firsts, clusters = dict[tuple[str, Question], Any](), dict[Question, str]()
+        for name, arms in sides.items():
+            for arm in arms:
+                for sample, first in arm.firsts.items():
+                    question = arm.point.task_id, sample
+                    values[name][question] = arm.comparable[sample]
+                    clusters[question] = arm.clusters[sample]
+                    firsts[name, question] = first
+        every = Values.of(values, clusters)
+        shared = every.where(every.has())
+        drawn = [[firsts[name, question] for question in shared.units] for name in sides]
+        hits = [[first.verdict is Verdict.RIGHT for first in mine] for mine in drawn]
+        answers = [[first.answer for first in mine] for mine in drawn]
+        left_out = len(every.units) - len(shared.units)
+        return cls(shared, np.array(hits, bool), answers, left_out, task)
 
     @property
-    def clusters(self) -> Clusters:
-        """The number of each question's cluster."""
-        clusters = [self.first.clusters[question] for question in self.questions]
-        return cluster_codes(clusters, len(clusters))
+    def n(self) -> int:
+        """How many questions these are."""
+        return len(self.values.units)
 
-    @cached_property
-    def hits(self) -> list[tuple[bool, bool]]:
-        """Whether the two are right on each question."""
-        return [(self.first.hits[name], self.other.hits[name]) for name in self.questions]
+    def count(self, *right: bool) -> int:
+        """On how many questions exactly these contestants are right."""
+        return int(np.all(np.array(right) == self.hits.T, axis=1).sum())
 
     @property
-    def left_out(self) -> int:
-        """Questions that one of the two was asked alone."""
-        return len(self.first.hits.keys() | self.other.hits.keys()) - len(self.questions)
+    def shares(self) -> list[float]:
+        """The share that each contestant has right, and last that which any of them has."""
+        return [*self.hits.mean(axis=1).tolist(), float(self.hits.any(axis=0).mean())]
 
     @property
-    def shared_mistakes(self) -> str:
-        """How many mistakes they share, and how many each has."""
-        shared, mine, theirs = self.first.common_errors(self.other)
-        return f"{shared}\nof {mine} and {theirs}"
+    def mistakes(self) -> str:
+        """How many mistakes all share, and how many each has."""
+        each = " and ".join(map(str, (~self.hits).sum(axis=1)))
+        return f"{(~self.hits).all(axis=0).sum()}\nof {each}"
 
     @property
     def kappa(self) -> Estimate:
-        """Their agreement of right and wrong beyond chance."""
-        mine, theirs = zip(*self.hits, strict=True)
-        return cohens_kappa(mine, theirs, self.clusters)
+        """The agreement of two in right and wrong beyond chance."""
+        mine, theirs = self.hits.tolist()
+        return cohens_kappa(mine, theirs, self.values.clusters)
 
     @property
-    def oracle(self) -> Estimate:
-        """The share on which either is right."""
-        return bootstrap_mean([float(any(hit)) for hit in self.hits], self.clusters)
-
-    @property
-    def swap(self) -> Estimate:
-        """How probably two new halves put them in opposite orders."""
-        first, rival = self.first.values, self.other.values
-        gaps = [first[question] - rival[question] for question in self.questions]
-        return swap_over_halves(gaps, self.clusters)
-
-
-PAIRS: tuple[Column[RivalPair], ...] = (
-    Column("contestant", "first.name", text),
-    Column("other", "other.name", text),
-    Column("difference", "paired", change_cell),
-    Column("p", "paired.p", format_p),
-    Column("p\n(Holm)", "p_holm", format_p),
-    Column("p\n(BH)", "p_bh", format_p),
-    Column("n", "paired.n"),
-    Column("left\nout", "left_out", some),
-    Column("both\nright", lambda pair: pair.hits.count((True, True))),
-    Column("only\nfirst", lambda pair: pair.hits.count((True, False))),
-    Column("only\nother", lambda pair: pair.hits.count((False, True))),
-    Column("mistakes\nshared", "shared_mistakes"),
-    Column("kappa", "kappa", number_cell),
-    Column("either %\n(oracle)", "oracle", estimate_cell),
-    Column("new halves\nswap %", "swap", estimate_cell),
-)
-
-
-def pair_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each two contestants; only for a single run, and for no more contestants than a
-    table can hold."""
-    asked = (
-        [contestant for contestant in contestants(runs[0]) if contestant.hits]
-        if len(runs) == 1
-        else []
-    )
-    pairs = list[RivalPair]()
-    for first, rival in combinations(asked, 2) if len(asked) <= MAX_CONTESTANTS else ():
-        if both := [question for question in first.hits if question in rival.hits]:
-            mine, theirs = ([side.values[q] for q in both] for side in (first, rival))
-            clusters = cluster_codes([first.clusters[question] for question in both], len(both))
-            pairs.append(RivalPair(first, rival, both, compare_paired(mine, theirs, clusters)))
-    return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
-
-
-@dataclass(frozen=True)
-class AllTogether:
-    """All contestants on the questions of a task that each was asked and none failed."""
-
-    task: str
-    contestants: Sequence[Contestant]
-    questions: Sequence[Question]
-
-    @property
-    def clusters(self) -> Clusters:
-        """The number of each question's cluster."""
-        clusters = [self.contestants[0].clusters[question] for question in self.questions]
-        return cluster_codes(clusters, len(clusters))
-
-    @cached_property
-    def hits(self) -> list[list[bool]]:
-        """By question, whether each contestant is right."""
-        return [
-            [contestant.hits[question] for contestant in self.contestants]
-            for question in self.questions
-        ]
-
-    @cached_property
-    def answers(self) -> list[list[str | None]]:
-        """By question, what each contestant answered."""
-        return [
-            [contestant.answers[question] for contestant in self.contestants]
-            for question in self.questions
-        ]
-
-    @property
-    def left_out(self) -> int:
-        """Questions that some contestant was not asked, or failed."""
-        return len(set().union(*(contestant.hits for contestant in self.contestants))) - len(
-            self.questions
+    def agreement(self) -> Estimate | None:
+        """The agreement of all answers beyond chance, where these are choices."""
+        kinds = {answer for answers in self.answers for answer in answers}
+        return (
+            fleiss_kappa(self.answers, self.values.clusters) if len(kinds) <= MAX_ANSWERS else None
         )
 
     @property
-    def best(self) -> float:
-        """The accuracy of the best contestant."""
-        return max(map(fmean, zip(*self.hits, strict=True)))
+    def oracle(self) -> Estimate:
+        """The share of questions on which any is right."""
+        return bootstrap_mean(self.hits.any(axis=0), self.values.clusters)
 
     @property
     def majority(self) -> Estimate:
         """What the most frequent answer reaches."""
-        pairs = zip(self.answers, self.hits, strict=True)
-        votes = [majority_value(answers, [*map(float, hits)]) for answers, hits in pairs]
-        return bootstrap_mean(votes, self.clusters)
+        votes = map(majority_value, zip(*self.answers, strict=True), self.hits.T.astype(float))
+        return bootstrap_mean([*votes], self.values.clusters)
 
     @property
-    def oracle(self) -> Estimate:
-        """The share of questions on which any contestant is right."""
-        return bootstrap_mean([float(any(hit)) for hit in self.hits], self.clusters)
-
-    @property
-    def kappa(self) -> Estimate | None:
-        """The agreement of their answers, where these are choices."""
-        kinds = {answer for answers in self.answers for answer in answers}
-        by_contestant = [*zip(*self.answers, strict=True)]
-        return fleiss_kappa(by_contestant, self.clusters) if len(kinds) <= MAX_ANSWERS else None
+    def swap(self) -> Estimate:
+        """How probably two new halves put two contestants in opposite orders."""
+        first, rival = self.values.value
+        return swap_over_halves(first - rival, self.values.clusters)
 
 
-TOGETHER: tuple[Column[AllTogether], ...] = (
-    Column("task", "task", text),
-    Column("contestants", lambda line: len(line.contestants)),
-    Column("n", lambda line: len(line.questions)),
-    Column("left\nout", "left_out", some),
-    Column("all\nright", lambda line: sum(map(all, line.hits))),
-    Column("none\nright", lambda line: len(line.hits) - sum(map(any, line.hits))),
-    Column("best one %", "best", percent),
-    Column("majority %", "majority", estimate_cell),
-    Column("any %\n(oracle)", "oracle", estimate_cell),
-    Column("Fleiss'\nkappa", "kappa", number_cell),
+@dataclass(frozen=True)
+class RivalPair:
+    """Two contestants and their difference."""
+
+    both: Together
+    paired: Estimate
+    p_holm: float | None = None
+    p_bh: float | None = None
+
+
+PAIRS: tuple[Column[RivalPair], ...] = (
+    Column("contestant", lambda pair: pair.both.values.arms[0], text),
+    Column("other", lambda pair: pair.both.values.arms[1], text),
+    Column("difference", "paired", change_cell),
+    Column("p", "paired.p", format_p),
+    Column("p\n(Holm)", "p_holm", format_p),
+    Column("p\n(BH)", "p_bh", format_p),
+    Column("n", "both.n"),
+    Column("left\nout", "both.left_out", some),
+    Column("both\nright", lambda pair: pair.both.count(True, True)),
+    Column("only\nfirst", lambda pair: pair.both.count(True, False)),
+    Column("only\nother", lambda pair: pair.both.count(False, True)),
+    Column("mistakes\nshared", "both.mistakes"),
+    Column("kappa", "both.kappa", number_cell),
+    Column("either %\n(oracle)", "both.oracle", estimate_cell),
+    Column("new halves\nswap %", "both.swap", estimate_cell),
 )
 
 
-def oracle_table(runs: Sequence[RunScores]) -> TextTable:
+def _arms_of(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
+    """The arms of each contestant of a single run, on all tasks or one; those with something to
+    compare."""
+    arms: dict[str, list[PointScores]] = defaultdict(list)
+    for arm in scored.scores[0].points if len(scored.scores) == 1 else ():
+        if task in ("", arm.task) and arm.firsts:
+            arms[arm.contestant].append(arm)
+    return arms
+
+
+def pair_table(scored: Table) -> TextTable:
+    """A line for each two contestants; only for a single run, and for no more contestants than a
+    table can hold."""
+    arms, pairs = _arms_of(scored), list[RivalPair]()
+    for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
+        both = Together.of({first: arms[first], rival: arms[rival]})
+        if paired := both.values.pair(first, rival):
+            pairs.append(RivalPair(both, paired))
+    return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
+
+
+TOGETHER: tuple[Column[Together], ...] = (
+    Column("task", "task", text),
+    Column("contestants", lambda line: len(line.hits)),
+    Column("n", "n"),
+    Column("left\nout", "left_out", some),
+    Column("all\nright", lambda line: line.hits.all(axis=0).sum()),
+    Column("none\nright", lambda line: (~line.hits).all(axis=0).sum()),
+    Column("best one %", lambda line: max(line.shares[:-1]), percent),
+    Column("majority %", "majority", estimate_cell),
+    Column("any %\n(oracle)", "oracle", estimate_cell),
+    Column("Fleiss'\nkappa", "agreement", number_cell),
+)
+
+
+def oracle_table(scored: Table) -> TextTable:
     """A line for each task and one for all: what the best, the majority and an oracle of all
     contestants reach.
 
     Only for a single run with three or more contestants; two stand in `pair_table`.
     """
-    lines = list[AllTogether]()
-    tasks = list(dict.fromkeys(scores.task for scores in runs[0].points)) if len(runs) == 1 else []
-    for task in [*tasks, *([""] if len(tasks) > 1 else [])]:
-        asked = [contestant for contestant in contestants(runs[0], task) if contestant.hits]
-        shared = (
-            set.intersection(*(set(contestant.hits) for contestant in asked))
-            if asked
-            else set[Question]()
-        )
-        if len(asked) > 2 and shared:
-            questions = [question for question in asked[0].hits if question in shared]
-            lines.append(AllTogether(task or "all tasks", asked, questions))
+    tasks = dict.fromkeys(arm.task for arms in _arms_of(scored).values() for arm in arms)
+    lines = []
+    for task in (*tasks, *([""] if len(tasks) > 1 else [])):
+        arms = _arms_of(scored, task)
+        together = Together.of(arms, task or "all tasks")
+        if len(arms) > 2 and together.n:
+            lines.append(together)
     return table(TOGETHER, lines).without_empty()
+
+
+# ---- specialists and guesses
+
+
+@dataclass(frozen=True)
+class SpecialistPair:
+    """A specialist and an MLLM on the same samples of one task; abstained is not right."""
+
+    specialist: PointScores
+    mllm: PointScores
+    both: Together
+
+    @property
+    def by_chance(self) -> float:
+        """The share on which either were right if the two were independent of each other."""
+        mine, theirs, _ = self.both.shares
+        return 1 - (1 - mine) * (1 - theirs)
+
+    @property
+    def oracle(self) -> Estimate:
+        """The share on which either is right, with the interval of a share."""
+        return share_interval(self.both.hits.any(axis=0), self.both.values.clusters)
+
+    @property
+    def excluded(self) -> int:
+        """Samples with a key that failed or are missing for one of them."""
+        return len(self.specialist.keyed) - self.both.n
+
+
+def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
+    """Every pair of a specialist and an MLLM on the same task."""
+    callers = [arm for arm in run.points if any(entry.calls for entry in arm.all)]
+    for specialist in filter(is_specialist, run.points):
+        for mllm in callers:
+            if mllm.point.task_id == specialist.point.task_id:
+                both = Together.of({"specialist": [specialist], "mllm": [mllm]})
+                if both.n:
+                    yield SpecialistPair(specialist, mllm, both)
+
+
+def is_specialist(scores: PointScores) -> bool:
+    """Whether the arm answered without a single call, and never at random: what it did counts, not
+    what it declares."""
+    answered = False
+    for entry in scores.all:
+        if entry.calls:
+            return False
+        answered |= entry.answer is not None or entry.reason == "abstained"
+    stages = canonical(scores.point.spec.get("stages"))
+    random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
+    return answered and not random
+
+
+SPECIALISTS: tuple[Column[SpecialistPair], ...] = (
+    Column("task", "specialist.task", text),
+    Column("specialist", "specialist.contestant", text),
+    Column("MLLM", "mllm.contestant", text),
+    Column("n", "both.n"),
+    Column("both\nright", lambda pair: pair.both.count(True, True)),
+    Column("only\nspecialist", lambda pair: pair.both.count(True, False)),
+    Column("only\nMLLM", lambda pair: pair.both.count(False, True)),
+    Column("neither", lambda pair: pair.both.count(False, False)),
+    Column("specialist\n%", lambda pair: pair.both.shares[0], percent),
+    Column("MLLM\n%", lambda pair: pair.both.shares[1], percent),
+    Column("either %\n(oracle)", "oracle", share_cell),
+    Column(
+        "gain on\nthe better", lambda pair: pair.both.shares[2] - max(pair.both.shares[:2]), points
+    ),
+    Column("either %\nby chance", "by_chance", percent),
+    Column("excluded", "excluded", some),
+)
+
+
+class Guesses(NamedTuple):
+    """The records of an arm, of which some are guesses: whether each is right."""
+
+    scores: PointScores
+    guesses: list[bool]
+    others: list[bool]
+
+
+GUESSES: tuple[Column[Guesses], ...] = (
+    *names("contestant", "task", of="scores"),
+    Column("n", lambda line: len(line.guesses) + len(line.others)),
+    Column("guessed", lambda line: len(line.guesses)),
+    Column("not\nguessed", lambda line: len(line.others)),
+    Column(
+        "accuracy of\nthese %", lambda line: fmean(line.others) if line.others else None, percent
+    ),
+    Column("accuracy of\nguesses %", lambda line: fmean(line.guesses), percent),
+)
+
+
+def find_guesses(run: RunScores) -> Iterator[Guesses]:
+    """Each arm that guessed: which of its records are guesses."""
+    guessed = set()
+    for record in run.folder.last_records(holding=f'"{Guess.NOTE}'):
+        if any(note.startswith(Guess.NOTE) for note in record.notes):
+            guessed.add(record.key)
+    for scores in run.points:
+        line = Guesses(scores, [], [])
+        for entry in scores.all:
+            is_guess = (scores.point.recorded_as, entry.sample, entry.draw) in guessed
+            kind = line.guesses if is_guess else line.others
+            kind.append(entry.verdict is Verdict.RIGHT)
+        if line.guesses:
+            yield line
+
+
+# ---- published results
+
+
+class _Who(NamedTuple):
+    """A line of the published table: its cells by what they are of."""
+
+    who: str
+    source: str
+    cells: Mapping[str, str]
+
+    def cell(self, task: str) -> str:
+        """The cell of a task or total."""
+        return self.cells.get(task, "")
+
+
+def published_table(scored: Table) -> TextTable:
+    """A line for each row of `published:` in the runs' configurations, in percent as published,
+    with its source.
+
+    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are
+    those tasks of the runs that some row has, then any further entry: a total such as `macro` or
+    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row of another
+    split than the run's in its name. Below stand the contestants of the runs, and how many points
+    each differs from people, whose row says `people: true`.
+    """
+    published: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run in scored.scores:
+        for name, row in (run.config.get("published") or {}).items():
+            accuracies = row.get("accuracy") or {}
+            if any(of_another_split(run, row, str(task)) for task in accuracies):
+                suffix = f" on {row['split']}"
+                name = str(name).removesuffix(suffix) + suffix
+            published[str(name), str(row.get("source", ""))] = accuracies
+    given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
+    lines = []
+    for (name, source), accuracies in published.items():
+        numbers = {task: value for task, value in accuracies.items() if value is not None}
+        lines.append(_Who(name, source, {t: f"{float(v):.2f}" for t, v in numbers.items()}))
+    names = {arm.contestant for run in scored.scores for arm in run.points}
+    here: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in scored.where(slice=""):
+        if row.value is not None and row.contestant in names:
+            here[row.contestant] |= {n: row for n in published_names(row) if n in given}
+    for name, rows in here.items():
+        if rows:
+            lines.append(_Who(name, "this run", {t: percent(r.value, 2) for t, r in rows.items()}))
+            gaps = {task: to_people(row, 2) for task, row in rows.items()}
+            lines += [_Who(f"{name}, less people", "points", gaps)] if any(gaps.values()) else []
+    return table(_published_columns(scored.scores, given), lines)
+
+
+def _published_columns(runs: Sequence[RunScores], given: Mapping[str, Any]) -> list[Column[_Who]]:
+    asked = {arm.point.task: arm.point.facts.get("errata") for run in runs for arm in run.points}
+    columns: list[Column[_Who]] = [Column("who", "who", text), Column("source", "source", text)]
+    for task in sorted(given, key=lambda task: [*asked, task].index(task)):
+        title = f"{task}\nsee its errata" if asked.get(task) else task
+        columns.append(Column(title, partial(_Who.cell, task=task)))
+    return columns

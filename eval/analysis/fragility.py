@@ -1,31 +1,62 @@
-"""How far results hang on the look of a marker and on the codec: paired bootstrap, VPBench's ratio,
-ranks that flip."""
+"""How far results hang on the look of a marker and on the codec: differences, VPBench's ratio,
+and published rows beside them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
 from math import isnan
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from looktwice.eval.display.table import once
+from looktwice.eval.display.table import Table, once
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    estimate_cell,
+    format_p,
+    names,
+    number_cell,
+    percent,
+    table,
+    text,
+)
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import (
+    Clusters,
     Estimate,
+    Floats,
     cluster_codes,
     cluster_sums,
     percentile_interval,
     resampled_means,
 )
-from looktwice.eval.statistics.paired import compare_paired, holm
+from looktwice.eval.statistics.paired import Values, holm
 
+NOTE = (
+    "Every style and codec is compared with the first one on the same samples. Differences have the"
+    " interval and p of every paired comparison; a style differs where p is below 0.05 after Holm's"
+    " correction over the styles and codecs of the line. The intervals of R and of the best minus"
+    " the worst are of a bootstrap that draws the same clusters, samples that share a group or a"
+    " picture, for all of them. R is the mean variance of these differences over that of the"
+    " default's accuracy (VPBench, 2512.17875): at 1 or more, another marker moves the score as"
+    " much as other samples do. `floor` is R of the default against another draw of itself, so"
+    " `draws: 2` tells what an unsteady model alone makes; both are those of one draw, which"
+    " further draws tell more exactly, and `above the floor` is R less its floor. The best minus"
+    " the worst of many styles is above 0 by chance alone, and so is its interval: `identical"
+    " styles` is its mean where every cluster's answers are dealt to the styles at random, and p"
+    " how often that comes as far. A pair flips where the other one leads; `by samples alone` is"
+    " the share of resamples that do that under the default, `in all` that over styles, codecs and"
+    " resamples."
+)
 RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
-Floats = NDArray[np.float64]
+FLOOR, ABOVE, ALIKE = "floor\nof R", "above\nthe floor", "identical\nstyles"
+Published = dict[str, dict[str, dict[str, float]]]
+"""Accuracies in percent by task, variant and model."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +64,7 @@ class StyleShift:
     """What a style under a codec changes against the first one, on the same samples.
 
     `p_holm` is the difference's p after Holm's correction over all styles of the contestant on the
-    task.
+    task; where no style differs, any one is called significant in 5 % of studies at most.
     """
 
     name: str
@@ -43,8 +74,7 @@ class StyleShift:
 
     @property
     def significant(self) -> bool:
-        """Whether the style differs; where none does, any one is called different in 5 % of studies
-        at most."""
+        """Whether the style differs."""
         return self.p_holm < LEVEL
 
 
@@ -56,50 +86,22 @@ class Chance(NamedTuple):
     p: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fragility:
-    """One contestant on one task under all styles and codecs; `accuracy` is that of the first, the
-    default.
+    """One contestant on one task under all styles and codecs, the default's first.
 
-    `ratio` is VPBench's R, None where the default is right or wrong throughout; `floor` is R of the
-    default against another draw of itself, None with one draw, and `above` is R minus its floor.
-    Both are those of single draws, however many there are. `spread` is the best minus the worst
-    accuracy, `chance` that of styles that are all alike.
+    `values` are means over draws, and `squares` the means of the draws' squares, (variants,
+    samples). `repeats` is by sample the mean squared difference between two draws of the default,
+    NaN where there is one. All intervals are over the same `resamples` of the clusters, so that all
+    is paired.
     """
 
     contestant: str
     task: str
-    n: int
-    accuracy: float
-    shifts: tuple[StyleShift, ...]
-    ratio: Estimate | None
-    floor: float | None
-    above: Estimate | None
-    spread: Estimate
-    chance: Chance
-    best: str
-    worst: str
-
-
-@dataclass(frozen=True)
-class Variants:
-    """The values of one contestant's samples: (variants, samples), the default's first; `names` are
-    the variants.
-
-    `values` are means over draws and `squares` the means of the draws' squares.
-    `repeats` is by sample the mean squared difference between two draws of the default, NaN where
-    there is one. `clusters` names what each sample shares with others, its group or pictures;
-    without it each is its own.
-    """
-
-    contestant: str
-    task: str
-    names: tuple[str, ...]
-    samples: tuple[str, ...]
-    values: Floats
+    values: Values[str, str]
     squares: Floats
     repeats: Floats
-    clusters: tuple[str, ...] | None = None
+    resamples: int = RESAMPLES
 
     @classmethod
     def of_draws(
@@ -108,131 +110,130 @@ class Variants:
         task: str,
         draws: Mapping[str, Sequence[Sequence[float]]],
         clusters: Mapping[str, str],
-    ) -> Variants:
+        resamples: int = RESAMPLES,
+    ) -> Fragility:
         """From the values of the draws by variant and sample; `clusters` names the samples, in
         order, and theirs."""
-        table = [[np.asarray(sample, float) for sample in samples] for samples in draws.values()]
-        values = np.array([[sample.mean() for sample in samples] for samples in table])
-        squares = np.array([[np.square(sample).mean() for sample in samples] for samples in table])
-        counts = np.array([len(sample) if len(sample) > 1 else np.nan for sample in table[0]])
-        repeats = 2 * counts / (counts - 1) * (squares[0] - values[0] ** 2)
-        return cls(
-            contestant,
-            task,
-            tuple(draws),
-            tuple(clusters),
-            values,
-            squares,
-            repeats,
-            tuple(clusters.values()),
-        )
+        means, squares = np.array(
+            [[(fmean(d), np.square(d).mean()) for d in samples] for samples in draws.values()]
+        ).transpose(2, 0, 1)
+        codes = cluster_codes([*clusters.values()], len(clusters))
+        values = Values(means, tuple(draws), tuple(clusters), codes)
+        first = next(iter(draws.values()))
+        counts = np.array([len(drawn) if len(drawn) > 1 else np.nan for drawn in first])
+        repeats = 2 * counts / (counts - 1) * (squares[0] - means[0] ** 2)
+        return cls(contestant, task, values, squares, repeats, resamples)
 
-    def pick(self, names: Sequence[str], samples: Sequence[str]) -> Floats:
-        """The values of some variants on some samples."""
-        rows = [self.names.index(name) for name in names]
-        return self.values[np.ix_(rows, [self.samples.index(name) for name in samples])]
+    @property
+    def n(self) -> int:
+        """How many samples all variants have."""
+        return len(self.values.units)
 
+    @cached_property
+    def means(self) -> Floats:
+        """The accuracy of each variant, the default's first."""
+        return np.asarray(self.values.value.mean(axis=1))
 
-@dataclass(frozen=True)
-class Flip:
-    """Two contestants of which `first` leads under the default, by `lead`: how often the other one
-    leads.
+    @cached_property
+    def shifts(self) -> list[StyleShift]:
+        """What each variant changes."""
+        default, *names = self.values.arms
+        deltas = [delta for name in names if (delta := self.values.pair(name, default))]
+        corrected = holm([delta.p for delta in deltas])
+        return [*map(StyleShift, names, self.means[1:].tolist(), deltas, corrected)]
 
-    `styles` counts the variants that turn them round on all samples. `chance` is the share of
-    resamples that do under the default alone, `flipped` that over all variants and resamples; a tie
-    is no flip.
-    """
+    @cached_property
+    def chance(self) -> Chance:
+        """The spread of styles that are all alike."""
+        return spread_by_chance(self.values.value, self.values.clusters)
 
-    task: str
-    first: str
-    second: str
-    lead: float
-    styles: int
-    of: int
-    chance: float
-    flipped: float
+    @property
+    def spread(self) -> Estimate | None:
+        """The best minus the worst accuracy."""
+        drawn = np.ptp(self._drawn[:, : len(self.means)], axis=1)
+        return self._estimate(float(np.ptp(self.means)), drawn)
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The worst and the best variant."""
+        worst, best = self.means.argmin(), self.means.argmax()
+        return self.values.arms[worst], self.values.arms[best]
 
-class _Ratios(NamedTuple):
-    """By resample: VPBench's R and its floor, NaN where the default does not vary or has one draw.
+    @property
+    def ratio(self) -> Estimate | None:
+        """VPBench's R, of single draws however many there are; None where the default is right or
+        wrong throughout."""
+        return self._estimate(self._measured[0], self._ratios(self._drawn)[0])
 
-    R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the default,
-    row 0. With redrawn samples, N cancels: Var(delta) is that of the samples' differences, (p10 +
-    p01 - delta^2) / N, and Var(accuracy) is p (1 - p) / N. R is 0 for no change, 2 for an
-    independent model of the same accuracy at p = 1/2, 4 for all answers turned round.
-    """
+    @property
+    def floor(self) -> float | None:
+        """R of the default against another draw of itself; None with one draw."""
+        floor = self._measured[1]
+        return None if isnan(floor) else floor
 
-    ratio: Floats
-    floor: Floats
+    @property
+    def above(self) -> Estimate | None:
+        """R minus its floor."""
+        (ratio, floor), (ratios, floors) = self._measured, self._ratios(self._drawn)
+        return self._estimate(ratio - floor, ratios - floors)
 
+    @cached_property
+    def _columns(self) -> Floats:
+        """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all
+        that `_ratios` needs.
 
-def _columns(variants: Variants) -> Floats:
-    """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all that
-    `_ratios` needs.
+        The rows are the values; the expected square of a draw of the default, and of its difference
+        to a draw of each variant; and the last four of the samples with two draws of the default, 0
+        elsewhere: their squared difference, the square and the value of one, and 1.
+        """
+        values, squares = self.values.value, self.squares
+        # two draws of different variants are independent
+        gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
+        again = ~np.isnan(self.repeats)
+        drawn_twice = [np.nan_to_num(self.repeats), squares[0] * again, values[0] * again, again]
+        return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
 
-    The rows are the values; the expected square of a draw of the default, and of its difference to
-    a draw of each variant; and the last four of the samples with two draws of the default, 0
-    elsewhere: their squared difference, the square and the value of one, and 1.
-    """
-    values, squares = variants.values, variants.squares
-    # two draws of different variants are independent
-    gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
-    again = ~np.isnan(variants.repeats)
-    drawn_twice = [np.nan_to_num(variants.repeats), squares[0] * again, values[0] * again, again]
-    return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
+    @cached_property
+    def _drawn(self) -> Floats:
+        return draw_means(self._columns, self.values.clusters, self.resamples)
 
+    @cached_property
+    def _measured(self) -> tuple[float, float]:
+        ratio, floor = self._ratios(self._columns.mean(axis=1)[None])
+        return float(ratio[0]), float(floor[0])
 
-def _ratios(means: Floats, variants: int) -> _Ratios:
-    """R and its floor of each row of means of the columns: mean squares less squared means."""
-    values, square, gaps, repeats = np.split(means, [variants, variants + 1, 2 * variants], axis=1)
-    moved = (gaps - (values[:, 1:] - values[:, :1]) ** 2).mean(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        again, again_square, again_value = (repeats[:, :3] / repeats[:, 3:]).T
-        return _Ratios(
-            _over(moved, square[:, 0] - values[:, 0] ** 2),
-            _over(again, again_square - again_value**2),
-        )
+    def _ratios(self, means: Floats) -> tuple[Floats, Floats]:
+        """Of each row of means of the columns VPBench's R and its floor, NaN where the default does
+        not vary or has one draw.
 
+        R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the
+        default, row 0. With redrawn samples, N cancels: Var(delta) is that of the samples'
+        differences, (p10 + p01 - delta^2) / N, and Var(accuracy) is p (1 - p) / N. R is 0 for no
+        change, 2 for an independent model of the same accuracy at p = 1/2, 4 for all answers turned
+        round.
+        """
+        count = len(self.means)
+        values, square, gaps, repeats = np.split(means, [count, count + 1, 2 * count], axis=1)
+        moved = (gaps - (values[:, 1:] - values[:, :1]) ** 2).mean(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            again, again_square, again_value = (repeats[:, :3] / repeats[:, 3:]).T
+            spreads = square[:, 0] - values[:, 0] ** 2, again_square - again_value**2
+            ratio, floor = (
+                np.where(spread > 1e-12, part / spread, np.nan)
+                for part, spread in zip((moved, again), spreads, strict=True)
+            )
+        return ratio, floor
 
-def _over(moved: Floats, spread: Floats) -> Floats:
-    return np.where(spread > 1e-12, moved / spread, np.nan)
-
-
-def measure_fragility(variants: Variants, resamples: int = RESAMPLES) -> Fragility:
-    """Differences, R and spread with intervals; one draw of the clusters serves all variants, so
-    that all is paired."""
-    values, columns, count = variants.values, _columns(variants), len(variants.values)
-    means, measured = values.mean(axis=1), _ratios(columns.mean(axis=1)[None], count)
-    drawn, clusters = _draw(columns, variants.clusters, resamples)
-    redrawn = _ratios(drawn, count)
-
-    def estimate(value: float, draws: Floats) -> Estimate:
-        low = high = value
+    def _estimate(self, value: float, draws: Floats) -> Estimate | None:
+        if isnan(value):
+            return None
+        low, high, clusters = value, value, len(np.unique(self.values.clusters))
         if clusters > 1:
             low, high = percentile_interval(draws[~np.isnan(draws)], clusters)
-        return Estimate(value, min(low, value), max(high, value), values.shape[1], clusters)
-
-    ratio, floor = (float(number[0]) for number in measured)
-    above = ratio - floor
-    deltas = [compare_paired(row, values[0], variants.clusters) for row in values[1:]]
-    corrected = holm([delta.p for delta in deltas])
-    return Fragility(
-        contestant=variants.contestant,
-        task=variants.task,
-        n=values.shape[1],
-        accuracy=float(means[0]),
-        shifts=tuple(map(StyleShift, variants.names[1:], means[1:].tolist(), deltas, corrected)),
-        ratio=None if isnan(ratio) else estimate(ratio, redrawn.ratio),
-        floor=None if isnan(floor) else floor,
-        above=None if isnan(above) else estimate(above, redrawn.ratio - redrawn.floor),
-        spread=estimate(float(np.ptp(means)), np.ptp(drawn[:, :count], axis=1)),
-        chance=spread_by_chance(values, variants.clusters),
-        best=variants.names[int(means.argmax())],
-        worst=variants.names[int(means.argmin())],
-    )
+        return Estimate(value, min(low, value), max(high, value), self.n, clusters)
 
 
-def spread_by_chance(values: Floats, clusters: Sequence[str] | None = None) -> Chance:
+def spread_by_chance(values: Floats, clusters: Clusters | None = None) -> Chance:
     """The best minus the worst of (variants, samples) if variants make no difference.
 
     Then a cluster's answers could as well have come under the variants in any other order: 1,000
@@ -249,82 +250,137 @@ def spread_by_chance(values: Floats, clusters: Sequence[str] | None = None) -> C
     return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
 
 
-def rank_flips(contestants: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
-    """Every two contestants of a task that are not tied under the default, on the samples and
-    variants of both."""
-    for leader, rival in combinations(contestants, 2):
-        samples = [name for name in leader.samples if name in set(rival.samples)]
-        names = [name for name in leader.names if name in rival.names]
-        if (
-            leader.task != rival.task
-            or not samples
-            or not names
-            or leader.names[0] != rival.names[0]
-        ):
-            continue
-        gaps = leader.pick(names, samples) - rival.pick(names, samples)
-        lead = float(gaps[0].mean())
-        if abs(lead) < 1e-9:
-            continue
-        clusters = leader.clusters and [
-            leader.clusters[leader.samples.index(name)] for name in samples
-        ]
-        turned = _draw(gaps, clusters, resamples)[0] * np.sign(lead) < -1e-9
-        first, second = (leader, rival) if lead > 0 else (rival, leader)
-        yield Flip(
-            task=leader.task,
-            first=first.contestant,
-            second=second.contestant,
-            lead=abs(lead),
-            styles=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
-            of=len(names),
-            chance=float(turned[:, 0].mean()),
-            flipped=float(turned.mean()),
-        )
+def draw_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
+    """The means of rows of numbers by sample over resampled clusters, (resamples, rows)."""
+    sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
+    return resampled_means(sums, sizes, resamples=resamples)
 
 
 @once
-def find_variants(run: RunScores) -> list[Variants]:
+def fragilities(run: RunScores) -> list[Fragility]:
     """The contestants of a run with `fragility:` that have its marker, on every task, styles and
-    codecs in order."""
+    codecs in order; on the samples that every arm has."""
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
-    arms: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
+    by_place: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
         stages = scores.point.spec.get("stages") or {}
         mark, encode = stages.get(str(wanted.get("slot", "mark"))) or {}, stages.get("encode") or {}
         if "style" in mark:
             codec = encode.get("codec", "png")
             lossy = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
-            mine = arms[scores.point.contestant, scores.point.task]
+            mine = by_place[scores.point.contestant, scores.point.task]
             mine.setdefault(f"{mark['style']}{lossy}", scores)
-    collected = (_collect(who, task, variants) for (who, task), variants in arms.items())
-    return [variants for variants in collected if variants is not None]
+    lines = []
+    for place, arms in by_place.items():
+        default = next(iter(arms.values()))
+        shared = set(default.comparable).intersection(*(arm.comparable for arm in arms.values()))
+        clusters = {name: default.clusters[name] for name in default.comparable if name in shared}
+        draws = {
+            style: [[draw.score.value for draw in arm.not_failed(name)] for name in clusters]
+            for style, arm in arms.items()
+        }
+        if len(arms) > 1 and clusters:
+            lines.append(Fragility.of_draws(*place, draws, clusters))
+    return lines
 
 
-@once
-def fragilities(run: RunScores) -> list[Fragility]:
-    """The fragility of every contestant of a run on every task."""
-    return list(map(measure_fragility, find_variants(run)))
+FRAGILITIES: tuple[Column[Fragility], ...] = (
+    *names("contestant", "task"),
+    Column("n", "n"),
+    Column("default %", lambda line: line.means[0], percent),
+    Column(
+        "differ from\nthe default",
+        lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
+    ),
+    Column("R", "ratio", number_cell),
+    Column(FLOOR, "floor", "{:.2f}".format),
+    Column(ABOVE, "above", number_cell),
+    Column("best minus\nworst", "spread", estimate_cell),
+    Column(ALIKE, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
+    Column("worst", lambda line: line.ends[0]),
+    Column("best", lambda line: line.ends[1]),
+)
 
 
-def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants | None:
-    """The samples that every arm has; None where there are none, or one arm alone."""
-    default = next(iter(arms.values()))
-    shared = set.intersection(*(set(arm.comparable) for arm in arms.values()))
-    samples = [name for name in default.comparable if name in shared]
-    if len(arms) < 2 or not samples:
-        return None
-    draws = {
-        name: [[draw.score.value for draw in arm.not_failed(sample)] for sample in samples]
-        for name, arm in arms.items()
-    }
-    return Variants.of_draws(who, task, draws, {name: default.clusters[name] for name in samples})
+class _Spread(NamedTuple):
+    """Published accuracies of a model under several styles, in percent."""
+
+    model: str
+    task: str
+    spread: str
+    default: str = ""
+    worst: str = ""
+    best: str = ""
 
 
-def _draw(rows: Floats, clusters: Sequence[str] | None, resamples: int) -> tuple[Floats, int]:
-    """The means of rows of numbers by sample over resampled clusters, (resamples, rows), and how
-    many clusters."""
-    sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
-    return resampled_means(sums, sizes, resamples=resamples), len(sizes)
+PUBLISHED: tuple[Column[_Spread], ...] = (
+    Column("contestant", lambda line: f"{line.model}, published", text),
+    Column("task", "task", text),
+    Column("default %", "default"),
+    Column("best minus\nworst", "spread"),
+    Column("worst", "worst"),
+    Column("best", "best"),
+)
+
+
+def fragility_table(scored: Table, whole: bool = True) -> TextTable:
+    """A line per contestant and task: the default, how much moves it, R, and best minus worst; then
+    published ones.
+
+    Without `whole`, as on a terminal: the run's own, without what chance makes.
+    """
+    own = table(FRAGILITIES, [line for run in scored.scores for line in fragilities(run)])
+    if not whole:
+        return own.without(FLOOR, ABOVE, ALIKE)
+    spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
+    return own.above(table(PUBLISHED, spreads)).without_empty() if own.rows else own
+
+
+STYLES: tuple[Column[tuple[Fragility, StyleShift]], ...] = (
+    Column("contestant", lambda line: line[0].contestant, text),
+    Column("task", lambda line: line[0].task, text),
+    Column("style", lambda line: line[1].name, text),
+    Column("accuracy %", lambda line: line[1].accuracy, percent),
+    Column("difference", lambda line: line[1].delta, estimate_cell),
+    Column("wrong\nto right", lambda line: line[1].delta.better),
+    Column("right\nto wrong", lambda line: line[1].delta.worse),
+    Column("p", lambda line: line[1].delta.p, format_p),
+    Column("p\n(Holm)", lambda line: line[1].p_holm, format_p),
+    Column("differs", lambda line: "yes" if line[1].significant else ""),
+)
+
+
+def style_shifts(run: RunScores) -> Iterator[tuple[Fragility, StyleShift]]:
+    """What each style and codec changes, of each contestant on each task."""
+    for fragility in fragilities(run):
+        for shift in fragility.shifts:
+            yield fragility, shift
+
+
+def read_published(run: RunScores) -> Published:
+    """The rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style and
+    model."""
+    published: Published = defaultdict(lambda: defaultdict(dict))
+    for name, row in (run.config.get("published") or {}).items():
+        model, bracket, style = str(name).partition(" [")
+        for task, value in (row.get("accuracy") or {}).items() if bracket else ():
+            published[task][style.removesuffix("]")][model] = float(value)
+    return published
+
+
+def _published_spreads(published: Published) -> Iterator[_Spread]:
+    """A line per task and model, and after those of a task their mean and the largest."""
+    for task, styles in published.items():
+        models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)
+        spreads = list[float]()
+        for model in models if not task.endswith(" rank") else ():
+            mine = {style: each[model] for style, each in styles.items() if model in each}
+            worst, best = min(mine, key=mine.__getitem__), max(mine, key=mine.__getitem__)
+            default = f"{mine['default']:.1f}" if "default" in mine else ""
+            spreads.append(mine[best] - mine[worst])
+            yield _Spread(model, task, f"{spreads[-1]:.1f}", default, worst, best)
+        if len(spreads) > 1:
+            mean = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
+            yield _Spread(f"{len(spreads)} models", task, mean)

@@ -1,17 +1,15 @@
-"""Whether results would come out the same again: over draws, for choices in other places, under
-other settings."""
+"""Whether results would come out the same again: over draws, for choices in other places, and how
+far apart variants lie."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
 
-import numpy as np
-
-from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -20,19 +18,21 @@ from looktwice.eval.display.text_tables import (
     format_p,
     names,
     percent,
+    some,
     table,
+    text,
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.answers import (
+    DrawVariance,
+    PositionBias,
     majority_value,
     pass_at_k,
     position_bias,
     split_variance,
 )
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
-from looktwice.eval.statistics.settings import swap_over_settings
-from looktwice.pipelines.model import canonical
 
 DRAW_NOTE = (
     "Samples with a key of which every draw was asked and none failed; the others are left out. The"
@@ -47,252 +47,137 @@ POSITION_NOTE = (
     " the standard deviation of the recalls at the letters, in points (RStd, Zheng et al. 2024), p"
     " the chi-squared test that they are alike, not corrected."
 )
-ORDER_NOTE = (
-    "Each two contestants on the samples that both have in every setting, over the tasks of both."
-    " `swap`: how probably the two change places between two of the settings (markers, prompts,"
-    " whatever was swept), or between two draws; a tie counts one half. Intervals: 95 %, bootstrap"
-    " over clusters; few samples add swaps, so they lie rather high."
-)
-
-Values = Mapping[tuple[str, str], float]
-"""By task and sample."""
 
 
-def draw_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each arm with several draws: its errors from samples and from draws, pass@k, and
-    the majority."""
-    header = (
-        "contestant",
-        "task",
-        "n",
-        "left\nout",
-        "draws",
-        "accuracy %",
-        "error from\nsamples",
-        "error from\ndraws",
-        "of variance\nin draws %",
-        "pass@k %\n(k = draws)",
-        "majority %",
-    )
-    lines = [
-        line
-        for run in runs
-        for scores in run.points
-        if scores.point.draws > 1
-        for line in _draw_line(scores)
-    ]
-    return TextTable(header, lines, text_columns=2).without_empty()
-
-
-def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
+def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """The samples with a key of which every draw was asked and none failed, with as many draws as
     all of them have."""
-    asked = {name: scores.draws(name) for name in scores.keyed}
-    whole = {
-        name: [draw for draw in draws if draw is not None]
-        for name, draws in asked.items()
-        if all(draw is not None and draw.verdict is not Verdict.FAILED for draw in draws)
-    }
+    whole = dict[str, list[ScoredRecord]]()
+    for name in scores.keyed:
+        kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
+        if len(kept) == len(scores.draws(name)):
+            whole[name] = kept
     least = min(map(len, whole.values()), default=0)
     return {name: draws[:least] for name, draws in whole.items()}
 
 
-def _draw_line(scores: PointScores) -> Iterator[tuple[str, ...]]:
-    whole = _whole(scores)
-    if len(whole) < 2:
-        return
-    clusters = [scores.clusters[name] for name in whole]
-    values = [[draw.score.value for draw in draws] for draws in whole.values()]
-    k, split = len(values[0]), split_variance(values)
-    right = (sum(draw.verdict is Verdict.RIGHT for draw in draws) for draws in whole.values())
-    any_right = bootstrap_mean([pass_at_k(count, k, k) for count in right], clusters)
-    votes = [
-        majority_value([draw.answer for draw in draws], worth)
-        for draws, worth in zip(whole.values(), values, strict=True)
-    ]
-    out = len(scores.keyed) - len(whole)
-    yield (
-        scores.contestant,
-        scores.task,
-        str(len(whole)),
-        str(out or ""),
-        str(k),
-        percent(split.mean),
-        percent(split.samples_error),
-        percent(split.draws_error),
-        percent(split.draw_share),
-        _shown(any_right),
-        _shown(bootstrap_mean(votes, clusters)),
-    )
+@dataclass(frozen=True)
+class Draws:
+    """The draws of an arm on the samples that have all of them."""
+
+    scores: PointScores
+    whole: Mapping[str, list[ScoredRecord]]
+    split: DrawVariance
+
+    @property
+    def left_out(self) -> int:
+        """Samples with a key that lack a draw."""
+        return len(self.scores.keyed) - len(self.whole)
+
+    @property
+    def any_right(self) -> Estimate:
+        """The share of samples of which one draw is right, pass@k of all draws."""
+        k, shares = self.split.draws, []
+        for draws in self.whole.values():
+            shares.append(pass_at_k(sum(d.verdict is Verdict.RIGHT for d in draws), k, k))
+        return bootstrap_mean(shares, self.scores.clusters_of(self.whole))
+
+    @property
+    def majority(self) -> Estimate:
+        """What the most frequent answer of each sample reaches."""
+        votes = []
+        for draws in self.whole.values():
+            answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
+            votes.append(majority_value(answers, worth))
+        return bootstrap_mean(votes, self.scores.clusters_of(self.whole))
 
 
-def position_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each contestant and number of choices: the letters that it chose, those of the
-    key, and the bias."""
-    chosen = {place: pairs for run in runs for place, pairs in _chosen_letters(run).items()}
-    letters = sorted({letter for pairs in chosen.values() for pair in pairs for letter in pair})
-    header = (
-        "contestant",
-        "choices",
-        *(f"{letter} %\n(key)" for letter in letters),
-        "spread",
-        "p",
-        "n",
-    )
-    lines = []
-    for (contestant, choices), pairs in chosen.items():
-        bias = position_bias(*zip(*pairs, strict=True))
-        cells = (
-            (
-                f"{percent(bias.chosen[letter])}\n({percent(bias.key[letter])})"
-                if letter in bias.chosen
-                else ""
-            )
-            for letter in letters
-        )
-        lines.append(
-            (contestant, str(choices), *cells, percent(bias.spread), format_p(bias.p), str(bias.n))
-        )
-    return TextTable(header, lines)
+DRAWS: tuple[Column[Draws], ...] = (
+    *names("contestant", "task", of="scores"),
+    Column("n", "split.n"),
+    Column("left\nout", "left_out", some),
+    Column("draws", "split.draws"),
+    Column("accuracy %", "split.mean", percent),
+    Column("error from\nsamples", "split.samples_error", percent),
+    Column("error from\ndraws", "split.draws_error", percent),
+    Column("of variance\nin draws %", "split.draw_share", percent),
+    Column("pass@k %\n(k = draws)", "any_right", estimate_cell),
+    Column("majority %", "majority", estimate_cell),
+)
 
 
-def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str]]]:
-    """By contestant and number of choices: (answer, key) of every first draw, as letters that the
-    contestant saw."""
+def find_draws(run: RunScores) -> Iterator[Draws]:
+    """Each arm with several draws: its errors from samples and from draws, pass@k, and the
+    majority."""
+    for scores in run.points:
+        whole = whole_draws(scores) if scores.point.draws > 1 else {}
+        if len(whole) > 1:
+            values = [[draw.score.value for draw in draws] for draws in whole.values()]
+            yield Draws(scores, whole, split_variance(values))
+
+
+# ---- letters
+
+
+def asked_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, str, str]]:
+    """Each answer to a question with choices and a key: the arm, the record, and the two letters as
+    the contestant saw them."""
     shown = {
-        (record.point, record.sample): {own: asked for asked, own in (record.letters or {}).items()}
+        record.key: {own: asked for asked, own in (record.letters or {}).items()}
         for record in run.folder.last_records(holding='"letters":{')
-        if record.draw == 0
     }
-    pairs = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
     for scores in run.points:
-        for name, row in scores.samples.items():
-            count, first = row.n_choices, scores.first(name)
-            letters = [chr(ord("A") + number) for number in range(count)]
-            if (
-                count > 1
-                and first is not None
-                and row.answer in letters
-                and first.answer in letters
-            ):
-                seen = shown.get((scores.point.recorded_as, name), {})
-                pair = (seen.get(first.answer, first.answer), seen.get(row.answer, row.answer))
-                pairs[scores.contestant, count].append(pair)
-    return dict(pairs)
+        for entry in scores.all:
+            row, answer = scores.samples[entry.sample], entry.answer
+            if answer is not None and row.answer is not None and row.n_choices:
+                seen = shown.get((scores.point.recorded_as, entry.sample, entry.draw), {})
+                yield scores, entry, seen.get(answer, answer), seen.get(row.answer, row.answer)
 
 
-def order_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each two contestants that were asked under several settings or in several draws.
+class _Letters(NamedTuple):
+    """The letters that a contestant chose of so many choices."""
 
-    Runs with `fragility:` have tables of their own for this.
-    """
-    header = (
-        "contestant",
-        "other",
-        "settings",
-        "leads in",
-        "swap between\nsettings %",
-        "draws",
-        "swap between\ndraws %",
-        "n",
-    )
-    lines = []
-    for run in runs:
-        arms = {} if run.config.get("fragility") else _arms(run)
-        for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
-            line = _order_line(arms[first], arms[rival])
-            lines += [(first, rival, *line)] if line else []
-    return TextTable(header, lines, text_columns=2).without_empty()
+    contestant: str
+    choices: int
+    bias: PositionBias
+
+    def shares(self, letter: str) -> str | None:
+        """How often a letter was chosen, and below how often it is the key."""
+        if letter not in self.bias.chosen:
+            return None
+        return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
 
 
-Arms = dict[str, list[PointScores]]
-"""By setting: the arms of a contestant on its tasks."""
-
-
-def _arms(run: RunScores) -> dict[str, Arms]:
-    by_contestant: dict[str, Arms] = {}
-    for scores in run.points:
-        setting = canonical(scores.point.changes)
-        by_contestant.setdefault(scores.point.contestant, {}).setdefault(setting, []).append(scores)
-    return by_contestant
-
-
-def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
-    """The cells of two contestants; none where they share neither two settings nor two draws."""
-    shared = [setting for setting in mine if setting in theirs]
-    drawn = shared and all(_may_have_draws(side[shared[0]]) for side in (mine, theirs))
-    if len(shared) < 2 and not drawn:
-        return ()  # before anything is collected: mostly there is nothing to compare
-    arms = [arm for arms in mine.values() for arm in arms]
-    clusters = {
-        (arm.point.task_id, name): cluster for arm in arms for name, cluster in arm.clusters.items()
-    }
-    settings = [[_values(side[setting]) for setting in shared] for side in (mine, theirs)]
-    draws = [_drawn(side[shared[0]]) for side in (mine, theirs)] if shared else [[], []]
-    count = min(map(len, draws))
-    if len(shared) < 2 and count < 2:
-        return ()
-    by_setting, leads = _swap(settings, clusters) if len(shared) > 1 else (None, 0)
-    by_draw = _swap([side[:count] for side in draws], clusters)[0] if count > 1 else None
-    n = next((estimate.n for estimate in (by_setting, by_draw) if estimate is not None), 0)
-    return (
-        (
-            str(len(shared)) if by_setting else "",
-            f"{leads} of {len(shared)}" if by_setting else "",
-            _shown(by_setting),
-            str(count) if by_draw else "",
-            _shown(by_draw),
-            str(n or ""),
-        )
-        if by_setting or by_draw
-        else ()
-    )
-
-
-def _may_have_draws(arms: Sequence[PointScores]) -> bool:
-    return all(
-        arm.point.draws > 1 or any(len(draws) > 1 for draws in arm.scored.values()) for arm in arms
-    )
-
-
-def _swap(
-    sides: Sequence[Sequence[Values]], clusters: Mapping[tuple[str, str], Any]
-) -> tuple[Estimate | None, int]:
-    """The swaps between settings on the samples that all of them have, and in how many the first
-    leads."""
-    places = [
-        place for place in sides[0][0] if all(place in values for side in sides for values in side)
+def position_table(scored: Table) -> TextTable:
+    """A line for each contestant and number of choices: the letters that it chose, those of the
+    key, and the bias; of first draws that name a letter."""
+    chosen = dict[tuple[str, int], list[tuple[str, str]]]()
+    for run in scored.scores:
+        own = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
+        for scores, entry, *pair in asked_letters(run):
+            row = scores.samples[entry.sample]
+            letters = [chr(ord("A") + place) for place in range(row.n_choices)]
+            if entry.draw == 0 and len(letters) > 1 and {entry.answer, row.answer} <= {*letters}:
+                own[scores.contestant, row.n_choices].append((pair[0], pair[1]))
+        chosen |= own
+    lines = [
+        _Letters(*place, position_bias(*zip(*pairs, strict=True)))
+        for place, pairs in chosen.items()
     ]
-    if not places:
-        return None, 0
-    first, rival = (
-        np.array([[values[place] for place in places] for values in side]) for side in sides
-    )
-    swap = swap_over_settings(first, rival, [clusters[place] for place in places])
-    return swap, int((first.mean(axis=1) > rival.mean(axis=1) + 1e-12).sum())
-
-
-def _values(arms: Sequence[PointScores]) -> dict[tuple[str, str], float]:
-    return {
-        (arm.point.task_id, name): value for arm in arms for name, value in arm.comparable.items()
-    }
-
-
-def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
-    """The values of every draw, of the samples that have all of them."""
-    whole = {
-        (arm.point.task_id, name): draws for arm in arms for name, draws in _whole(arm).items()
-    }
-    most = min(map(len, whole.values()), default=0)
-    return [
-        {place: draws[number].score.value for place, draws in whole.items()}
-        for number in range(most)
+    columns: list[Column[_Letters]] = [
+        Column("contestant", "contestant", text),
+        Column("choices", "choices"),
+        Column("spread", "bias.spread", percent),
+        Column("p", "bias.p", format_p),
+        Column("n", "bias.n"),
     ]
+    for letter in sorted({letter for line in lines for letter in line.bias.chosen}):
+        shares = partial(_Letters.shares, letter=letter)
+        columns.insert(-3, Column(f"{letter} %\n(key)", shares))
+    return table(columns, lines)
 
 
-def _shown(estimate: Estimate | None) -> str:
-    return "" if estimate is None else estimate_cell(estimate)
-
+# ---- variants
 
 MIN_VARIANTS = 3  # with fewer a spread means little
 
@@ -307,7 +192,7 @@ class _Spread:
 
     @property
     def mean(self) -> float:
-        return sum(row.value or 0.0 for row in self.ranked) / len(self.ranked)
+        return fmean(row.value or 0.0 for row in self.ranked)
 
     @property
     def spread(self) -> float:

@@ -22,7 +22,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_texts
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file
-from looktwice.pipelines.schema import read_as
+from looktwice.pipelines.json_input import read_as
 
 MAJORITY = "majority"
 
@@ -45,8 +45,12 @@ class Ratings:
         for rater in self.filled:
             for item, value in self.column(rater, name).items():
                 votes[item].append(value)
-        tops = {item: Counter(values).most_common(1)[0] for item, values in votes.items()}
-        return {item: value for item, (value, n) in tops.items() if 2 * n > len(votes[item])}
+        majority = {}
+        for item, values in votes.items():
+            value, n = Counter(values).most_common(1)[0]
+            if 2 * n > len(values):
+                majority[item] = value
+        return majority
 
     @property
     def raters(self) -> list[str]:
@@ -117,12 +121,12 @@ def share_table(ratings: Ratings) -> TextTable:
         names |= dict.fromkeys(column.values())
     lines = []
     for name in names:
-        cells = [
-            _share(ratings.key.items, {item: value == name for item, value in column.items()})
-            for column in columns.values()
-        ]
-        lines.append((name, *cells))
-    lines.append(("items", *(str(len(column)) for column in columns.values())))
+        line = [name]
+        for column in columns.values():
+            hits = {item: value == name for item, value in column.items()}
+            line.append(_share(ratings.key.items, hits))
+        lines.append(tuple(line))
+    lines.append(("items", *map(str, map(len, columns.values()))))
     return TextTable(("category", *columns), lines)
 
 
@@ -135,12 +139,11 @@ def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
             strata[item.stratum].append(item)
     if not strata:
         return ""
-    whole = sum(part[0].weight for part in strata.values())
-    parts = []
+    whole, parts = sum(part[0].weight for part in strata.values()), []
     for part in strata.values():
-        values = np.array([hits[item.item] for item in part], float)
+        values = [float(hits[item.item]) for item in part]
         samples = [(item.task, item.sample) for item in part]
-        parts.append(Stratum(values, samples, part[0].weight / whole))
+        parts.append(Stratum(np.array(values), samples, part[0].weight / whole))
     share = mean_of_shares(parts)
     return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
@@ -159,12 +162,12 @@ def answer_table(ratings: Ratings) -> TextTable:
         rated = ratings.column(rater, "difficulty") if rater != MAJORITY else {}
         for task, items in tasks.items():
             n = sum(item.item in right for item in items)
-            marks = [
-                float(rated[item.item])
-                for item in items
-                if rated.get(item.item, "").replace(".", "", 1).isdecimal()
-            ]
-            difficulty = f"{fmean(marks):.2f}" if marks else ""
+            numbers = []
+            for item in items:
+                mark = rated.get(item.item, "")
+                if mark.replace(".", "", 1).isdecimal():
+                    numbers.append(float(mark))
+            difficulty = f"{fmean(numbers):.2f}" if numbers else ""
             lines.append((rater, task, _share(items, right), str(n), difficulty))
     return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
 
@@ -180,28 +183,23 @@ def letter_of(answer: str, item: SheetItem) -> str:
 def agreement_lines(ratings: Ratings) -> Iterator[str]:
     """Cohen's kappa of any two raters on the items that both filled in, and Fleiss' of all on those
     that all did."""
-    columns = {rater: ratings.column(rater, ratings.asked) for rater in ratings.filled}
+    import pandas
+
     samples = {item.item: (item.task, item.sample) for item in ratings.key.items}
-
-    def shared(*raters: str) -> tuple[list[list[str]], list[tuple[str, str]]]:
-        """What these raters say of the items that all of them filled in, and the samples."""
-        items = [item for item in samples if all(item in columns[rater] for rater in raters)]
-        values = [[columns[rater][item] for item in items] for rater in raters]
-        return values, [samples[item] for item in items]
-
-    for first, second in combinations(columns, 2):
-        (mine, theirs), clusters = shared(first, second)
-        if clusters:
-            alike = 100 * fmean(map(str.__eq__, mine, theirs))
-            kappa = _kappa("Cohen's kappa", cohens_kappa(mine, theirs, clusters))
-            yield (
-                f"{first} and {second}: {alike:.1f} % alike on {counted(len(clusters), 'item')},"
-                f" {kappa}"
-            )
-    values, clusters = shared(*columns)
-    if len(columns) > 2 and clusters:
-        kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
-        yield f"all {len(columns)} raters: {kappa} on {counted(len(clusters), 'item')}"
+    columns = {rater: ratings.column(rater, ratings.asked) for rater in ratings.filled}
+    filled = pandas.DataFrame(columns, list(samples))
+    groups = [*map(list, combinations(columns, 2))]
+    for raters in [*groups, list(columns)] if len(columns) > 2 else groups:
+        both = filled[raters].dropna()
+        values, clusters = both.T.to_numpy().tolist(), [*map(samples.__getitem__, both.index)]
+        items = counted(len(clusters), "item")
+        if clusters and len(raters) > 2:
+            kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
+            yield f"all {len(raters)} raters: {kappa} on {items}"
+        elif clusters:
+            alike = 100 * fmean(map(str.__eq__, *values))
+            kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
+            yield f"{raters[0]} and {raters[1]}: {alike:.1f} % alike on {items}, {kappa}"
 
 
 def _kappa(name: str, kappa: Estimate) -> str:

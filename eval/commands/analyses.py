@@ -4,21 +4,21 @@ page of its own."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 import yaml
 
-from looktwice.eval.cli_options import (
+from looktwice.eval.commands.options import (
+    NONE,
     AllowedOfRun,
     By,
     Judged,
     Plugins,
     Reader,
     build_reader,
-    input_errors,
-    load_plugins,
     print_text_table,
     say,
 )
@@ -26,98 +26,129 @@ from looktwice.eval.cli_options import (
 
 def analyse(
     words: Annotated[
-        list[str] | None,
+        list[str],
         typer.Argument(
             metavar="RUN... NAME [KEY=VALUE]...",
             help="Run folders, the name of an analysis, and its settings.",
         ),
-    ] = None,
+    ] = NONE,
     listed: Annotated[bool, typer.Option("--list", help="List the analyses.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where a page is written (default: into the run).")
     ] = None,
     reader: Reader = None,
-    by: By = None,
+    by: By = NONE,
     judge: Judged = "",
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
 ) -> None:
     """Ask finished runs one question; no model is called.
 
     Any table of the report by name, what a tool contributes (certify), what needs no image (audit),
     where a model loses the answer (probe), or thresholds along a field.
     """
-    with input_errors(allow, out=out):
-        from looktwice.eval.analysis.analyses import ANALYSES, analysis
-        from looktwice.eval.display.table import score_table
+    from looktwice.eval.analysis.analyses import ANALYSES, analysis
+    from looktwice.eval.display.table import score_table
+    from looktwice.eval.records.records import RunError
+
+    if listed or not words:
+        titles = {part.name: part.title for part in ANALYSES}
+        titles |= {name: finding.title for name, finding in FINDINGS.items()}
+        for name, title in titles.items():
+            say(f"{name:{max(map(len, titles))}}  {title}")
+        return
+    runs, names, settings = _parse(words)
+    if not runs or len(names) != 1:
+        raise RunError(
+            f"expected run folders and the name of one analysis, found {' '.join(words)};"
+            " `looktwice analyse --list` names them"
+        )
+    (name,) = names
+    finding = FINDINGS.get(name) or Finding("", (), partial(tell_tables, analysis(name)))
+    if unknown := settings.keys() - set(finding.settings):
+        known = ", ".join(finding.settings) or "none"
+        raise RunError(f"{name} has no setting {', '.join(sorted(unknown))}; there are {known}")
+    scored = score_table(runs, build_reader(reader, plugin), by, judge, plugins=plugin)
+    finding.tell(Asked(scored, settings, out or runs[0], plugin))
+
+
+def _parse(words: Sequence[str]) -> tuple[list[Path], list[str], dict[str, Any]]:
+    """The run folders, the names, and KEY=VALUE by key; KEY.NAME=VALUE are gathered as a mapping
+    under KEY."""
+    runs, names, settings = list[Path](), list[str](), dict[str, Any]()
+    for word in words:
+        key, equals, text = word.partition("=")
+        if Path(word).is_dir():
+            runs.append(Path(word))
+        elif equals:
+            first, _, name = key.partition(".")
+            value = yaml.safe_load(text)
+            settings[first] = {**settings.get(first, {}), name: value} if name else value
+        else:
+            names.append(word)
+    return runs, names, settings
+
+
+class Asked(NamedTuple):
+    """What an analysis is asked of: the table of the scored runs, its settings, where a page goes,
+    and the plugins."""
+
+    scored: Any
+    settings: Mapping[str, Any]
+    out: Path
+    plugins: Sequence[str]
+
+    @property
+    def run(self) -> Any:
+        """The first run."""
+        return self.scored.scores[0]
+
+    def page(self, name: str) -> Path:
+        """The file `out`, or the one of this name in the folder `out`; never one of a run's own."""
+        from looktwice.eval.records.records import refuse_run_file
+
+        page = self.out if self.out.suffix else self.out / name
+        refuse_run_file(page)
+        return page
+
+    def refuse(self, needed: str, advice: str) -> NoReturn:
+        """Raises RunError for a run without the arms to compare."""
         from looktwice.eval.records.records import RunError
 
-        runs = [Path(word) for word in words or () if Path(word).is_dir()]
-        others = [word for word in words or () if not Path(word).is_dir()]
-        settings = _read_settings([word for word in others if "=" in word])
-        names = [word for word in others if "=" not in word]
-        if listed or not words:
-            titles = {part.name: part.title for part in ANALYSES}
-            titles |= {name: finding.title for name, finding in FINDINGS.items()}
-            for name, title in titles.items():
-                say(f"{name:{max(map(len, titles))}}  {title}")
-            return
-        if not runs or len(names) != 1:
-            raise RunError(
-                f"expected run folders and the name of one analysis, found {' '.join(words or ())};"
-                " `looktwice analyse --list` names them"
-            )
-        finding = FINDINGS.get(names[0])
-        part = None if finding else analysis(names[0])
-        if unknown := settings.keys() - set(finding.settings if finding else ()):
-            known = ", ".join(finding.settings) if finding else "none"
-            raise RunError(
-                f"{names[0]} has no setting {', '.join(sorted(unknown))}; there are {known}"
-            )
-        plugins = load_plugins(plugin)
-        scored = score_table(runs, build_reader(reader, plugins), by or (), judge, plugins=plugins)
-        if finding:
-            finding.tell(scored.scores, settings, out or runs[0], plugins)
-            return
-        tables = [shown for shown in part.tables(scored) if shown.table.rows] if part else []
-        if not tables:
-            say(f"{names[0]}: these runs have nothing to show")
-        for shown in tables:
-            print_text_table(shown.table, shown.title, shown.note)
+        names = ", ".join(dict.fromkeys(scores.point.contestant for scores in self.run.points))
+        raise RunError(
+            f"{self.run.folder.path} has no arms to compare: it needs the contestants {needed},"
+            f" and has {names}; {advice}"
+        )
 
 
-def _read_settings(words: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE by key; KEY.NAME=VALUE are gathered as a mapping under KEY."""
-    settings: dict[str, Any] = {}
-    for word in words:
-        key, _, text = word.partition("=")
-        first, _, name = key.partition(".")
-        value = yaml.safe_load(text)
-        settings[first] = {**settings.get(first, {}), name: value} if name else value
-    return settings
+def tell_tables(part: Any, asked: Asked) -> None:
+    """The tables of an analysis of the report."""
+    tables = [shown for shown in part.tables(asked.scored) if shown.table.rows]
+    if not tables:
+        say(f"{part.name}: these runs have nothing to show")
+    for shown in tables:
+        print_text_table(shown.table, shown.title, shown.note)
 
 
-def tell_certificates(
-    runs: Sequence[Any], settings: Mapping[str, Any], out: Path, plugins: Sequence[str]
-) -> None:
+def tell_certificates(asked: Asked) -> None:
     """What a tool contributes, by the arms of tool_contribution, or those that `role` names."""
     from looktwice.eval.analysis.looking.contribution import ARMS, certificate_page, certificates
     from looktwice.eval.records.records import RunError
     from looktwice.pipelines.disk import write_file
 
-    roles = settings.get("role", {})
+    roles = asked.settings.get("role", {})
     if unknown := set(roles) - set(ARMS):
         raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
-    certified = certificates(runs[0], roles)
+    certified = certificates(asked.run, roles)
     if not certified:
         controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
-        raise RunError(
-            f"{runs[0].folder.path} has no arms to compare: it needs the contestants without, full"
-            f" and one of {controls}, and has {_contestants(runs[0])}; run tool_contribution, or"
-            " say which stands for which: role.without=NAME"
+        asked.refuse(
+            f"without, full and one of {controls}",
+            "run tool_contribution, or say which stands for which: role.without=NAME",
         )
-    page = _page(out, "certificate.md")
-    write_file(page, certificate_page(runs[0], certified))
+    page = asked.page("certificate.md")
+    write_file(page, certificate_page(asked.run, certified))
     for certificate in certified:
         arm = certificate.arms["full"]
         for line in (f"{arm.contestant} on {arm.task}:", *certificate.verdict):
@@ -125,33 +156,26 @@ def tell_certificates(
     say(f"certificate: {page}")
 
 
-def tell_audit(
-    runs: Sequence[Any], settings: Mapping[str, Any], out: Path, plugins: Sequence[str]
-) -> None:
+def tell_audit(asked: Asked) -> None:
     """What is answered without the images; `rule: any` lists every item that once was."""
-    from looktwice.eval.analysis.looking import blindness, blindness_page
-    from looktwice.eval.records.records import RunError
+    from looktwice.eval.analysis.looking import blindness
     from looktwice.pipelines.disk import write_file
 
-    audits = blindness.audits(runs[0])
+    run, out = asked.run, asked.out
+    audits = blindness.audits(run)
     if not audits:
-        raise RunError(
-            f"{runs[0].folder.path} has no arms to compare: it needs the contestants seen and"
-            f" no-image or blank, and has {_contestants(runs[0])}; run blindness, or name yours so"
-        )
-    rule: blindness.Rule = "any" if settings.get("rule") == "any" else "chance"
+        asked.refuse("seen and no-image or blank", "run blindness, or name yours so")
+    rule: blindness.Rule = "any" if asked.settings.get("rule") == "any" else "chance"
     blind = blindness.needs_no_image(audits, rule)
-    write_file(out / "audit.md", blindness_page.audit_page(runs[0], audits, rule))
-    write_file(out / "clean.yaml", blindness_page.clean_subset(runs[0], audits, blind))
-    write_file(out / "needs_no_image.csv", blindness_page.blind_items_csv(blind))
-    for line in blindness_page.audit_sentences(audits, blind, rule):
+    write_file(out / "audit.md", blindness.audit_page(run, audits, rule))
+    write_file(out / "clean.yaml", blindness.clean_subset(run, audits, blind))
+    write_file(out / "needs_no_image.csv", blindness.blind_items_csv(blind))
+    for line in blindness.audit_sentences(audits, blind, rule):
         say(line)
     say(f"audit: {out / 'audit.md'}, needs_no_image.csv and clean.yaml beside it")
 
 
-def tell_probes(
-    runs: Sequence[Any], settings: Mapping[str, Any], out: Path, plugins: Sequence[str]
-) -> None:
+def tell_probes(asked: Asked) -> None:
     """Where in a model the answer is lost, by linear probes on every layer, tried on the share
     `held_out` of the pictures of at most `limit` questions of each arm."""
     from looktwice.eval.probes.arms import probe_run
@@ -159,39 +183,36 @@ def tell_probes(
     from looktwice.eval.records.records import RunError
     from looktwice.pipelines.disk import write_file
 
-    page, share = _page(out, "probes.md"), float(settings.get("held_out", 0.4))
+    page, share = asked.page("probes.md"), float(asked.settings.get("held_out", 0.4))
     if not 0.1 <= share <= 0.9:
         raise RunError(f"held_out is a share from 0.1 to 0.9, found {share}")
-    probed = probe_run(
-        runs[0], plugins, share, settings.get("limit"), lambda line: typer.echo(line, err=True)
-    )
+    tell = partial(typer.echo, err=True)
+    probed = probe_run(asked.run, asked.plugins, share, asked.settings.get("limit"), tell)
     for why in dict.fromkeys(probed.left_out.values()):
         names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
         say(f"not probed: {names} ({why})")
     if not probed.arms:
         raise RunError(
-            f"{runs[0].folder.path} has no arm to probe; `looktwice run probes` makes a run that"
+            f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run that"
             " has"
         )
     print_text_table(probe_table(probed, whole=False), "read in the layers", NOTE)
     for arm in probed.arms:
         say(" ".join(probe_sentences(arm)))
-    write_file(page, probe_page(runs[0], probed))
+    write_file(page, probe_page(asked.run, probed))
     say(f"probes: {page}")
 
 
-def tell_thresholds(
-    runs: Sequence[Any], settings: Mapping[str, Any], out: Path, plugins: Sequence[str]
-) -> None:
+def tell_thresholds(asked: Asked) -> None:
     """Accuracy along a field, with the settings of the entry `thresholds`, in place of the
     run's."""
     from looktwice.eval.psychometrics.thresholds import NOTE, Along, threshold_table
     from looktwice.eval.records.records import RunError
 
-    if settings.get("direction") not in (None, "rising", "falling"):
-        raise RunError(f"direction is rising or falling, found {settings['direction']!r}")
-    along = settings.get("along")
-    table = threshold_table(runs, Along.of(settings))
+    direction, along = asked.settings.get("direction"), asked.settings.get("along")
+    if direction not in (None, "rising", "falling"):
+        raise RunError(f"direction is rising or falling, found {direction!r}")
+    table = threshold_table(asked.scored.scores, Along.of(asked.settings))
     if not table.rows:
         field = f"no sample has numbers in {along!r}"
         raise RunError(field if along else "name a field with numbers: along=size")
@@ -203,7 +224,7 @@ class Finding(NamedTuple):
 
     title: str
     settings: tuple[str, ...]
-    tell: Callable[[Sequence[Any], Mapping[str, Any], Path, Sequence[str]], None]
+    tell: Callable[[Asked], None]
 
 
 FINDINGS = {
@@ -216,16 +237,3 @@ FINDINGS = {
         tell_thresholds,
     ),
 }
-
-
-def _contestants(run: Any) -> str:
-    return ", ".join(dict.fromkeys(scores.point.contestant for scores in run.points))
-
-
-def _page(out: Path, name: str) -> Path:
-    """The file `out`, or the one of this name in the folder `out`; never one of a run's own."""
-    from looktwice.eval.records.records import refuse_run_file
-
-    page = out if out.suffix else out / name
-    refuse_run_file(page)
-    return page

@@ -1,22 +1,22 @@
-"""The commands that begin with logs, of ours or of anybody's."""
+"""The commands that begin with logs, of ours or of anybody's, and those with which people look at
+samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from looktwice.eval.cli_options import (
+from looktwice.eval.commands.options import (
+    NONE,
     AllowedOfRun,
     Columns,
     Plugins,
     Reader,
     build_reader,
-    input_errors,
-    load_plugins,
-    parse_named,
+    parse_columns,
+    print_text_table,
     say,
 )
 
@@ -36,46 +36,37 @@ def compare(
     baseline: Annotated[
         str, typer.Option(help="The contestant, or variant, to compare with (default: first).")
     ] = "",
-    column: Columns = None,
+    column: Columns = NONE,
     reader: Reader = None,
     out: Annotated[
         Path, typer.Option(help="The folder for compare.md, .csv and the items.")
     ] = Path("compare"),
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
 ) -> None:
     """Compare logs of any harness, sample by sample.
 
     Samples match by id, or by their pictures and questions; what matches nothing is named.
     """
-    with input_errors(allow, out=out):
-        from rich.console import Console
+    from looktwice.eval.logs import standings, tell
+    from looktwice.eval.logs.compare import compare_logs
+    from looktwice.eval.logs.format import read_logs
 
-        from looktwice.eval.logs import standings, tell
-        from looktwice.eval.logs.compare import compare_logs
-        from looktwice.eval.logs.format import read_logs
-
-        named, console = dict(parse_named("column", text) for text in column or ()), Console()
-        if standings.is_published(logs, named):
-            table = standings.read_standings(logs[0], named, baseline)
-            for title, told in (
-                ("spread", standings.spread_table(table)),
-                ("ranks", standings.rank_table(table)),
-            ):
-                if told.rows:
-                    console.print(told.console(title, blocks=1))
-            written = standings.write_standings(table, out)
-        else:
-            plugins = load_plugins(plugin)
-            read = build_reader(reader, plugins)
-            found = compare_logs(
-                [log for path in logs for log in read_logs(path, named, read, plugins)], baseline
-            )
-            console.print(tell.console_table(found.contrasts).console("", blocks=1))
-            for line in tell.summary_lines(found):
-                say(line)
-            written = tell.write_comparison(found, out)
-        say(f"written: {', '.join(map(str, written))}")
+    columns = parse_columns(column)
+    if standings.is_published(logs, columns):
+        table = standings.read_standings(logs[0], columns, baseline)
+        print_text_table(standings.spread_table(table), "spread", blocks=1)
+        print_text_table(standings.rank_table(table), "ranks", blocks=1)
+        written = standings.write_standings(table, out)
+    else:
+        read = build_reader(reader, plugin)
+        every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
+        compared = compare_logs(every, baseline)
+        print_text_table(tell.console_table(compared.contrasts), "", blocks=1)
+        for line in tell.summary_lines(compared):
+            say(line)
+        written = tell.write_comparison(compared, out)
+    say(f"written: {', '.join(map(str, written))}")
 
 
 def export(
@@ -101,15 +92,15 @@ def export(
         str, typer.Option(help="eval-results: the benchmark's repository on the hub.")
     ] = "",
     only: Annotated[
-        list[str] | None, typer.Option(help="trajectories: keep these verdicts, such as right.")
-    ] = None,
+        list[str], typer.Option(help="trajectories: keep these verdicts, such as right.")
+    ] = NONE,
     whole: Annotated[
         bool, typer.Option("--whole", help="trajectories: none with refused calls.")
     ] = False,
-    column: Columns = None,
+    column: Columns = NONE,
     reader: Reader = None,
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
 ) -> None:
     """Write runs and logs in the formats of others.
 
@@ -117,33 +108,82 @@ def export(
     fine-tuning, tools and images included; run merges shards. `score --export` writes EvalAI,
     VLMEvalKit and lmms-eval.
     """
-    with input_errors(allow, out=out):
-        plugins = load_plugins(plugin)
-        read = build_reader(reader, plugins)
-        if to == "run":
-            from looktwice.eval.runs.merge import merge
+    read = build_reader(reader, plugin)
+    if to == "run":
+        from looktwice.eval.runs.merge import merge
 
-            merged = merge(logs, out)
-            say(merged.said)
-            if merged.missing:
-                raise typer.Exit(1)
-            return
-        if to == "trajectories":
-            from looktwice.eval.runs.trajectories import write_trajectories
+        merged = merge(logs, out)
+        say(merged.said)
+        if merged.missing:
+            raise typer.Exit(1)
+        return
+    if to == "trajectories":
+        from looktwice.eval.runs.trajectories import write_trajectories
 
-            file = out if out.suffix else out / "trajectories.jsonl"
-            lines = write_trajectories(_one_run(logs), file, only or (), read, whole, plugins)
-        else:
-            from looktwice.eval.logs.format import export_logs, read_logs
+        if len(logs) > 1:
+            raise typer.BadParameter("trajectories are written of one run; give one folder")
+        file = out if out.suffix else out / "trajectories.jsonl"
+        lines = write_trajectories(logs[0], file, only, read, whole, plugin)
+    else:
+        from looktwice.eval.logs.format import export_logs, read_logs
 
-            named = dict(parse_named("column", text) for text in column or ())
-            held = [log for path in logs for log in read_logs(path, named, read, plugins)]
-            lines = export_logs(held, to, out, dataset)
-        for line in lines:
+        columns = parse_columns(column)
+        every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
+        lines = export_logs(every, to, out, dataset)
+    for line in lines:
+        say(line)
+
+
+def annotate(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG...|SHEET...", help="Runs and logs, or sheets that people filled in."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder of a new sheet.")] = Path("sheet"),
+    ask: Annotated[
+        str, typer.Option(help="errors: which kind of error; answers: people answer themselves.")
+    ] = "errors",
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many items.")] = 60,
+    verdict: Annotated[
+        str, typer.Option(help="errors: draw rows of this verdict, or any.")
+    ] = "wrong",
+    by: Annotated[
+        list[str], typer.Option(help="A column that makes strata: contestant, task, answer ...")
+    ] = NONE,
+    taxonomy: Annotated[
+        str, typer.Option(help="The categories: a,b,c or a file with one on each line.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="The seed of the draw.")] = 0,
+    reader: Reader = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
+) -> None:
+    """Draw a sheet for people to fill in, and read it again.
+
+    Filled-in sheets give shares, kappas, and people as contestants for `compare`.
+    """
+    from looktwice.eval.annotation import ratings, sheet
+    from looktwice.eval.logs.format import read_logs
+
+    if all(ratings.is_sheet(path) for path in sources):
+        rated = ratings.read_ratings(sources)
+        errors = rated.key.ask == sheet.ERRORS
+        table = ratings.share_table(rated) if errors else ratings.answer_table(rated)
+        title = "share of each category, %" if errors else "answers of people"
+        print_text_table(table, title, blocks=0)
+        for line in ratings.ratings_lines(rated):
             say(line)
-
-
-def _one_run(logs: Sequence[Path]) -> Path:
-    if len(logs) > 1:
-        raise typer.BadParameter("trajectories are written of one run; give one folder")
-    return logs[0]
+        if not errors:
+            people = sources[0].parent / "humans" / "humans.csv"
+            say(f"people as contestants: {ratings.write_humans(rated, people)}")
+        return
+    read = build_reader(reader, plugin)
+    logs = [log for path in sources for log in read_logs(path, {}, read, plugin)]
+    items = sheet.draw_sheet(logs, ask, n, verdict, by, seed)
+    file = Path(taxonomy)
+    names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else taxonomy.split(",")
+    categories = list(filter(None, map(str.strip, names)))
+    for line in sheet.write_sheet(items, logs, out, ask, categories):
+        say(line)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from looktwice.eval.cli_options import (
+from looktwice.eval.commands.options import (
+    NONE,
     AllArms,
     AllowedOfRun,
     By,
-    Exports,
+    CacheOfRun,
     Judged,
     Only,
     OnlyCached,
     Overrides,
     Plugins,
+    Port,
     Reader,
+    RunPath,
     Runs,
+    Workers,
     build_reader,
-    input_errors,
-    load_plugins,
-    parse_named,
+    parse_columns,
     print_table,
     say,
 )
@@ -40,85 +41,91 @@ def score(
         ),
     ],
     reader: Reader = None,
-    by: By = None,
+    by: By = NONE,
     judge: Judged = "",
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
     only: Only = None,
     key: Annotated[Path | None, typer.Option(help="Files: a JSON file of answers by idx.")] = None,
     disagreements: Annotated[
         Path | None, typer.Option(help="Files: write where reader and label differ, with --reader.")
     ] = None,
-    export: Exports = None,
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help=(
+                "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}:"
+                " a file each."
+            )
+        ),
+    ] = None,
 ) -> None:
     """Read and score runs, or recorded replies; no model is called."""
-    with input_errors(allow):
-        plugins = load_plugins(plugin)
-        files = [run for run in runs if run.suffix and not run.is_dir()]
-        if files or key or disagreements or export:
-            from looktwice.eval.logs.replies import replies_lines
+    if key or disagreements or export or any(run.suffix and not run.is_dir() for run in runs):
+        from looktwice.eval.logs.replies import replies_lines
 
-            for line in replies_lines(runs, reader, key, disagreements, export or (), plugins):
-                say(line)
-            return
-        from looktwice.eval.display.table import score_table
+        for line in replies_lines(runs, reader, key, disagreements, export or (), plugin):
+            say(line)
+        return
+    print_table(_score(runs, reader, by, judge, plugin, all_arms, only))
 
-        read = build_reader(reader, plugins)
-        print_table(
-            score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only)
-        )
+
+def _score(
+    runs: list[Path],
+    reader: str | None,
+    by: list[str],
+    judge: str,
+    plugins: list[str],
+    all_arms: bool = False,
+    only: Path | None = None,
+) -> Any:
+    from looktwice.eval.display.table import score_table
+
+    read = build_reader(reader, plugins)
+    return score_table(runs, read, by, judge, plugins=plugins, all_arms=all_arms, only=only)
 
 
 def judge(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    overrides: Overrides = None,
+    run: RunPath,
+    overrides: Overrides = NONE,
     model: Annotated[str, typer.Option("--model", help="The judge: a name under `models:`.")] = "",
     config: Annotated[
         Path | None, typer.Option(help="The configuration with `models:` (default: the run's).")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--pass", help="vid, cot or unreadable (default: all).")
-    ] = None,
+        list[str], typer.Option("--pass", help="vid, cot or unreadable (default: all).")
+    ] = NONE,
     column: Annotated[
-        list[str] | None, typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")
-    ] = None,
+        list[str], typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")
+    ] = NONE,
     reader: Reader = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
+    workers: Workers = 16,
     cache: Annotated[
         Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")
     ] = None,
     only_cached: OnlyCached = False,
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
 ) -> None:
     """Let a model grade replies that no rule can read.
 
     Scores and reports then use its verdicts.
     """
-    with input_errors(allow, cache=cache):
-        from looktwice.eval.judging.command import RunJudge, build_judge_model
+    from looktwice.eval.judging.command import RunJudge, build_judge_model
 
-        plugins = load_plugins(plugin)
-        found = build_judge_model(run, model, config, overrides or (), plugins, allow or ())
-        columns, read = (
-            dict(parse_named("column", text) for text in column or ()),
-            build_reader(reader, plugins),
-        )
-        judging = RunJudge(
-            run, model, found, only or (), read, columns, workers, cache, only_cached, plugins
-        )
-        try:
-            failed = judging(say)
-        except KeyboardInterrupt:
-            say("stopped; the judgements so far are kept, and the same command continues")
-            raise typer.Exit(130) from None
-        if failed:
-            say(
-                f"{counted(failed, 'reply', 'replies')} could not be judged; the same command asks"
-                " again"
-            )
-            raise typer.Exit(1)
+    built = build_judge_model(run, model, config, overrides, plugin, allow)
+    columns, read = parse_columns(column), build_reader(reader, plugin)
+    judging = RunJudge(run, model, built, only, read, columns, workers, cache, only_cached, plugin)
+    try:
+        failed = judging(say)
+    except KeyboardInterrupt:
+        say("stopped; the judgements so far are kept, and the same command continues")
+        raise typer.Exit(130) from None
+    if failed:
+        replies = counted(failed, "reply", "replies")
+        say(f"{replies} could not be judged; the same command asks again")
+        raise typer.Exit(1)
 
 
 def report(
@@ -133,10 +140,10 @@ def report(
         ),
     ] = False,
     reader: Reader = None,
-    by: By = None,
+    by: By = NONE,
     judge: Judged = "",
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
     only: Only = None,
 ) -> None:
@@ -145,27 +152,21 @@ def report(
     The figures of a paper need matplotlib, which `looktwice[figures]` installs; without it the rest
     is written.
     """
-    with input_errors(allow, out=out):
-        plugins = load_plugins(plugin)
-        read = build_reader(reader, plugins)
-        if paper:
-            _write_paper(runs, out or Path("paper"), reader=read, judge=judge, plugins=plugins)
-            return
-        from looktwice.eval.display.table import score_table
-        from looktwice.eval.report import write_report
+    from looktwice.eval.report import write_report
 
-        scored = score_table(
-            runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only
-        )
-        folder = runs[0] / only.stem if only else runs[0]
-        say(f"report: {write_report(scored, out or folder, _images(scored, plugins))}")
+    if paper:
+        _write_paper(_score(runs, reader, NONE, judge, plugin), out or Path("paper"))
+        return
+    scored = _score(runs, reader, by, judge, plugin, all_arms, only)
+    folder = out or (runs[0] / only.stem if only else runs[0])
+    say(f"report: {write_report(scored, folder, _images(scored, plugin))}")
 
 
-def _write_paper(runs: Sequence[Path], out: Path, **how: Any) -> None:
+def _write_paper(scored: Any, out: Path) -> None:
     from looktwice.eval.records.records import RunError
     from looktwice.eval.results import Results
 
-    results = Results.open(*runs, **how)
+    results = Results(scored)
     for line in results.table.notes:  # such as arms of an earlier plan, which are left out
         say(line)
     say(f"table: {results.save_latex(out / 'table.tex')}")
@@ -181,7 +182,7 @@ def _write_paper(runs: Sequence[Path], out: Path, **how: Any) -> None:
 
 def _images(scored: Any, plugins: list[str]) -> Any:
     """How the page gets a sample's own images; says whose data are not there."""
-    from looktwice.eval.page.own_images import recorded_tasks, sample_images
+    from looktwice.eval.page.conversations import recorded_tasks, sample_images
 
     tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
     for fault in faults:
@@ -191,14 +192,12 @@ def _images(scored: Any, plugins: list[str]) -> Any:
 
 def view(
     runs: Runs,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
-    ] = 0,
+    port: Port = 0,
     reader: Reader = None,
-    by: By = None,
+    by: By = NONE,
     judge: Judged = "",
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
 ) -> None:
     """Show runs beside one another in a browser.
@@ -206,47 +205,39 @@ def view(
     The page of the report with every word and picture, read when it is looked at. It is served on
     this machine alone, at an address that nobody can guess.
     """
-    with input_errors(allow):
-        from looktwice.eval.display.table import score_table
-        from looktwice.eval.page.of_runs import RunPage
-        from looktwice.eval.page.serving import serve_page
-        from looktwice.eval.report import html_page
-        from looktwice.eval.runs.show import sample_page
+    from looktwice.eval.page.of_runs import RunPage
+    from looktwice.eval.page.serving import serve_page
+    from looktwice.eval.report import html_page
+    from looktwice.eval.runs.show import sample_page
 
-        plugins = load_plugins(plugin)
-        scored = score_table(
-            runs, build_reader(reader, plugins), by or (), judge, plugins=plugins, all_arms=all_arms
-        )
-        page = RunPage(scored.scores, _images(scored, plugins))
-        html = "".join(html_page(scored, page, served=True))
-        serve_page(page, html, partial(sample_page, plugins=plugins), port, say)
+    scored = _score(runs, reader, by, judge, plugin, all_arms)
+    page = RunPage(scored.scores, _images(scored, plugin))
+    html = "".join(html_page(scored, page, served=True))
+    serve_page(page, html, partial(sample_page, plugins=plugin), port, say)
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunPath,
     sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")],
     out: Annotated[
         Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="The cache of the run (default: beside the run).")
-    ] = None,
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    cache: CacheOfRun = None,
+    plugin: Plugins = NONE,
+    allow: AllowedOfRun = NONE,
 ) -> None:
     """Show one sample: views, prompt, replies.
 
     For every contestant, with the views after each stage.
     """
-    with input_errors(allow, out=out, cache=cache):
-        from looktwice.eval.runs.show import show_sample
+    from looktwice.eval.runs.show import show_sample
 
-        for line in show_sample(run, sample, out, load_plugins(plugin), cache):
-            say(line)
+    for line in show_sample(run, sample, out, plugin, cache):
+        say(line)
 
 
 def reply_cache(
-    out: Annotated[
+    runs: Annotated[
         Path, typer.Argument(metavar="OUT", help="The folder that holds all runs.")
     ] = Path("runs"),
     cache: Annotated[
@@ -264,30 +255,23 @@ def reply_cache(
     What a record of a run in OUT names is never removed; judges' replies may be, and are then asked
     again.
     """
-    with input_errors():
-        from looktwice.eval.runs.reply_cache import look_at_cache
+    from looktwice.eval.runs.reply_cache import look_at_cache
 
-        for line in look_at_cache(cache or out / ".cache", out, prune):
-            say(line)
+    for line in look_at_cache(cache or runs / ".cache", runs, prune):
+        say(line)
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    cache: Annotated[
-        Path | None, typer.Option(help="The cache of the run (default: beside the run).")
-    ] = None,
-    plugin: Plugins = None,
-    allow: AllowedOfRun = None,
+    run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE, allow: AllowedOfRun = NONE
 ) -> None:
     """Repeat a run with its recorded replies and compare.
 
     Everything must be the same bit for bit, and the replies those of the cache; no model is called.
     """
-    with input_errors(allow, cache=cache):
-        from looktwice.eval.runs.replay import describe_replay, replay
+    from looktwice.eval.runs.replay import describe_replay, replay
 
-        found = replay(run, load_plugins(plugin), cache)
-        for line in describe_replay(found):
-            say(line)
-        if not found.done:
-            raise typer.Exit(1)
+    result = replay(run, plugin, cache)
+    for line in describe_replay(result):
+        say(line)
+    if not result.done:
+        raise typer.Exit(1)

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from looktwice.eval.cli_options import (
+from looktwice.eval.commands.options import (
+    NONE,
     Allowed,
-    Budget,
-    CacheSize,
     ConfigPath,
-    Gpus,
-    Log,
-    MaxRequests,
-    On,
     OnlyCached,
     Overrides,
     Plugins,
-    input_errors,
-    load_plugins,
-    parse_shard,
-    print_results,
+    Port,
+    Workers,
+    print_table,
     print_text_table,
     say,
-    say_left_out,
 )
-from looktwice.pipelines.counted import counted
 
 
 def check(
     config: ConfigPath,
-    overrides: Overrides = None,
-    plugin: Plugins = None,
-    allow: Allowed = None,
+    overrides: Overrides = NONE,
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
     out: Annotated[
         Path | None,
         typer.Option(help="Write a page per task into this folder: views, words, replies."),
@@ -56,26 +47,38 @@ def check(
     The stages run with a scripted model: without --ask no model is called. It says what a run would
     ask and cost.
     """
-    with input_errors(allow, out=out):
-        from looktwice.eval.runs.check import check
-        from looktwice.pipelines.config.plan import load_plan
+    from looktwice.eval.runs.check import check
 
-        found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
-        say_left_out(found)
-        for line in check(found, out, limit, every_image, ask):
-            say(line)
+    for line in check(_load(config, overrides, plugin, allow), out, limit, every_image, ask):
+        say(line)
+
+
+def _load(config: Path, *how: Sequence[str]) -> Any:
+    """The plan of a configuration; names the contestants that it leaves out. Raises RunError where
+    none is left."""
+    from looktwice.eval.records.records import RunError
+    from looktwice.pipelines.config.plan import load_plan
+
+    plan = load_plan(config, *how)
+    for name, why in plan.left_out.items():
+        say(f"left out: {name} ({why})")
+    if not plan.points:
+        raise RunError(
+            "no contestant is left to run: get what the lines above name, or set their paths"
+        )
+    return plan
 
 
 def run(
     config: ConfigPath,
-    overrides: Overrides = None,
+    overrides: Overrides = NONE,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only this many samples of each task.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
+    workers: Workers = 16,
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
-    plugin: Plugins = None,
-    allow: Allowed = None,
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
     shard: Annotated[
         str, typer.Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)
     ] = "1/1",
@@ -86,139 +89,204 @@ def run(
     cache: Annotated[
         Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")
     ] = None,
-    budget: Budget = None,
-    max_requests: MaxRequests = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Stop once the run has cost so much, by the `prices` of its models."
+        ),
+    ] = None,
+    max_requests: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many requests.", hidden=True)
+    ] = None,
     only_cached: OnlyCached = False,
-    cache_size: CacheSize = None,
-    on: On = "",
-    gpus: Gpus = 0.0,
-    log: Log = "words",
+    cache_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Prune the reply cache at the end where it is larger than 20GB, say.",
+            hidden=True,
+        ),
+    ] = None,
+    on: Annotated[
+        str,
+        typer.Option(
+            help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.", hidden=True
+        ),
+    ] = "",
+    gpus: Annotated[
+        float,
+        typer.Option(
+            min=0, help="The share of a GPU of each actor that holds networks on Ray.", hidden=True
+        ),
+    ] = 0.0,
+    log: Annotated[
+        Literal["words", "json"],
+        typer.Option(
+            help="How progress is told on stderr: in words, or as lines of JSON.", hidden=True
+        ),
+    ] = "words",
 ) -> None:
     """Run a configuration and write its report.
 
     A run that was stopped is continued. With `choose:` in the study it is a race or a staircase.
     What only clusters and schedulers need is listed in docs/reference/commands.md.
     """
-    with input_errors(allow, out=out, cache=cache):
-        from rich.console import Console
+    from rich.console import Console
 
-        from looktwice.eval.runs.predict import RunOptions
-        from looktwice.eval.runs.study import Study
-        from looktwice.pipelines.config.plan import load_plan
+    from looktwice.eval.adaptive.runs import make_steering
+    from looktwice.eval.runs import RunOptions, Study
+    from looktwice.eval.runs.reply_cache import keep_within, parse_size
 
-        plan = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
-        say_left_out(plan)
-        options = RunOptions(
-            workers, limit, parse_shard(shard), again == "nothing", budget, max_requests
-        )
-        prune = _make_pruning(cache_size, cache or out / ".cache", out)
-        steering = _steering(plan.config)
-        typed = any(getattr(model, "types", False) for model in plan.models)
-        study = Study(
-            plan,
-            out,
-            options,
-            cache,
-            again == "all",
-            only_cached,
-            # no bar where somebody types
-            console=Console(stderr=True, force_terminal=False if typed else None),
-            steering=steering,
-            on=on,
-            gpus=gpus,
-            json_lines=log == "json",
-        )
-        outcome = study()
-        if outcome.written or outcome.kept:
-            print_results(outcome.folder, plan)
-            _show_race(steering, outcome.folder)
-        _say_outcome(outcome)
-        for line in prune():
-            say(line)
-        if outcome.why or outcome.failed or outcome.stopped:
-            raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
+    plan = _load(config, overrides, plugin, allow)
+    part = _parse_shard(shard)
+    options = RunOptions(workers, limit, part, again == "nothing", budget, max_requests)
+    most = parse_size(cache_size) if cache_size else None
+    steering = make_steering(plan.config)
+    typed = any(getattr(model, "types", False) for model in plan.models)
+    # no bar where somebody types
+    console = Console(stderr=True, force_terminal=False if typed else None)
+    study = Study(
+        plan,
+        out,
+        options,
+        cache,
+        again == "all",
+        only_cached,
+        console,
+        on,
+        gpus,
+        json_lines=log == "json",
+        steering=steering,
+    )
+    outcome = study()
+    if outcome.written or outcome.kept:
+        _print_results(outcome.folder, plan, steering)
+    for line in outcome.sentences:
+        say(line)
+    for line in keep_within(cache or out / ".cache", out, most):
+        say(line)
+    if outcome.why or outcome.failed or outcome.stopped:
+        raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
 
 
-def _steering(config: Mapping[str, Any]) -> Any:
-    """What chooses the questions, as `choose:` of the study says; None asks all of them."""
-    choose = dict(config.get("choose") or {})
-    if not choose:
-        return None
-    from looktwice.eval.adaptive.runs import Races, Staircases
-    from looktwice.eval.psychometrics.thresholds import Along
-    from looktwice.eval.records.records import RunError
-
-    if choose.pop("by") == "race":
-        return Races(**choose)
-    along = Along.of(config.get("thresholds") or {})
-    if along is None:
-        raise RunError(
-            "a staircase goes along a field of the questions, such as thresholds.along=size; none"
-            " was named"
-        )
-    return Staircases(along, **choose)
+def _parse_shard(text: str) -> tuple[int, int]:
+    number, _, shards = text.partition("/")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
+    return int(number), int(shards)
 
 
-def _show_race(steering: Any, folder: Path) -> None:
-    """Who won, where a run was a race."""
+def _print_results(run: Path, plan: Any, steering: Any) -> None:
+    """Print the table of a run, write its report, and say who won where it was a race."""
+    from looktwice.eval.adaptive.race import NOTE, race_table, save_races, say_race
     from looktwice.eval.adaptive.runs import Races
-    from looktwice.eval.adaptive.tables import NOTE, race_table, save_races, say_race
+    from looktwice.eval.display.table import score_table
+    from looktwice.eval.page.conversations import sample_images
+    from looktwice.eval.report import write_report
 
+    scored = score_table([run], plan=plan)
+    print_table(scored)
+    images = sample_images({arm.task_id: arm.task for arm in plan.points})
+    say(f"report: {write_report(scored, run, images, again=False)}")
     if isinstance(steering, Races):
         print_text_table(race_table(steering.results), "the race", NOTE)
         for result in steering.results:
-            say(say_race(result, steering.level))
-        say(f"race: {save_races(folder, steering.results, steering.level)}")
+            say(say_race(result))
+        say(f"race: {save_races(run, steering.results)}")
 
 
-def _say_outcome(outcome: Any) -> None:
-    """How many records a run wrote, and why it stopped, where it did."""
-    say(
-        f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there,"
-        f" {outcome.failed} failed)"
-    )
-    if outcome.failed:
-        say(
-            f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same"
-            " command asks again"
-        )
-    if outcome.why:
-        say(
-            f"stopped: {outcome.why}; what was answered is kept, and the same command goes on later"
-        )
+def allow(
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions."),
+    ] = None,
+    overrides: Overrides = NONE,
+    plugin: Plugins = NONE,
+    listed: Annotated[bool, typer.Option("--list", help="List what is allowed.")] = False,
+    forgotten: Annotated[
+        bool, typer.Option("--forget", help="Take back what was allowed.")
+    ] = False,
+) -> None:
+    """Let a study that you trust read the paths it names.
+
+    It is remembered until the study, or a file that it includes, changes; a copy elsewhere is
+    another study. So are a run folder and a folder of questions.
+    """
+    from looktwice.pipelines.config.paths import allowances, find_config, forget
+
+    if path is not None and forgotten:
+        was_allowed = forget(find_config(path))
+        say(f"{path} {'is allowed nothing any more' if was_allowed else 'was allowed nothing'}")
+    elif path is not None:
+        _allow(path, overrides, plugin)
+    for allowance in allowances() if listed or path is None else ():
+        changed = "" if not allowance.changed else ": changed since, so it may read none of these"
+        say(f"{allowance.path}{changed}")
+        for place in allowance.reads:
+            say(f"  {place}")
 
 
-def _make_pruning(size: str | None, cache: Path, runs: Path) -> Callable[[], Iterable[str]]:
-    """Keeps the cache within a size, if one is given, and says so. Raises RunError for what is no
-    size."""
-    if size is None:
-        return tuple
-    from looktwice.eval.runs.reply_cache import keep_within, parse_size
+def _allow(path: Path, overrides: Sequence[str], plugins: Sequence[str]) -> None:
+    """Remember what lies at `path` and what it names. Raises ConfigError for other faults,
+    RunError, TaskError."""
+    from looktwice.eval.runs.replay import RecordedRun
+    from looktwice.eval.scoring.score import ScoringTools
+    from looktwice.eval.tasks.own_questions import Folder
+    from looktwice.pipelines.config.load import load
+    from looktwice.pipelines.config.paths import allow, find_config, note_outside, shipped
+    from looktwice.pipelines.config.plan import load_plan
 
-    return partial(keep_within, cache, runs, parse_size(size))
+    files = list[Path]()
+    with note_outside() as reads:
+        if (path / "points.yaml").is_file():
+            files = [path / "points.yaml"]
+            run = RecordedRun(path, plugins)
+            tools = ScoringTools(run.folder, plugins=tuple(plugins))
+            for point in run.folder.points.values():
+                run.stages(point)
+                run.task(point)
+                tools.record_scorer(point)
+        elif path.is_dir():
+            # the folders in which pictures of the questions lie, and where links in it lead
+            if (path / "samples.jsonl").is_file():
+                files = [path / "samples.jsonl"]
+                len(Folder(path))  # reads every line
+            for entry in path.rglob("*"):
+                if entry.is_symlink() and entry.exists():
+                    reads.append(entry.resolve())
+            reads[:] = {place if place.is_dir() else place.parent for place in reads}
+        else:
+            path = find_config(path)
+            load(path, files=files)
+            load_plan(path, overrides, plugins)
+    if not reads:
+        say(f"{path} names nothing outside of its own folder, so there is nothing to allow")
+        return
+    allow(path, [file for file in files if file not in shipped().values()], reads)
+    say(f"{path} may read, until it or what it includes changes:")
+    for place in sorted(set(reads)):
+        say(f"  {place}")
+    say(f"looktwice allow --forget {path} takes it back")
 
 
 def make(
     config: ConfigPath,
-    overrides: Overrides = None,
+    overrides: Overrides = NONE,
     out: Annotated[Path, typer.Option(help="The folder of the new question sets.")] = Path("made"),
     split: Annotated[
         str, typer.Option(help="The split, which begins the questions' names.")
     ] = "val",
-    plugin: Plugins = None,
-    allow: Allowed = None,
+    plugin: Plugins = NONE,
+    allow: Allowed = NONE,
 ) -> None:
     """Make questions from your own files.
 
     Each task is saved as a folder and as a parquet file like BLINK's.
     """
-    with input_errors(allow, out=out):
-        from looktwice.eval.make.command import make_questions
+    from looktwice.eval.make.command import make_questions
 
-        for line in make_questions(
-            config, overrides or (), load_plugins(plugin), out, split, allow or ()
-        ):
-            say(line)
+    for line in make_questions(config, overrides, plugin, out, split, allow):
+        say(line)
 
 
 def list_names(
@@ -228,24 +296,22 @@ def list_names(
             metavar="[KIND]",
             help=(
                 "stages, specialists, tools, tasks, readers, models or configs; or a class, such as"
-                " Circles."
+                " Circles or State."
             ),
         ),
     ] = "",
-    plugin: Plugins = None,
+    plugin: Plugins = NONE,
 ) -> None:
     """List what a configuration may name, a line each.
 
     Without KIND it says how many there are. Of a class it tells the settings, with their types and
     defaults.
     """
-    with input_errors():
-        from looktwice.eval.listing import SAYS, list_class, list_kind, list_kinds
+    from looktwice.eval.listing import SAYS, list_class, list_kind, list_kinds
 
-        plugins = load_plugins(plugin)
-        listed = list_kind if kind in SAYS else list_class
-        for line in listed(kind, plugins) if kind else list_kinds(plugins):
-            say(line)
+    listed = list_kind if kind in SAYS else list_class
+    for line in listed(kind, plugin) if kind else list_kinds(plugin):
+        say(line)
 
 
 def init(
@@ -260,26 +326,22 @@ def init(
 
     It is a copy of a shipped configuration, which `looktwice list configs` names.
     """
-    with input_errors(out=out):
-        from looktwice.eval.listing import copy_config
+    from looktwice.eval.listing import copy_config
 
-        written = copy_config(config, out)
-        say(f"wrote {written}; next: looktwice check {written}")
+    written = copy_config(config, out)
+    say(f"wrote {written}; next: looktwice check {written}")
 
 
 def serve(
     model: Annotated[
         str, typer.Argument(help="pocket, the small model that comes with looktwice.")
     ] = "pocket",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
-    ] = 8765,
+    port: Port = 8765,
 ) -> None:
     """Serve a model over the chat-completions protocol.
 
     It listens on this machine alone and needs no key. Images are taken as data URLs.
     """
-    with input_errors():
-        from looktwice.pipelines.models.serving import serve_by_name
+    from looktwice.pipelines.models.serving import serve_by_name
 
-        serve_by_name(model, port, lambda url: say(f"{model} answers at {url}; Ctrl-C ends it"))
+    serve_by_name(model, port, lambda url: say(f"{model} answers at {url}; Ctrl-C ends it"))

@@ -1,15 +1,17 @@
 """Words of questions, models and servers, which a terminal must not obey, a spreadsheet must not
-compute, and a page must not open."""
+compute, a page must not open, and a disk can name a file by."""
 
 from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.models.keys import mask_keys
 
 if TYPE_CHECKING:
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|[. ]+$')
+DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
+LONGEST_NAME = 120  # bytes of a file name, before what tells it from others
 
 _FORMULA = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 
@@ -61,6 +67,22 @@ def csv_cell(value: object) -> object:
     except ValueError:
         return _FORMULA.sub(r"\1'", printable(value))
     return value
+
+
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """A file name for each of these: one that Windows takes too, and no two alike, also where case
+    does not count."""
+    safe = dict[str, str]()
+    for name in names:
+        text = DEVICE.sub(r"_\1", UNSAFE.sub("_", name)).encode(errors="replace")
+        safe[name] = text[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
+    times = Counter(text.casefold() for text in safe.values())
+    return {
+        name: text
+        if text and text == name and times[text.casefold()] == 1
+        else f"{text}-{digest(name)[:8]}"
+        for name, text in safe.items()
+    }
 
 
 @cache

@@ -7,11 +7,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task
 from rich.table import Column
 from rich.text import Text
 
@@ -46,26 +45,26 @@ class Display:
         self.verdicts: Counter[str] = Counter()
         self.done, self.started, self.last = 0, time.monotonic(), 0.0
         self._lock = threading.Lock()
-        self._bar: Progress | None = None
-        self._task = TaskID(0)
+        self._is_live = console.is_terminal and not json_lines
+        self._bar = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            _Words(self),
+            console=console,
+            refresh_per_second=4,
+            expand=True,
+            disable=not self._is_live,
+        )
+        self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> Display:
         self.started = time.monotonic()
-        if self.console.is_terminal and not self.json_lines:
-            room = Column(ratio=1)
-            columns = SpinnerColumn(), BarColumn(bar_width=None, table_column=room), _Words(self)
-            self._bar = Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
-            self._task = self._bar.add_task("", total=self.total)
-            self._bar.start()
+        self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self.done)
-            self._bar.stop()
-        else:
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+        if not self._is_live:
             self._line()
 
     def add(self, verdict: str) -> None:
@@ -77,42 +76,44 @@ class Display:
             due = now - self.last >= EVERY
             if due:
                 self.last = now
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self.done)
-        elif due:
+        self._bar.update(self._task, completed=self.done)
+        if due and not self._is_live:
             self._line()
 
     def skip(self, number: int) -> None:
         """Take off so many records, which exist already."""
         with self._lock:
             self.total = max(0, self.total - number)
-        if self._bar is not None:
-            self._bar.update(self._task, total=self.total)
+        self._bar.update(self._task, total=self.total)
 
     def words(self, width: int = 1000) -> str:
         """Where the run stands, in at most so many characters: what is less urgent is shortened,
         then left out."""
         spent, rate = self.spent(), f"{self._rate():.1f}/s"
-        counts = [(name, self.verdicts[name]) for name in VERDICTS if self.verdicts[name]]
+        names, letters = list[str](), list[str]()
+        for name in VERDICTS:
+            if number := self.verdicts[name]:
+                names.append(f"{name} {number}")
+                letters.append(f"{name[0]}{_short(number)}")
         done, left = f"{self.done}/{self.total}", self._time()
-        verdicts = " ".join(f"{name} {number}" for name, number in counts)
-        short = " ".join(f"{name[:1]}{_short(number)}" for name, number in counts)
+        verdicts, short = " ".join(names), " ".join(letters)
         cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
-        tokens = (
-            f"tokens {_short(spent.tokens_in)} in {_short(spent.tokens_out)} out"
-            if any(spent[:2])
-            else ""
-        )
-        fewer = f"{_short(spent.tokens_in)}+{_short(spent.tokens_out)} tok" if tokens else ""
-        choices = (
+        tokens = fewer = ""
+        if any(spent[:2]):
+            read, written = map(_short, spent[:2])
+            tokens, fewer = f"tokens {read} in {written} out", f"{read}+{written} tok"
+        line = ""
+        for gap, *parts in (
             (" | ", done, verdicts, tokens, cost, rate, left),
             ("  ", done, verdicts, fewer, cost, rate, left),
             ("  ", done, short, fewer, cost, rate, left),
             ("  ", done, short, cost or fewer, rate, left),
             ("  ", done, short, left),
-        )
-        lines = [gap.join(filter(None, parts)) for gap, *parts in choices]
-        return next((line for line in lines if len(line) <= width), lines[-1][:width])
+        ):
+            line = gap.join(filter(None, parts))
+            if len(line) <= width:
+                break
+        return line[:width]
 
     def _rate(self) -> float:
         return self.done / max(1e-9, time.monotonic() - self.started)
@@ -123,15 +124,13 @@ class Display:
         return f"took {_clock(time.monotonic() - self.started)}"
 
     def _line(self) -> None:
-        if self.json_lines:
-            counts = {name: self.verdicts[name] for name in VERDICTS}
-            seconds = round(time.monotonic() - self.started, 1)
-            done = {"done": self.done, "total": self.total, "seconds": seconds}
-            print_json(
-                self.console, {"event": "progress", **done, **counts, **self.spent()._asdict()}
-            )
+        if not self.json_lines:
+            self.console.print(Text(self.words()), soft_wrap=True)
             return
-        self.console.print(Text(self.words()), soft_wrap=True)
+        seconds = round(time.monotonic() - self.started, 1)
+        stand = {"event": "progress", "done": self.done, "total": self.total, "seconds": seconds}
+        counts = {name: self.verdicts[name] for name in VERDICTS}
+        print_json(self.console, {**stand, **counts, **self.spent()._asdict()})
 
 
 def print_json(console: Console, value: Mapping[str, object]) -> None:
@@ -153,19 +152,13 @@ class _Words(ProgressColumn):
 
 
 def _short(number: int) -> str:
-    return (
-        f"{number / 1e6:.1f}M"
-        if number >= 1e6
-        else f"{number / 1e3:.1f}k"
-        if number >= 1e4
-        else str(number)
-    )
+    for unit, least, size in (("M", 1e6, 1e6), ("k", 1e4, 1e3)):
+        if number >= least:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
-        if minutes >= 60
-        else f"{minutes}:{rest:02d}"
-    )
+    hours, left = divmod(minutes, 60)
+    return f"{hours}:{left:02d}:{rest:02d}" if hours else f"{left}:{rest:02d}"

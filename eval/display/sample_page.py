@@ -4,114 +4,234 @@ the answer."""
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any, NamedTuple
 
 from looktwice.eval.display.printable import template
-from looktwice.eval.display.sample_figures import (
-    Shown,
-    StepFigures,
-    caption,
-    changed_views,
-    looks_by_call,
-)
-from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.state import Call, State
+from looktwice.pipelines.config.spec import find_settings
+from looktwice.pipelines.counted import count_alike
+from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.model import Message, canonical, message_json
+from looktwice.pipelines.notebook import thumbnail
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.state import Call, State, Step
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent.agent import Agent
+from looktwice.prompting.agent.episode import Look, read_looks
+from looktwice.prompting.agent.tool import COORDINATES
+from looktwice.prompting.coordinates import ShownImage, ToolError
+from looktwice.prompting.markers.points import Circles
+from looktwice.prompting.markers.regions import Rectangles
 
-UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|[. ]+$')
-DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
-LONGEST_NAME = 120  # bytes of a file name, before what tells it from others
+IMAGE = re.compile(r"Image (\d+)(?: \(.*\))?:")
+RED = "#e02020"
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One arm on the sample: its label, its state behind the stages, why a stage failed, what
+    became of its answer.
+
+    `stages` are those that the state went through, and tell in which coordinates an agent's looks
+    are; `system` is the system text of its model.
+    """
+
+    label: str
+    state: State
+    error: str = ""
+    outcome: str = ""
+    stages: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """The notes that are not shown in their place, as looks are."""
+        return [note for note in self.state.notes if not note.startswith("look {")]
+
+    @property
+    def answer(self) -> str:
+        """The answer of the stages in the sample's own letters, or why there is none; empty where a
+        reader gives it."""
+        state = self.state
+        if state.answer is not None:
+            return state.letters.get(state.answer, state.answer)
+        is_read_later = state.reply and not self.outcome and not self.error
+        return state.reason or ("read at scoring" if is_read_later else "")
+
+
+class Figure(NamedTuple):
+    """A view on the page: its picture as a data URL, or none where it stands on the page already,
+    or a fault."""
+
+    caption: str
+    image: str = ""
+    fault: str = ""
+
+
+class ShownCall(NamedTuple):
+    """A call: how many turns of an earlier call it sent again, the new ones with their texts and
+    pictures, and the looks in its reply, each with the place that it asked for."""
+
+    call: Call
+    repeated: int
+    turns: Sequence[tuple[str, Sequence[str | Figure]]]
+    looks: Sequence[tuple[str, Figure | None]]
+
+
+class ShownStep(NamedTuple):
+    """A stage: its calls, and the views after it, None where it left them as they were."""
+
+    step: Step
+    calls: Sequence[ShownCall]
+    views: Sequence[Figure] | None
+
+
+@dataclass(eq=False)
+class StepFigures:
+    """Makes the figures of an arm in order; a picture is put on the page once, and named where it
+    comes again.
+
+    `longest` is the side of a picture in pixels; with 0 there are captions alone.
+    """
+
+    shown: Shown
+    longest: int
+    on_page: set[str] = field(default_factory=set)
+    earlier: list[list[str]] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[ShownStep]:
+        before: Sequence[View] = ()
+        for step in self.shown.state.trace:
+            agents = list(find_settings(self.shown.stages.get(step.slot), Agent))
+            images, calls = dict[int, View](), list[ShownCall]()
+            for call in step.calls:
+                images |= numbered_images(call.messages)
+                calls.append(self._call(call, agents, images))
+            views = None
+            if list(map(id, step.views)) != list(map(id, before)):
+                views = [self._figure(caption(n, v), v) for n, v in enumerate(step.views, 1)]
+            yield ShownStep(step, calls, views)
+            before = step.views
+
+    def _call(self, call: Call, agents: Sequence[Agent], images: Mapping[int, View]) -> ShownCall:
+        """The turns that no earlier call has sent, so that a long conversation is shown once."""
+        looks = []
+        for look in read_looks(self.shown.state.notes):
+            if look.call == len(self.earlier):
+                drawn = draw_look(look, agents, images) if self.longest else None
+                looks.append((look.words, self._figure("asked for", drawn) if drawn else None))
+        turns = [*map(_fingerprint, call.messages)]
+        repeated = max((count_alike(turns, sent) for sent in self.earlier), default=0)
+        self.earlier.append(turns + ([_fingerprint(call.reply.as_message())] if call.reply else []))
+        new = []
+        for message in call.messages[repeated:]:
+            parts = [p if isinstance(p, str) else self._figure("image", p) for p in message.parts]
+            new.append((message.role, parts))
+        return ShownCall(call, repeated, new, looks)
+
+    def _figure(self, name: str, view: View) -> Figure:
+        if not self.longest:
+            return Figure(name)
+        try:
+            sha = view.picture.payload.sha
+            if sha in self.on_page:
+                return Figure(f"{name.partition(',')[0]}, as above: sha256 {sha[:12]}")
+            image = thumbnail(view.picture, self.longest)
+        except PictureError as exc:
+            return Figure(name, fault=str(exc))
+        self.on_page.add(sha)
+        return Figure(name, image)
 
 
 def page(
     title: str, question: str, key: str | None, shown: Sequence[Shown], longest: int = 420
 ) -> str:
     """A self-contained HTML page with a section for each arm."""
-    sections = [
-        (arm, list(StepFigures(arm, longest)), _remarks(arm.state), _answer(arm)) for arm in shown
-    ]
-    facts = {"title": title, "question": question, "key": key, "sections": sections}
-    return str(template("sample.html.j2").render(**facts))
+    sections = [(arm, StepFigures(arm, longest)) for arm in shown]
+    html = template("sample.html.j2")
+    return str(html.render(title=title, question=question, key=key, sections=sections))
 
 
 def words(shown: Shown) -> list[str]:
     """A section of the page as lines of text: what each stage changed, the replies, looks, and the
     answer."""
-    lines, looks, calls = list[str](), looks_by_call(shown.state), 0
-    for number, step in enumerate(shown.state.trace):
-        lines.append(
-            f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)}"
-            f" call{'s' * (len(step.calls) != 1)}"
-        )
-        lines += [
-            f"    {caption(n, view)}"
-            for n, view in enumerate(changed_views(shown.state, number) or (), 1)
-        ]
-        for call in step.calls:
-            lines += [
-                f"    told: {text[:300]!r}" for text in (_told(call) if calls - 1 in looks else ())
-            ]
-            lines += (
-                [f"    reply: {call.reply.text[:300]!r}"]
-                if call.reply
-                else [f"    no reply: {call.error[:300]}"]
-            )
-            lines += [f"    {look.words}" for look in looks.get(calls, ())]
-            calls += 1
-    lines += [f"  note: {note}" for note in _remarks(shown.state)]
-    lines += [f"  system: {text!r}" for text in _system_texts(shown)]
+    lines, systems, has_looked = list[str](), [shown.system], False
+    for step, calls, views in StepFigures(shown, 0):
+        plural = "s" * (len(calls) != 1)
+        lines.append(f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(calls)} call{plural}")
+        lines += [f"    {view.caption}" for view in views or ()]
+        for call, _, _, looks in calls:
+            systems += [message.text for message in call.messages if message.role == "system"]
+            # after a look, what the tool gave back
+            new = list(takewhile(lambda m: m.role != "assistant", reversed(call.messages)))
+            for message in reversed(new) if has_looked else ():
+                lines += [f"    told: {message.text[:300]!r}"] if message.text else []
+            reply = call.reply and f"reply: {call.reply.text[:300]!r}"
+            lines.append(f"    {reply or f'no reply: {call.error[:300]}'}")
+            lines += [f"    {look}" for look, _ in looks]
+            has_looked = bool(looks)
+    lines += [f"  note: {note}" for note in shown.remarks]
+    lines += [f"  system: {text!r}" for text in dict.fromkeys(systems) if text]
     lines.append(f"  prompt: {shown.state.prompt!r}")
-    lines += [f"  answer: {answer}"] if (answer := _answer(shown)) else []
-    is_told = shown.outcome.startswith("FAILED")
-    lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error and not is_told else []
+    if shown.answer:
+        lines.append(f"  answer: {shown.answer}")
+    if shown.error and not shown.outcome.startswith("FAILED"):
+        lines.append(f"  FAILED: {shown.error.splitlines()[0]}")
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 
-def _system_texts(shown: Shown) -> list[str]:
-    """The model's own, and those of the conversations."""
-    calls = [call for step in shown.state.trace for call in step.calls]
-    sent = [m.text for call in calls for m in call.messages if m.role == "system"]
-    return [text for text in dict.fromkeys([shown.system, *sent]) if text]
+def caption(number: int, view: View) -> str:
+    """The size, bytes and hash of a view as it is sent."""
+    try:
+        payload = view.picture.payload
+    except PictureError as exc:
+        return f"view {number}: {exc}"
+    width, height = view.size
+    encoding = f", re-encoded: {payload.note}" if payload.note else ", the original bytes"
+    kind = payload.media_type.removeprefix("image/")
+    return (
+        f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256"
+        f" {payload.sha[:12]}{encoding}"
+    )
 
 
-def _told(call: Call) -> list[str]:
-    """The words that the model was told since its last turn: after a look, what the tool gave
-    back."""
-    since = list(takewhile(lambda message: message.role != "assistant", reversed(call.messages)))
-    return [message.text for message in reversed(since) if message.text]
+def _fingerprint(message: Message) -> str:
+    try:
+        return canonical(message_json(message))
+    except PictureError:  # a picture that cannot be sent is shown with its fault each time
+        return str(id(message))
 
 
-def file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each of these: one that Windows takes too, and no two alike, also where case
-    does not count."""
-    wanted = list(dict.fromkeys(names))
-    safe = {name: _safe(name) for name in wanted}
-    times = Counter(text.casefold() for text in safe.values())
-    kept = {
-        name for name, text in safe.items() if text and text == name and times[text.casefold()] == 1
-    }
-    return {
-        name: text if name in kept else f"{text}-{digest(name)[:8]}" for name, text in safe.items()
-    }
+def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
+    """The images of a conversation by the numbers that an agent gives them."""
+    images: dict[int, View] = {}
+    for message in messages:
+        for before, part in zip(message.parts, message.parts[1:], strict=False):
+            name = IMAGE.fullmatch(before) if isinstance(before, str) else None
+            if name and isinstance(part, View):
+                images[int(name[1])] = part
+    return images
 
 
-def _safe(name: str) -> str:
-    text = DEVICE.sub(r"_\1", UNSAFE.sub("_", name))
-    return text.encode(errors="replace")[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
-
-
-def _remarks(state: State) -> list[str]:
-    """The notes that are not shown in their place, as looks are."""
-    return [note for note in state.notes if not note.startswith("look {")]
-
-
-def _answer(shown: Shown) -> str:
-    """The answer of the stages in the sample's own letters, or why there is none; empty where a
-    reader gives it."""
-    state = shown.state
-    if state.answer is None:
-        return state.reason or (
-            "read at scoring" if state.reply and not shown.outcome and not shown.error else ""
-        )
-    return state.letters.get(state.answer, state.answer)
+def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -> View | None:
+    """The image with what the call asked for in red; None where the call names no place on an
+    image."""
+    agent = next((agent for agent in agents if look.tool in agent.tools), None)
+    given = look.arguments if isinstance(look.arguments, Mapping) else {}
+    view = images.get(given.get("image") or max(images, default=0))
+    if agent is None or view is None or look.outcome == "refused":
+        return None
+    marks = list[Mark]()
+    for name, info in agent.tools[look.tool].arguments.model_fields.items():
+        if COORDINATES not in info.metadata or name not in given:
+            continue
+        try:
+            place = ShownImage(view, view).place(given[name], agent.coordinates, "the image")
+        except ToolError:  # a note that does not fit this image
+            return None
+        x, y, *corner = place
+        marks.append(Box("", x, y, corner[0], corner[1]) if corner else Point("", x, y))
+    drawn = Rectangles(color=RED).draw(View.of(view.picture), marks)
+    return Circles(color=RED).draw(drawn, marks) if marks else None

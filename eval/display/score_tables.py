@@ -3,9 +3,10 @@ wrong."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from looktwice.eval.display.text_tables import (
@@ -20,10 +21,10 @@ from looktwice.eval.display.text_tables import (
     text,
     with_interval,
 )
-from looktwice.eval.scoring.chance import is_benchmark_metric
 from looktwice.eval.scoring.row import METRICS, Row
+from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.score import REASONS
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 LESS_PEOPLE = "less\npeople"
 """The header of a column with `to_people`."""
@@ -38,54 +39,46 @@ def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
         place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
     }
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
-    tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
     own = [row for row in own if not row.slice]
     cells = {(row.run, row.contestant, row.task, row.metric): row for row in (*rows, *own)}
-    given: dict[tuple[str, str], set[str]] = {}
+    given: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
-        given.setdefault((row.run, row.contestant), set()).update({row.task_name} - {""})
-    whole, many = len(set().union(*given.values())), _are_several(rows)
+        given[row.run, row.contestant] |= {row.task_name} - {""}
+    whole, with_run = len(set().union(*given.values())), _run_namer(rows)
 
     def name(line: tuple[str, str]) -> str:
+        run, contestant = line
         short = f"\n{len(given[line])} of {whole} tasks" if len(given[line]) < whole else ""
-        return _with_run(line[1], line[0], many) + short
+        return with_run(contestant, run) + short
 
-    def column(task: str, metric: str, title: str) -> Column[tuple[str, str]]:
-        def value(line: tuple[str, str]) -> str:
-            row = cells.get((*line, task, metric))
-            beside = answered.get(place_of(row), "") if row and row.metric == "accuracy" else ""
-            return _overview_cell(row, beside) if row else ""
+    def cell(line: tuple[str, str], task: str, metric: str) -> str:
+        row = cells.get((*line, task, metric))
+        if row is None:
+            return ""
+        if row.value is None:
+            return say_no_value(row) or ("not asked" if row.missing else "no samples")
+        below = [interval(row)]
+        if row.failed:
+            rest = answered.get(place_of(row), "") if metric == "accuracy" else ""
+            below.append(f"{row.failed} of {row.n} failed; {rest} of what was answered")
+        if gap := to_people(row):
+            below.append(f"less people {gap}")
+        return f"{percent(row.value)}\n{'; '.join(filter(None, below))}".rstrip()
 
-        return Column(title, value)
-
-    columns = [Column("contestant", name, text)]
-    for row in own:
-        title = f"{row.task}\n{row.metric}"
-        if all(column.title != title for column in columns):
-            columns.append(column(row.task, row.metric, title))
+    tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
+    titles = {(row.task, row.metric): f"{row.task}\n{row.metric}" for row in own}
     for task in (*tasks[-2:], *tasks[:-2]):
-        columns.append(column(task, "accuracy", task.replace(" [", "\n[", 1)))
+        titles[task, "accuracy"] = task.replace(" [", "\n[", 1)
+    columns = [Column("contestant", name, text)]
+    for place, title in titles.items():
+        columns.append(Column(title, partial(cell, task=place[0], metric=place[1])))
     return table(columns, given)
 
 
-def _are_several(rows: Sequence[Row]) -> bool:
-    return len({row.run for row in rows}) > 1
-
-
-def _with_run(name: str, run: str, many: bool) -> str:
-    """A contestant's name, with its run where there are several."""
-    return f"{name} ({run})" if many else name
-
-
-def _overview_cell(row: Row, answered: str) -> str:
-    if row.value is None:
-        return say_no_value(row) or ("not asked" if row.missing else "no samples")
-    below = [interval(row)]
-    if row.failed:
-        below.append(f"{row.failed} of {row.n} failed; {answered} of what was answered")
-    if gap := to_people(row):
-        below.append(f"less people {gap}")
-    return f"{percent(row.value)}\n{'; '.join(filter(None, below))}".rstrip()
+def _run_namer(rows: Sequence[Row]) -> Callable[[str, str], str]:
+    """Names a contestant, with its run where there are several."""
+    many = len({row.run for row in rows}) > 1
+    return lambda contestant, run: f"{contestant} ({run})" if many else contestant
 
 
 def place_of(row: Row) -> tuple[str, ...]:
@@ -100,7 +93,7 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
     `full` is for the rows of several tasks: it shows the task's name and not only its variant.
     """
     by_name = {(*place_of(row), row.metric): row for row in rows}
-    many = _are_several(rows)
+    with_run = _run_namer(rows)
 
     def variant(row: Row) -> str:
         task = row.task
@@ -117,7 +110,7 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
         return Column(f"{first}\n{rest.replace('_', ' ')} %".replace("\n %", "\n%"), value, percent)
 
     columns = (
-        Column("contestant", lambda row: _with_run(contestant_of(row), row.run, many), text),
+        Column("contestant", lambda row: with_run(contestant_of(row), row.run), text),
         Column("task" if full else "variant", variant, text),
         Column("accuracy %", _value_cell),
         Column[Row]("n", "n"),
@@ -153,12 +146,12 @@ def notebook_table(rows: Sequence[Row]) -> TextTable:
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each
     metric."""
-    many = _are_several(rows)
+    with_run = _run_namer(rows)
     columns: tuple[Column[Row], ...] = (
         Column("task", "task", text),
         Column[Row]("metric", "metric", text),
         Column[Row]("slice", "slice", text),
-        Column("contestant", lambda row: _with_run(row.contestant, row.run, many), text),
+        Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
         Column[Row]("n", "n"),
         Column[Row]("unit", "unit"),
@@ -168,61 +161,35 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
         Column[Row]("p", "p", format_p),
         Column(LESS_PEOPLE, lambda row: to_people(row, 2)),
     )
-    lines = [row for row in rows if is_benchmark_metric(row)]
+    lines = list(filter(is_benchmark_metric, rows))
     order = list(dict.fromkeys((row.task, row.metric) for row in lines))
     lines.sort(key=lambda row: order.index((row.task, row.metric)))
     whole = table(columns, lines).without_empty()
     return whole if any(row.slice for row in lines) else whole.without("slice")
 
 
-_Unread = tuple[PointScores, Counter[str]]
-
-
 def reason_table(runs: Sequence[RunScores]) -> TextTable:
     """Why answers are unreadable: a line per arm that has unreadable answers."""
-    lines = list[_Unread]()
-    for scores in (scores for run in runs for scores in run.points):
-        unreadable = (s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
-        lines.append((scores, Counter(unreadable)))
-
-    def count(kind: str) -> Column[_Unread]:
-        return Column(kind, lambda line: line[1][kind], some)
-
-    columns: tuple[Column[_Unread], ...] = (
-        Column("contestant", lambda line: line[0].contestant, text),
-        Column("task", lambda line: line[0].task, text),
-        *map(count, REASONS),
-    )
-    return table(columns, [line for line in lines if line[1]]).without_empty()
-
-
-@dataclass
-class _Failure:
-    """Records that failed alike."""
-
-    contestant: str
-    task: str
-    error: str
-    sample: str
-    count: int = 0
+    lines = []
+    for scores in chain(*(run.points for run in runs)):
+        counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
+        if counts:
+            cells = map(some, map(counts.__getitem__, REASONS))
+            lines.append((scores.contestant, scores.task, *cells))
+    return TextTable(("contestant", "task", *REASONS), lines, 2).without_empty()
 
 
 def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
     """Errors: the first line of each with its count and an example, most frequent first."""
-    failures: dict[tuple[str, str, str], _Failure] = {}
-    for scores in (scores for run in runs for scores in run.points):
-        for scored in (entry for entry in scores.all if entry.verdict is Verdict.FAILED):
-            error = (scored.detail.strip().splitlines() or ["no message"])[0][:200]
-            key = (scores.contestant, scores.task, error)
-            failures.setdefault(key, _Failure(*key, scored.sample)).count += 1
-    columns = (
-        Column[_Failure]("contestant", "contestant", text),
-        Column[_Failure]("task", "task", text),
-        Column[_Failure]("error", "error", text),
-        Column[_Failure]("for example", "sample", text),
-        Column[_Failure]("samples", "count"),
-    )
-    return table(columns, sorted(failures.values(), key=lambda failure: -failure.count)[:limit])
+    samples: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for scores in chain(*(run.points for run in runs)):
+        for entry in scores.all:
+            if entry.verdict is Verdict.FAILED:
+                error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
+                samples[scores.contestant, scores.task, error].append(entry.sample)
+    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:limit]
+    lines = [(*arm, failed[0], str(len(failed))) for arm, failed in frequent]
+    return TextTable(("contestant", "task", "error", "for example", "samples"), lines, 4)
 
 
 def token_table(rows: Sequence[Row]) -> TextTable:
@@ -243,14 +210,12 @@ def sort_rows(rows: Sequence[Row]) -> list[Row]:
     names = list(dict.fromkeys(row.task_name for row in rows))
     tasks = list(dict.fromkeys(row.task for row in rows))
     last = {"macro": 1, "micro": 2}
-    return sorted(
-        rows,
-        key=lambda row: (
-            0 if row.task_name else last[row.task],
-            names.index(row.task_name),
-            tasks.index(row.task),
-        ),
-    )
+
+    def place(row: Row) -> tuple[int, ...]:
+        total = 0 if row.task_name else last[row.task]
+        return total, names.index(row.task_name), tasks.index(row.task)
+
+    return sorted(rows, key=place)
 
 
 def drop_repeats(rows: Sequence[Row]) -> list[Row]:

@@ -1,5 +1,5 @@
-"""The long table of one or several runs, and how it is shown on a terminal, in a notebook and as
-CSV."""
+"""The long table of one or several runs, of all samples or of a subset as the analysis audit writes
+it, and how it is shown on a terminal, in a notebook and as CSV."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import csv
 import html
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from looktwice.eval.display.printable import cell, csv_cell
+import yaml
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.score_tables import (
     LESS_PEOPLE,
     clusters_of,
@@ -27,26 +32,57 @@ from looktwice.eval.display.score_tables import (
     sort_rows,
     to_people,
 )
-from looktwice.eval.display.subsets import keep_only
-from looktwice.eval.display.text_tables import escaped, format_cost, format_p, percent
-from looktwice.eval.records.records import PointRow, RunError, RunFolder
+from looktwice.eval.display.text_tables import (
+    Column,
+    ConsoleTable,
+    escaped,
+    format_cost,
+    format_p,
+    percent,
+    points,
+    table,
+    text,
+)
+from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_yaml
 from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import headline_rows, run_rows
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.json_input import OPEN
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
     import pandas
-    from rich.table import Table as RichTable
 
 MOST_REASON = 160  # characters of a reason
 SHOWN = 3  # arms that a line names
+
+
+@with_config(OPEN)
+class IdsNode(TypedDict):
+    """The samples of a subset."""
+
+    ids: list[str]
+
+
+@with_config(OPEN)
+class ChosenNode(TypedDict):
+    """A task of which a subset is named."""
+
+    subset: IdsNode
+
+
+@with_config(OPEN)
+class FragmentNode(TypedDict, total=False):
+    """A piece of a configuration that names subsets."""
+
+    task: ChosenNode
+    tasks: dict[str, ChosenNode] | None
 
 
 Found = TypeVar("Found")
@@ -88,10 +124,9 @@ class Table:
 
     def where(self, **fields: Any) -> Table:
         """The rows whose fields have these values, such as `metric="accuracy", slice=""`."""
-        return replace(
-            self,
-            rows=tuple(r for r in self.rows if all(getattr(r, k) == v for k, v in fields.items())),
-        )
+        wanted = list(fields.items())
+        rows = [r for r in self.rows if all(getattr(r, name) == value for name, value in wanted)]
+        return replace(self, rows=tuple(rows))
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
@@ -118,7 +153,7 @@ class Table:
         A text that begins as a formula does (`=`, `+`, `-`, `@`, a tab or a line break) stands
         behind a single quote.
         """
-        return self._csv(changed=csv_cell)
+        return csv_text(self._cells())
 
     def to_pandas(self) -> pandas.DataFrame:
         """The columns of report.csv, and one for each setting that the study changes; NaN where
@@ -130,32 +165,27 @@ class Table:
         """
         import pandas
 
-        places = dict.fromkeys(
-            name for run in self.scores for arm in run.points for name in arm.point.changes
-        )
-        return pandas.read_csv(
-            io.StringIO(self._csv(tuple(places))), keep_default_na=False, na_values=""
-        )
+        changes = (arm.point.changes for run in self.scores for arm in run.points)
+        out = io.StringIO(newline="")
+        csv.writer(out).writerows(self._cells(tuple(dict.fromkeys(chain(*changes)))))
+        out.seek(0)
+        return pandas.read_csv(out, keep_default_na=False, na_values="")
 
-    def _csv(
-        self, places: Sequence[str] = (), changed: Callable[[Any], Any] = lambda value: value
-    ) -> str:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow((*COLUMNS, *places))
+    def _cells(self, places: Sequence[str] = ()) -> Iterator[Sequence[Any]]:
+        """The header and the rows, with the settings that the arms of a row share."""
         arms: dict[tuple[str, str], list[PointRow]] = defaultdict(list)
-        for run in self.scores if places else ():
+        for run in self.scores:
             for scores in run.points:
                 for name in (scores.point.id, scores.contestant):
                     arms[run.name, name].append(scores.point)
+        yield (*COLUMNS, *places)
         for row in self.rows:
-            mine = arms.get((row.run, row.point or row.contestant), [])
-            settings = ({setting_of(point, place) for point in mine} for place in places)
-            same = (levels.pop() if len(levels) == 1 else None for levels in settings)
-            writer.writerow(
-                [*(changed(_cell(getattr(row, name))) for name in COLUMNS), *map(_cell, same)]
-            )
-        return out.getvalue()
+            cells = [getattr(row, name) for name in COLUMNS]
+            for place in places:
+                points = arms[row.run, row.point or row.contestant]
+                levels = {setting_of(point, place) for point in points}
+                cells.append(levels.pop() if len(levels) == 1 else None)
+            yield [f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells]
 
     def __repr__(self) -> str:
         from rich.console import Console
@@ -192,107 +222,121 @@ def score_table(
     classes runs may name. `all_arms` adds the arms of earlier plans in the same folder. `only` is a
     file with the samples that are left, as `audit` writes it.
     """
-    paths = [runs] if isinstance(runs, str | Path) else list(runs)
-    folders = [RunFolder(Path(path)) for path in paths]
-    scored = [
-        score_run(f, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms) for f in folders
-    ]
-    return make_table([keep_only(run, only) for run in scored] if only else scored, by)
+    scored = []
+    for path in [runs] if isinstance(runs, str | Path) else runs:
+        folder = RunFolder(Path(path))
+        run = score_run(folder, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms)
+        scored.append(keep_only(run, only) if only else run)
+    return make_table(scored, by)
+
+
+def read_subset(path: Path) -> Mapping[str, set[str]]:
+    """The sample ids of each task in a piece of a configuration:
+    `tasks: {depth: {subset: {ids: [...]}}}`.
+
+    Raises RunError where it is none.
+    """
+    try:
+        fragment = read_yaml(path, FragmentNode) or {}
+    except (OSError, ValueError, yaml.YAMLError) as exc:
+        raise RunError(
+            f"{path}: no subset ({exc}); give a file such as clean.yaml, which `audit` writes"
+        ) from exc
+    tasks = {
+        **(fragment.get("tasks") or {}),
+        **({"task": fragment["task"]} if "task" in fragment else {}),
+    }
+    if not tasks:
+        raise RunError(
+            f"{path} names no task with `subset: {{ids: [...]}}`; `looktwice analyse RUN audit`"
+            " writes such a file"
+        )
+    return {str(name): set(node["subset"]["ids"]) for name, node in tasks.items()}
+
+
+def keep_only(run: RunScores, path: Path) -> RunScores:
+    """The scores on the samples that the file names; a task that it does not name is left out.
+    Raises RunError."""
+    ids = read_subset(path)
+    names = {scores.point.task for scores in run.points}
+    # the short form of a single task, whatever it is called
+    if len(names) == 1 and ids.keys() == {"task"}:
+        ids = {name: ids["task"] for name in names}
+    kept = [scores for scores in run.points if scores.point.task in ids]
+    if not any(ids[scores.point.task] & scores.samples.keys() for scores in kept):
+        there = ", ".join(dict.fromkeys(scores.point.task for scores in run.points))
+        raise RunError(f"{path} names none of the samples of {run.name}, whose tasks are {there}")
+    labelled = (replace(s.only(ids[s.point.task]), task=f"{s.task} ({path.stem})") for s in kept)
+    return replace(run, points=tuple(labelled))
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for
     one no sample has."""
+    fields = set[str]()
     # to look at every sample takes a while
-    arms = [scores for run in runs for scores in run.points] if by else []
-    fields = {name for scores in arms for row in scores.samples.values() for name in row.meta}
-    fields |= {name for scores in arms for name in measurements(scores)}
-    for name in (part for names in by for part in names.split(",")):
+    for scores in chain(*(run.points for run in runs)) if by else ():
+        fields.update(measurements(scores), *(row.meta for row in scores.samples.values()))
+    for name in ",".join(by).split(",") if by else ():
         if name not in fields:
             raise RunError(
                 f"--by {name}: no sample has this field; there are"
                 f" {', '.join(sorted(fields)) or 'none'}"
             )
-    return Table(tuple(row for run in runs for row in run_rows(run, by)), tuple(runs), tuple(by))
+    rows = chain.from_iterable(map(partial(run_rows, by=by), runs))
+    return Table(tuple(rows), tuple(runs), tuple(by))
 
 
-def console_table(shown: Table) -> RichTable:
+def console_table(shown: Table) -> ConsoleTable:
     """The accuracy of every point with its interval, counts and comparison, for a terminal; a block
     per task.
 
     Above it stand the metrics by which a benchmark itself is quoted, its totals above all.
     """
-    from rich import box
-    from rich.table import Table as RichTable
-
-    every = sort_rows(shown.where(metric="accuracy").rows)
-    rows = drop_repeats(drop_means_of_one(every))
+    every = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
+    rows = drop_means_of_one(every)
     own = drop_repeats(headline_rows(shown.scores, shown.rows))
-    missing = any(row.missing for row in rows)
-    some_failed = any(row.failed and not row.failure for row in rows)
-    answered = {
-        place_of(row): percent(row.value) for row in shown.where(metric="accuracy_answered")
-    }
-    counts = "r/w/u/f/m" if missing else "r/w/u/f"
-    caption = _caption(shown, own, rows, counts, len(rows) < len(drop_repeats(every)))
-    below = cell(caption)
-    below.highlight_words(shown.unchanged, "bold not dim not italic yellow")
-    out = RichTable(
-        caption=below,
-        caption_justify="left",
-        header_style="bold",
-        box=box.SIMPLE,
-        padding=(0, 0, 0, 1),
+    counts = ["right", "wrong", "unreadable", "failed"] + ["missing"] * any(r.missing for r in rows)
+    answered = {place_of(row): row.value for row in shown.where(metric="accuracy_answered")}
+
+    def accuracy(row: Row) -> str:
+        value = percent(row.value) or say_no_value(row).partition("\n")[0] or "-"
+        return f"{value}\n{interval(row)}".strip()
+
+    def without_failed(row: Row) -> float | None:
+        return answered.get(place_of(row)) if row.failed and row.metric == "accuracy" else None
+
+    def verdicts(row: Row) -> str | None:
+        return None if row.right is None else "/".join(str(getattr(row, name)) for name in counts)
+
+    columns: tuple[Column[Row], ...] = (
+        Column("block", _block, text),
+        Column("task and contestant", contestant_of, text),
+        Column("accuracy", accuracy),
+        Column("answered", without_failed, percent),
+        Column("n", lambda row: f"{row.n} ({clusters_of(row)})".removesuffix(" ()")),
+        Column("/".join(name[0] for name in counts), verdicts),
+        Column("delta", "delta", points),
+        Column("p", "p", format_p),
+        Column(LESS_PEOPLE, to_people),
     )
-    out.add_column("task and contestant", overflow="fold")
-    people = (LESS_PEOPLE,) if any(map(to_people, rows)) else ()
-    for name in ("accuracy", *(["answered"] * some_failed), "n", counts, "delta", "p", *people):
-        out.add_column(name, justify="right", no_wrap=True)
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
-    # a total has none, and is the first
+    # a total is of no single task, and is the first
     order = {place: number for number, place in enumerate(places, 1)}
     blocks: dict[str, list[Row]] = defaultdict(list)
     for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
         blocks[_block(row)].append(row)
-    for title, block in blocks.items():
-        out.add_row(cell(title, "bold"))
-        for row in block:
-            name, value, *cells = _console_cells(row, missing)
-            beside = [
-                answered.get(place_of(row), "") if row.failed and row.metric == "accuracy" else ""
-            ]
-            more = [to_people(row)] if people else []
-            out.add_row(*map(cell, (name, value, *(beside * some_failed), *cells, *more)))
-        out.add_section()
-    return out
-
-
-def _caption(
-    shown: Table, own: Sequence[Row], rows: Sequence[Row], counts: str, single: bool
-) -> str:
-    """What stands below the console's table; `single` where means of one task were dropped."""
-    split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
-    words = "right, wrong, unreadable, failed" + ", missing" * counts.endswith("m")
-    accuracy = f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
-    if any(row.failed and not row.failure for row in rows):
-        accuracy += "; answered: accuracy of what did not fail and was readable"
-    lines = [
-        f"split: {split} | labels: {labels}, as recorded | reader: {readers}",
-        _named(own) + accuracy,
-    ]
-    if any(map(clusters_of, [*own, *rows])):
-        lines.append(
-            "n (in so many clusters): those that share a picture or a group are one; intervals"
-            " are over clusters"
-        )
-    if single:
-        lines.append(
+    caption = _caption(own, rows, counts)
+    if len(rows) < len(every):
+        single = (
             "macro and micro of a contestant with one task are not shown: they are its accuracy"
         )
-    lines += [*shown.notes, *_failed_lines(rows), *_cost_lines(shown)]
+        caption.append(single)
+    caption += [*shown.notes, *_note_lines(shown, rows)]
     for run in shown.scores:
-        lines += _judge_lines(run)
-    return "\n".join(lines)
+        caption += _judge_lines(run)
+    grid = table(columns, chain(*blocks.values())).without_empty("delta", "p")
+    return grid.console("", 1, "\n".join(caption), shown.unchanged)
 
 
 def _block(row: Row) -> str:
@@ -302,27 +346,50 @@ def _block(row: Row) -> str:
     return task if row.metric == "accuracy" else f"{task}: {row.metric}"
 
 
-def _named(own: Sequence[Row]) -> str:
+def _caption(own: Sequence[Row], rows: Sequence[Row], counts: Sequence[str]) -> list[str]:
+    """What the figures of the console's table are."""
+    facts = []
+    for name in ("split", "label_version", "reader"):
+        values = chain(*(str(getattr(row, name)).split("; ") for row in rows))
+        facts.append(", ".join(filter(None, dict.fromkeys(values))) or "-")
     units = {row.metric: row.unit for row in own if row.point or not row.unit}
     names = [
-        f"{name} (n: {unit}s)" if unit not in ("", "sample") else name
-        for name, unit in units.items()
+        name if unit in ("", "sample") else f"{name} (n: {unit}s)" for name, unit in units.items()
     ]
-    return f"{', '.join(names)}: the benchmark's own, shown first\n" if own else ""
+    accuracy = (
+        "accuracy: mean score in percent with its 95 % interval;"
+        f" {'/'.join(name[0] for name in counts)}: {', '.join(counts)}"
+    )
+    if any(row.failed and not row.failure for row in rows):
+        accuracy += "; answered: accuracy of what did not fail and was readable"
+    lines = ["split: {} | labels: {}, as recorded | reader: {}".format(*facts)]
+    if own:
+        lines.append(f"{', '.join(names)}: the benchmark's own, shown first")
+    lines.append(accuracy)
+    if any(map(clusters_of, [*own, *rows])):
+        lines.append(
+            "n (in so many clusters): those that share a picture or a group are one; intervals"
+            " are over clusters"
+        )
+    return lines
 
 
-def _cost_lines(shown: Table) -> Iterator[str]:
-    """Tokens and list price of each contestant whose model has prices."""
-    priced = [
-        row
-        for row in shown.where(metric="accuracy", task="micro", slice="")
-        if row.cost is not None
-    ]
+def _note_lines(shown: Table, rows: Sequence[Row]) -> Iterator[str]:
+    """Why those failed of whom every answer did, a line for each reason; tokens and list price of
+    each contestant whose model has prices."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row.failure:
+            names[row.failure[:MOST_REASON]].append(f"{contestant_of(row)} on {row.task}")
+    for reason, failed in names.items():
+        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        yield f"all failed: {', '.join(failed[:SHOWN])}{more}: {reason}"
+    totals = shown.where(metric="accuracy", task="micro", slice="")
+    priced = [row for row in totals if row.cost is not None]
     for row in priced:
-        cost = format_cost(row.cost or 0.0)
         yield (
-            f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost {cost}"
-            " (list price)"
+            f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost"
+            f" {format_cost(row.cost)} (list price)"
         )
     if len(priced) > 1:
         yield (
@@ -341,50 +408,10 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
                 f"{scores.task}: {replies} without a score until a judge gives one: looktwice judge"
                 " RUN --model NAME"
             )
-    entries = [entry for scores in run.points for entry in scores.all if entry.judge]
-    none = sum(entry.answer is None for entry in entries)
-    if entries:
+    answers = [entry.answer for scores in run.points for entry in scores.all if entry.judge]
+    none = answers.count(None)
+    if answers:
         yield (
-            f"judge {run.judged.counts}: read {counted(len(entries) - none, 'reply', 'replies')},"
+            f"judge {run.judged.counts}: read {counted(len(answers) - none, 'reply', 'replies')},"
             f" and found no answer in {none} more; its tokens are counted separately"
         )
-
-
-def _failed_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Why those failed of whom every answer did, a line for each reason."""
-    names: dict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        if row.failure:
-            names[row.failure[:MOST_REASON]].append(f"{contestant_of(row)} on {row.task}")
-    for reason, failed in names.items():
-        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
-        yield f"all failed: {', '.join(failed[:SHOWN])}{more}: {reason}"
-
-
-def _console_cells(row: Row, missing: bool) -> list[str]:
-    counts = (
-        row.right,
-        row.wrong,
-        row.unreadable,
-        row.failed,
-        *((row.missing,) if missing else ()),
-    )
-    value = percent(row.value) or say_no_value(row).partition("\n")[0] or "-"
-    shown = f"{value} [{interval(row)}]" if row.low is not None else value
-    clusters = f" ({clusters_of(row)})" if clusters_of(row) else ""
-    verdicts = "" if row.right is None else "/".join(map(str, counts))
-    difference = percent(row.delta, sign=True), format_p(row.p)
-    return [f"  {contestant_of(row)}", shown, f"{row.n}{clusters}", verdicts, *difference]
-
-
-def _facts(rows: Sequence[Row], name: str) -> str:
-    values = dict.fromkeys(
-        part for row in rows for part in str(getattr(row, name)).split("; ") if part
-    )
-    return ", ".join(values) or "-"
-
-
-def _cell(value: Any) -> Any:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else value

@@ -16,17 +16,21 @@ which stand in `score_tables`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from rich.cells import cell_len
+from rich.text import Text
 
 from looktwice.eval.display.printable import cell, printable
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Console, ConsoleOptions
 
 Line = TypeVar("Line")
 
@@ -34,7 +38,7 @@ SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?
 """What means something in Markdown: anywhere, or at the beginning of a line."""
 
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
-TERMINAL, NARROW = 78, 12  # columns: of a terminal, and at least of a text
+NARROW, NUMBERS = 12, 36  # columns of a terminal: at least for a text, and for numbers beside texts
 
 
 class Bounded(Protocol):
@@ -74,18 +78,16 @@ class Column(Generic[Line]):
         return "" if value is None else self.form(value)
 
 
-def names(*titles: str) -> list[Column[Any]]:
-    """Columns of names whose titles are the attributes of a line."""
-    return [Column(title, title, text) for title in titles]
+def names(*titles: str, of: str = "") -> list[Column[Any]]:
+    """Columns of names whose titles are the attributes of a line, or `of` what it holds there."""
+    return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 
 def table(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> TextTable:
     """The lines under the columns."""
-    return TextTable(
-        tuple(column.title for column in columns),
-        [tuple(column.cell(line) for column in columns) for line in lines],
-        sum(column.form is text for column in columns),
-    )
+    rows = [tuple(column.cell(line) for column in columns) for line in lines]
+    titles, forms = map(attrgetter("title"), columns), map(attrgetter("form"), columns)
+    return TextTable(tuple(titles), rows, list(forms).count(text))
 
 
 @dataclass(frozen=True)
@@ -121,58 +123,30 @@ class TextTable:
             cells.append(f"<{name}{right}>{above}{small}</{name[:2]}>")
         return f"<tr>{''.join(cells)}</tr>"
 
-    def console(self, title: str, blocks: int = 0, caption: str = "") -> RichTable:
-        """A table for a terminal; the first `blocks` columns become headings above their lines."""
-        from rich import box
-        from rich.table import Table as RichTable
-
-        out = RichTable(
-            title=cell(title, "bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1)
-        )
-        out.caption, out.caption_justify = cell(caption) if caption else None, "left"
-        header, texts = self.header[blocks:], self.text_columns - blocks
-        lines = self._lines(blocks, " [")
-        widths = _widths(header, lines, texts)
-        if sum(map(abs, widths)) > TERMINAL:  # what is below a number stays there
-            lines = self._lines(blocks, "\n[")
-            widths = _widths(header, lines, texts)
-        # in a table that is too wide still, rich would cut what is not wrapped
-        fits = sum(map(abs, widths)) <= TERMINAL
-        for number, (name, width) in enumerate(zip(header, widths, strict=True)):
-            side: Literal["left", "right"] = "left" if number < texts else "right"
-            out.add_column(cell(name), justify=side, overflow="fold", no_wrap=fits and width > 0)
-        for line in lines:
-            out.add_row(*(cell(words, "bold" if len(line) == 1 else "") for words in line))
-        return out
-
-    def _lines(self, blocks: int, before: str) -> list[list[str]]:
-        """The lines of a terminal, headings among them; what stands below a number comes in
-        brackets."""
-        lines, heading = list[list[str]](), ""
-        for row in self.rows:
-            above, name, *cells = ", ".join(row[:blocks]), *row[blocks:]
-            if above != heading:
-                lines.append([above])
-            heading = above
-            texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
-            lines.append([f"  {name}" if blocks else name, *texts])
-        return lines
+    def console(
+        self, title: str, blocks: int = 0, caption: str = "", bold: Sequence[str] = ()
+    ) -> ConsoleTable:
+        """A table for a terminal; the first `blocks` columns become headings above their lines, and
+        the lines `bold` of the caption stand out."""
+        return ConsoleTable(self, title, blocks, caption, bold)
 
     def above(self, other: TextTable) -> TextTable:
         """The table with the lines of another one below, whose cells stand under the same
         titles."""
-        below = (dict(zip(other.header, row, strict=True)) for row in other.rows)
-        rows = [tuple(cells.get(title, "") for title in self.header) for cells in below]
-        return replace(self, rows=[*self.rows, *rows])
+        rows = [*self.rows]
+        for row in other.rows:
+            cells = dict(zip(other.header, row, strict=True))
+            rows.append(tuple(cells.get(title, "") for title in self.header))
+        return replace(self, rows=rows)
 
-    def without_empty(self) -> TextTable:
-        """The table without number columns that are empty."""
+    def without_empty(self, *kept: str) -> TextTable:
+        """The table without number columns that are empty, but for those of these titles."""
         empty = [
             title
             for number, title in enumerate(self.header)
             if number >= self.text_columns and not any(row[number] for row in self.rows)
         ]
-        return self.without(*empty)
+        return self.without(*set(empty).difference(kept))
 
     def without_same(self, title: str) -> TextTable:
         """The table without a column that says the same in every row."""
@@ -190,20 +164,121 @@ class TextTable:
 
     def without(self, *titles: str) -> TextTable:
         """The table without the columns of these titles."""
-        kept = [number for number, title in enumerate(self.header) if title not in titles]
-        header, *rows = (tuple(row[i] for i in kept) for row in (self.header, *self.rows))
-        return TextTable(header, rows, sum(number < self.text_columns for number in kept))
+        kept = [title not in titles for title in self.header]
+        header, *rows = (tuple(compress(row, kept)) for row in (self.header, *self.rows))
+        return TextTable(header, rows, sum(kept[: self.text_columns]))
 
 
-def _widths(header: Sequence[str], lines: Sequence[Sequence[str]], texts: int) -> list[int]:
-    """How wide the columns are on a terminal; below zero those that hold words, which can be folded
-    to NARROW."""
-    widths = []
-    for number, column in enumerate(zip_longest(header, *lines, fillvalue="")):
-        width = 2 + max(len(part) for words in column for part in words.split("\n"))
-        has_words = number < texts or any(words[:1].isalpha() for words in column[1:])
-        widths.append(-min(width, NARROW) if has_words else width)
-    return widths
+@dataclass(frozen=True)
+class ConsoleTable:
+    """A table as a terminal of any width shows it: what does not fit side by side stands in blocks
+    of columns below one another, each behind the texts of its lines.
+
+    The first `blocks` columns become headings above their lines. Long texts are folded between
+    words, numbers never.
+    """
+
+    table: TextTable
+    title: str
+    blocks: int
+    caption: str
+    bold: Sequence[str] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """The lines. Rich calls this."""
+        room, texts = options.max_width, self.table.text_columns - self.blocks
+        header, groups = self.table.header[self.blocks :], self._groups(" [")
+        widths = _widths(header, groups)
+        if sum(widths) + 2 > room:  # what is below a number stays there
+            groups = self._groups("\n[")
+            widths = _widths(header, groups)
+        if sum(widths) + 2 > room:  # the words of a text stand below one another
+            spare = room - 2 - sum(widths[texts:])
+            most = max(
+                NARROW, (spare if spare >= NARROW * texts else room - NUMBERS) // max(texts, 1)
+            )
+            widths = [
+                min(width, most) if number < texts or _has_words(groups, number) else width
+                for number, width in enumerate(widths)
+            ]
+        if self.title:
+            yield cell(self.title, "bold")
+        for columns in _side_by_side(widths, texts, room):
+            wide = sum(widths[number] for number in columns)
+            yield from (Text(""), *_printed(header, columns, widths, texts, "bold"))
+            yield Text(f" {'─' * wide}")
+            for heading, rows in groups:
+                if heading:
+                    folded = wrap(printable(heading), room - 4, break_on_hyphens=False)
+                    yield from (Text(f"  {line}", "bold") for line in folded)
+                for row in rows:
+                    yield from _printed(row, columns, widths, texts)
+            yield Text("")
+        for line in self.caption.splitlines():
+            style = "bold yellow" if line in self.bold else ""
+            yield from (Text(folded, style) for folded in wrap(printable(line), room))
+
+    def _groups(self, before: str) -> list[tuple[str, list[list[str]]]]:
+        """The rows below each heading; what stands below a number comes in brackets."""
+        groups = list[tuple[str, list[list[str]]]]()
+        for row in self.table.rows:
+            heading, name, *cells = ", ".join(row[: self.blocks]), *row[self.blocks :]
+            if not groups or groups[-1][0] != heading:
+                groups.append((heading, []))
+            texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
+            groups[-1][1].append([f"  {name}" if self.blocks else name, *texts])
+        return groups
+
+
+Groups = Sequence[tuple[str, Sequence[Sequence[str]]]]
+
+
+def _widths(header: Sequence[str], groups: Groups) -> list[int]:
+    """How wide the columns are, with two spaces."""
+    rows = (row for _, rows in groups for row in rows)
+    return [
+        2 + max(map(cell_len, "\n".join(column).split("\n")))
+        for column in zip_longest(header, *rows, fillvalue="")
+    ]
+
+
+def _has_words(groups: Groups, number: int) -> bool:
+    return any(row[number][:1].isalpha() for _, rows in groups for row in rows)
+
+
+def _side_by_side(widths: Sequence[int], texts: int, room: int) -> Iterator[Sequence[int]]:
+    """The numbers of the columns of each block: those of texts, and as many others as fit."""
+    first = list(range(texts))
+    columns = first
+    for number in range(texts, len(widths)):
+        if len(columns) > len(first) and sum(widths[i] for i in (*columns, number)) + 2 > room:
+            yield columns
+            columns = first
+        columns = [*columns, number]
+    yield columns
+
+
+def _printed(
+    row: Sequence[str], columns: Sequence[int], widths: Sequence[int], texts: int, style: str = ""
+) -> Iterator[Text]:
+    """The lines of a row, or of a header, which stands at the bottom of its lines."""
+    cells = []
+    for number in columns:
+        words = printable(row[number])
+        indent = words[: len(words) - len(words.lstrip())]
+        folded = (
+            wrap(part, widths[number] - 2, subsequent_indent=indent) for part in words.split("\n")
+        )
+        cells.append([line for lines in folded for line in lines])
+    high = max(map(len, cells))
+    for height in range(high):
+        line = " "
+        for number, lines in zip(columns, cells, strict=True):
+            place = height - (high - len(lines) if style else 0)
+            words = lines[place] if 0 <= place < len(lines) else ""
+            pad = " " * (widths[number] - 2 - cell_len(words))
+            line += f" {words}{pad} " if number < texts else f" {pad}{words} "
+        yield Text(line.rstrip(), style)
 
 
 def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:

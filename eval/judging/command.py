@@ -12,7 +12,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,13 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.display.progress import Display, Spent
-from looktwice.eval.judging.annotations import AnnotatedSolutions
-from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
+from looktwice.eval.judging.passes import (
+    PASSES,
+    AnnotatedSolutions,
+    JudgeCase,
+    JudgePass,
+    JudgeVerdict,
+)
 from looktwice.eval.judging.summary import agreement, summary
 from looktwice.eval.records.judgements import (
     REASONING_PASS,
@@ -32,11 +37,9 @@ from looktwice.eval.records.judgements import (
     words_of,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
-from looktwice.eval.scoring.score import explain_missing_reply
-from looktwice.eval.scoring.score_run import score_run
-from looktwice.pipelines.config import did_you_mean
+from looktwice.eval.scoring.score import explain_missing_reply, score_run
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.classes import ConfigError, did_you_mean
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import allowed_to
 from looktwice.pipelines.model import Model, ModelError, Stopped, strip_thoughts
@@ -171,20 +174,24 @@ class RunJudge:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
-                for line in self._ask_all(pool, model, jobs):
-                    if dead:
-                        raise RunError(
-                            f"{dead[0]}; what was judged is kept, and the same command goes on"
-                            " later"
-                        )
-                    append(self.run, line)
-                    failed += bool(line.error)
-                    if not line.cached:
-                        spent.update({"in": line.tokens_in, "out": line.tokens_out})
-                    display.add("judged")
-        except (
-            KeyboardInterrupt
-        ):  # no new call begins, and what is in flight must not hold the command
+                for start in range(0, len(jobs), _BATCH):
+                    batch = jobs[start : start + _BATCH]
+                    for asked in as_completed(
+                        [pool.submit(self._ask, model, job) for job in batch]
+                    ):
+                        line = asked.result()
+                        if dead:
+                            raise RunError(
+                                f"{dead[0]}; what was judged is kept, and the same command goes on"
+                                " later"
+                            )
+                        append(self.run, line)
+                        failed += bool(line.error)
+                        if not line.cached:
+                            spent.update({"in": line.tokens_in, "out": line.tokens_out})
+                        display.add("judged")
+        except KeyboardInterrupt:
+            # no new call begins, and what is in flight must not hold the command
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             http_loop().cancel()
@@ -194,16 +201,6 @@ class RunJudge:
             pool.shutdown(cancel_futures=True)
             close_model(model)
         return failed
-
-    def _ask_all(
-        self, pool: ThreadPoolExecutor, model: Model, jobs: Sequence[_Job]
-    ) -> Iterator[Judgement]:
-        for start in range(0, len(jobs), _BATCH):
-            futures: list[Future[Judgement]] = [
-                pool.submit(self._ask, model, job) for job in jobs[start : start + _BATCH]
-            ]
-            for future in as_completed(futures):
-                yield future.result()
 
     def _ask(self, model: Model, job: _Job) -> Judgement:
         """One verdict, or the reason why there is none."""

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 from statistics import fmean
 
 from looktwice.eval.display.text_tables import Column, TextTable, table, text
@@ -49,9 +50,12 @@ class JudgedArm:
 def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
     """A line per pass of one judge: how many it judged, why it did not, its calls and its
     tokens."""
-    mine = [line for line in lines if line.judge == judge]
-    for kind in dict.fromkeys(line.kind for line in mine):
-        arm = JudgedArm(judge, kind, "", "", [line for line in mine if line.kind == kind])
+    by_kind: dict[str, list[Judgement]] = defaultdict(list)
+    for line in lines:
+        if line.judge == judge:
+            by_kind[line.kind].append(line)
+    for kind, judgements in by_kind.items():
+        arm = JudgedArm(judge, kind, "", "", judgements)
         judged = counted(len(arm.lines), "reply", "replies")
         parts = [f"{arm.count('given')} of {judged} judged"]
         if none := arm.count("none"):
@@ -59,7 +63,8 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
         reasons = Counter(line.reason for line in arm.lines if line.reason)
         for reason, count in reasons.most_common(3):
             parts.append(f"{count} without a verdict ({reason})")
-        if errors := [line.error for line in arm.lines if line.error]:
+        errors = list(filter(None, map(attrgetter("error"), arm.lines)))
+        if errors:
             parts.append(f"{len(errors)} failed, such as: {errors[0]}")
         cached = len(arm.lines) - len(errors) - len(arm.paid)
         parts.append(
@@ -89,17 +94,16 @@ def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
 
 
 def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
-    verdicts = [[line.verdict for line in lines] for lines in zip(*pairs, strict=True)]
-    same = sum(map(str.__eq__, *verdicts))
+    mine, theirs = ([line.verdict for line in lines] for lines in zip(*pairs, strict=True))
+    same = sum(map(str.__eq__, mine, theirs))
     share = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
-    distances = [
-        abs(mine.scores[name] - theirs.scores[name])
-        for mine, theirs in pairs
-        for name in mine.scores.keys() & theirs.scores.keys()
-    ]
+    distances = list[float]()
+    for first, second in pairs:
+        for name in first.scores.keys() & second.scores.keys():
+            distances.append(abs(first.scores[name] - second.scores[name]))
     if distances:
         return f"{share}, marks {fmean(distances):.3f} apart on average"
-    return f"{share}, kappa {cohens_kappa(*verdicts).value:.3f}"
+    return f"{share}, kappa {cohens_kappa(mine, theirs).value:.3f}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:

@@ -4,19 +4,18 @@ what flipped, and what matches nothing."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.logs.log import Log, letter_or_text, name_apart
-from looktwice.eval.scoring.values import Values
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import correct
+from looktwice.eval.statistics.paired import Values, correct
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.classes import did_you_mean
 
@@ -82,50 +81,42 @@ def match(base: Log, log: Log) -> Matching:
 
 def _match_ids(base: Log, log: Log) -> dict[int, int]:
     """The partners by id; a bare number says nothing where the words of the questions differ."""
-    ids = [units["sample"] for units in (base.units, log.units)]
-    if not all(column.is_unique for column in ids):
-        ids = [units["task"] + "\0" + units["sample"] for units in (base.units, log.units)]
-    places = _partners(*(dict(enumerate(column)) for column in ids))
+    ids = base.units["sample"], log.units["sample"]
+    if not (ids[0].is_unique and ids[1].is_unique):
+        ids = base.units["task"] + "\0" + ids[0], log.units["task"] + "\0" + ids[1]
+    places = _partners(*ids)
     numbers = base.units["sample"].str.fullmatch(r"\d+")
-    if not numbers.any():
-        return places
-    mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
-    # an empty text is in every other
-    return {
-        place: partner
-        for place, partner in places.items()
-        if not numbers[place] or mine[place] in theirs[partner] or theirs[partner] in mine[place]
-    }
+    if numbers.any():
+        mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
+        for place, partner in list(places.items()):
+            # an empty text is in every other
+            asked, other = mine[place], theirs[partner]
+            if numbers[place] and asked not in other and other not in asked:
+                del places[place]
+    return places
 
 
-def _partners(mine: Mapping[int, Hashable], theirs: Mapping[int, Hashable]) -> dict[int, int]:
-    """The places in both of every key that comes once in each; an empty one is none."""
-    first, second = (
-        {key: place for place, key in keys.items() if key and count[key] == 1}
-        for keys, count in ((keys, Counter(keys.values())) for keys in (mine, theirs))
+def _partners(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
+    """The places in both of every text that comes once in each; an empty one is none."""
+    mine, theirs = (
+        texts[(texts != "") & ~texts.duplicated(keep=False)] for texts in (mine, theirs)
     )
-    return {place: second[key] for key, place in first.items() if key in second}
+    places = dict(zip(theirs, theirs.index, strict=True))
+    return {place: places[text] for place, text in mine.items() if text in places}
 
 
 def _words(texts: pandas.Series) -> pandas.Series:
     return texts.str.casefold().str.split().str.join(" ")
 
 
-def _content(units: pandas.DataFrame, with_pictures: bool) -> dict[int, Hashable]:
+def _content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
     """The words of the question and its choices, after the pictures; empty where the question or a
     picture lacks."""
-    columns = zip(
-        units.index, _words(units["question"]), units["choices"], units["pictures"], strict=True
-    )
-    return {
-        place: (
-            (words, *(" ".join(choice.casefold().split()) for choice in choices))
-            + ((pictures,) if with_pictures else ())
-            if words and (pictures or not with_pictures)
-            else ()
-        )
-        for place, words, choices, pictures in columns
-    }
+    words, pictures = _words(units["question"]), units["pictures"]
+    choices = _words(units["choices"].map(" \0 ".join))
+    if not with_pictures:
+        return (words + "\0" + choices).where(words != "", "")
+    return (pictures + "\0" + words + "\0" + choices).where((words != "") & (pictures != ""), "")
 
 
 def _may_agree(key: str, other: str) -> bool:
@@ -169,22 +160,20 @@ class LogComparison:
         return f"LogComparison({names}; {len(self.values)} samples)"
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
-        """Where in each log's units the partner of each sample of the baseline stands, (n, logs);
-        -1 for none."""
-        n = len(self.logs[0].units)
-        places = np.full((n, len(self.logs)), -1)
-        places[:, 0] = np.arange(n)
-        for number, matching in enumerate(self.matchings, 1):
-            places[list(matching.places), number] = list(matching.places.values())
-        return places
+    def units(self) -> list[pandas.DataFrame]:
+        """The units of each log in the order of the baseline's; nothing in the row of a sample
+        without a partner."""
+        base, units = self.logs[0].units, [self.logs[0].units]
+        for log, matching in zip(self.logs[1:], self.matchings, strict=True):
+            places = [matching.places.get(place, -1) for place in base.index]
+            units.append(log.units.reindex(places).reset_index(drop=True))
+        return units
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
         """What each of n samples of the baseline is worth, (n, logs); NaN for no partner, a
         failure, or no key."""
-        columns = [self._aligned(number, "value", np.nan) for number in range(len(self.logs))]
-        return np.column_stack(columns).astype(float)
+        return np.column_stack([units["value"] for units in self.units]).astype(float)
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
@@ -208,7 +197,7 @@ class LogComparison:
         flips = np.full(len(frame), "", object)
         for number, log in enumerate(self.logs):
             frame[f"{log.name}: value"] = self.values[:, number]
-            frame[f"{log.name}: answer"] = self._aligned(number, "answer", "")
+            frame[f"{log.name}: answer"] = self.units[number]["answer"].fillna("")
             for place in self._flipped(number):
                 flips[place] += f"; {log.name}" if flips[place] else log.name
         return frame.assign(flipped=flips)
@@ -220,15 +209,10 @@ class LogComparison:
 
         base, parts = self.logs[0], []
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
-            for log_here, log_there, places in (
-                (base, log, matching.left),
-                (log, base, matching.right),
-            ):
-                part = log_here.units.loc[places, ["task", "sample"]]
-                part = part.assign(log=log_here.name, against=log_there.name, why="")
-                if log_here is base:
-                    part.loc[list(matching.refused), "why"] = "the keys differ"
-                parts.append(part)
+            mine = base.units.loc[matching.left].assign(log=base.name, against=log.name, why="")
+            mine.loc[list(matching.refused), "why"] = "the keys differ"
+            theirs = log.units.loc[matching.right].assign(log=log.name, against=base.name, why="")
+            parts += [mine, theirs]
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 
     def flipped(self, contestant: str) -> pandas.DataFrame:
@@ -241,16 +225,10 @@ class LogComparison:
         gap = self.values[:, number] - self.values[:, 0]
         return np.flatnonzero(np.nan_to_num(gap))
 
-    def _aligned(self, number: int, column: str, missing: Any) -> NDArray[Any]:
-        """A column of a log's units in the order of the baseline's units."""
-        places = self.places[:, number]
-        cells = self.logs[number].units[column].to_numpy(object)[places]
-        return np.asarray(np.where(places >= 0, cells, missing))
-
     def _against(self, number: int, base: int) -> Iterator[Contrast]:
         names, tasks = [log.name for log in self.logs], self.logs[0].units["task"].to_numpy()
         who, against = names[number], names[base]
-        matched = (self.places[:, [number, base]] >= 0).all(axis=1)
+        matched = self.units[number]["sample"].notna() & self.units[base]["sample"].notna()
         single = list(dict.fromkeys(tasks.tolist()))
         for task in [ALL, *single] if len(single) > 1 else [ALL]:
             part = np.full(len(tasks), True) if task == ALL else tasks == task
@@ -265,7 +243,7 @@ class LogComparison:
                     float(values[who][both].mean()),
                     float(values[against][both].mean()),
                     paired,
-                    int((matched & part).sum() - both.sum()),
+                    int((matched[part]).sum() - both.sum()),
                     people=None if np.isnan(level) else level,
                 )
 

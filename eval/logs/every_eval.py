@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.logs.log import NOTHING, Log, make_rows
+from looktwice.eval.logs.log import NOTHING, Log, make_rows, told
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
@@ -51,30 +51,30 @@ def read_every_eval_ever(path: Path, named: Mapping[str, str]) -> list[Log]:
 
 def _row(line: Mapping[str, Any]) -> dict[str, Any]:
     asked, metadata = line["input"], line.get("metadata") or {}
-    parts = line.get("answer_attribution") or ()
+    parts = told(line, "answer_attribution")
     answers = [part for part in parts if part.get("is_terminal", True)]
-    replies = (line.get("output") or {}).get("raw")
+    replies = told(line, "output", "raw")
     if not replies:
-        replies = [message.get("content") or "" for message in line.get("messages") or ()]
-    key, tokens = asked.get("reference") or (), (line.get("token_usage") or {}).get("total_tokens")
-    verdict = str(metadata.get("verdict") or ("failed" if line.get("error") else ""))
+        replies = [told(message, "content") for message in told(line, "messages")]
+    key, tokens = told(asked, "reference"), (line.get("token_usage") or {}).get("total_tokens")
+    verdict = str(told(metadata, "verdict") or ("failed" if line.get("error") else ""))
     return {
         "task": str(line["evaluation_name"]),
         "sample": str(line["sample_id"]),
-        "draw": int(metadata.get("draw") or 0),
+        "draw": int(told(metadata, "draw") or 0),
         "question": str(asked["raw"]),
-        "pictures": str(metadata.get("pictures_sha256") or ""),
-        "choices": tuple(map(str, asked.get("choices") or ())),
+        "pictures": str(told(metadata, "pictures_sha256")),
+        "choices": tuple(map(str, told(asked, "choices"))),
         "key": str(key) if isinstance(key, str) else " | ".join(map(str, key)),
-        "answer": str(answers[-1].get("extracted_value") or "") if answers else "",
+        "answer": str(told(answers[-1], "extracted_value")) if answers else "",
         "value": (
             NOTHING if verdict in ("failed", "hidden") else float(line["evaluation"]["score"])
         ),
         "verdict": verdict,
-        "group": str(metadata.get("group") or ""),
+        "group": str(told(metadata, "group")),
         "reply": str(replies[-1] if isinstance(replies, list) and replies else replies or ""),
         "tokens": NOTHING if tokens is None else float(tokens),
-        "cost": float(metadata["cost"]) if metadata.get("cost") else NOTHING,
+        "cost": float(told(metadata, "cost") or NOTHING),
     }
 
 

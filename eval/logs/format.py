@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.every_eval import (
     read_every_eval_ever,
     write_eval_results,

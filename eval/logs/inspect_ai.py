@@ -7,14 +7,15 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.log import (
     NOTHING,
     Log,
@@ -22,12 +23,16 @@ from looktwice.eval.logs.log import (
     make_rows,
     parse_value,
     sha_of_base64,
+    told,
 )
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import MOST_BYTES, open_file, read_file, whole_file
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message
+
+if TYPE_CHECKING:
+    import pandas
 
 ZSTD = 93  # the method of a zip's member, which Python's own zipfile reads from 3.14 on
 SCORER = "looktwice"
@@ -52,20 +57,41 @@ def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
     pictures and replies, where they are asked for. `value` names one of several scorers; the first
     is the default. Raises TaskError.
     """
-    scorer = named.get("value", "")
     with _says_what_is_wrong(path):
-        if path.suffix != ".eval":
-            data = read_json(read_file(path), most=None)
-            return [_log(path, data, _rows(data, data["samples"], scorer))]
+        about, rows = _read(path, named.get("value", ""), whole=False)
+        if rows.empty:
+            raise TaskError(
+                "it holds no sample; was it stopped before the first one, or written without"
+                " samples?"
+            )
+        log = Log(str(about["model"]), rows, path.name, str(about["task"]))
+    if path.suffix != ".eval":
+        return [log]
+
+    def read_whole() -> pandas.DataFrame:
+        with _says_what_is_wrong(path):
+            return _read(path, named.get("value", ""), whole=True)[1]
+
+    return [replace(log, read_whole=read_whole)]
+
+
+def _read(path: Path, scorer: str, whole: bool) -> tuple[Mapping[str, Any], pandas.DataFrame]:
+    """What the log says of itself, and a row for each of its samples, `whole` or as it sums them
+    up."""
+    if path.suffix != ".eval":
+        data = read_json(read_file(path), most=None)
+        samples = data["samples"]
+    else:
         with open_file(path) as file, ZipFile(file) as archive:
             names = archive.NameToInfo
             head = "header.json" if "header.json" in names else "_journal/start.json"
-            data = _member(archive, head)
-            summaries = _member(archive, "summaries.json") if "summaries.json" in names else []
-        if not summaries:
-            return [_log(path, data, _whole_rows(path, data, scorer))]
-        rows = _rows(data, summaries, scorer)
-        return [_log(path, data, rows, lambda: _whole_rows(path, data, scorer))]
+            data, samples = _member(archive, head), []
+            if "summaries.json" in names and not whole:
+                samples = _member(archive, "summaries.json")
+            if not samples:
+                samples = [_member(archive, name) for name in names if name.startswith("samples/")]
+    about = data["eval"]
+    return about, make_rows([_row(sample, str(about["task"]), scorer) for sample in samples])
 
 
 @contextmanager
@@ -94,25 +120,6 @@ def _says_what_is_wrong(path: Path) -> Iterator[None]:
         ) from exc
 
 
-def _log(path: Path, data: Mapping[str, Any], rows: Any, read_whole: Any = None) -> Log:
-    if rows.empty:
-        raise TaskError(
-            "it holds no sample; was it stopped before the first one, or written without samples?"
-        )
-    about = data["eval"]
-    return Log(str(about["model"]), rows, path.name, str(about["task"]), read_whole)
-
-
-def _rows(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]], scorer: str) -> Any:
-    return make_rows([_row(sample, str(data["eval"]["task"]), scorer) for sample in samples])
-
-
-def _whole_rows(path: Path, data: Mapping[str, Any], scorer: str) -> Any:
-    with _says_what_is_wrong(path), open_file(path) as file, ZipFile(file) as archive:
-        names = [name for name in archive.NameToInfo if name.startswith("samples/")]
-        return _rows(data, [_member(archive, name) for name in names], scorer)
-
-
 def _member(archive: ZipFile, name: str) -> Any:
     """The JSON value of a member; one member tells of every sample, and may hold many values."""
     entry = archive.getinfo(name)
@@ -138,26 +145,26 @@ def _row(sample: Mapping[str, Any], task: str, scorer: str) -> dict[str, Any]:
     scores = sample.get("scores") or {}
     if scorer and scores and scorer not in scores:
         raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(scores)}")
-    score: Mapping[str, Any] = scores.get(scorer) or next(iter(scores.values()), {})
+    score: Mapping[str, Any] = told(scores, scorer) or next(iter(scores.values()), {})
     grade, failed = score.get("value"), bool(sample.get("error"))
     if isinstance(grade, Mapping) and grade:  # a scorer that grades by several names
         grade = next(iter(grade.values()))
-    words, pictures = _read_input(sample.get("input") or "", sample.get("attachments") or {})
-    kept, target = (sample.get("metadata") or {}).get("pictures"), sample.get("target") or ""
+    words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
+    kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
     usage = list((sample.get("model_usage") or {}).values())
     return {
         "task": task,
         "sample": str(sample["id"]),
-        "draw": int(sample.get("epoch") or 1) - 1,
+        "draw": int(told(sample, "epoch") or 1) - 1,
         "question": words,
         "pictures": kept if isinstance(kept, str) else pictures,  # of the sources, where we wrote
-        "choices": tuple(map(str, sample.get("choices") or ())),
+        "choices": tuple(map(str, told(sample, "choices"))),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
-        "answer": str(score.get("answer") or ""),
+        "answer": str(told(score, "answer")),
         "value": NOTHING if failed else parse_value(grade),
         "verdict": "unreadable" if grade == "N" else "",
-        "group": str((sample.get("metadata") or {}).get("group") or ""),
-        "reply": str((sample.get("output") or {}).get("completion") or ""),
+        "group": str(told(sample, "metadata", "group")),
+        "reply": str(told(sample, "output", "completion")),
         "tokens": _total(usage, "total_tokens") if usage else NOTHING,
         "cost": _total(usage, "total_cost") or NOTHING,
     }
@@ -170,15 +177,12 @@ def _total(usage: Sequence[Mapping[str, Any]], name: str) -> float:
 def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
     """The words and the pictures' hashes of a sample's input, a text or messages."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
-    texts, shas = list[str](), list[str]()
-    parts = list[Mapping[str, Any]]()
-    for message in messages:
-        content = message.get("content") or ()
-        if message.get("role") == "user":
-            parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    texts, shas, parts = list[str](), list[str](), list[Mapping[str, Any]]()
+    for content in (told(m, "content") for m in messages if m.get("role") == "user"):
+        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
     for part in parts:
         kind = str(part.get("type"))
-        text = str(part.get(kind) or "")
+        text = str(told(part, kind))
         text = attachments.get(text.removeprefix("attachment://"), text)
         if kind == "image":
             head, _, body = text.partition(";base64,")
@@ -220,10 +224,8 @@ def _header(log: Log, task: str, rows: Sequence[Mapping[str, Any]]) -> dict[str,
     n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
     mean = sum(values) / n
     error = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / n)
-    metrics = {
-        name: {"name": name, "value": value}
-        for name, value in (("accuracy", mean), ("stderr", error))
-    }
+    figures = {"accuracy": mean, "stderr": error}
+    metrics = {name: {"name": name, "value": value} for name, value in figures.items()}
     ids = list(dict.fromkeys(row["sample"] for row in rows))
     tokens = int(log.rows.loc[log.rows["task"] == task, "tokens"].sum())
     digest = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
@@ -295,13 +297,13 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in summary:
         summary["error"] = summary["error"]["message"]
     if isinstance(summary["input"], list):
-        summary["input"] = [dict(message) for message in summary["input"]]
+        image, messages = {"type": "text", "text": "(Image)"}, []
         for message in summary["input"]:
-            if isinstance(message["content"], list):
-                message["content"] = [
-                    {"type": "text", "text": "(Image)"} if part["type"] == "image" else part
-                    for part in message["content"]
-                ]
+            content = message["content"]
+            if isinstance(content, list):
+                content = [image if part["type"] == "image" else part for part in content]
+            messages.append({**message, "content": content})
+        summary["input"] = messages
     return {**summary, "completed": True, "message_count": len(sample["messages"])}
 
 
@@ -318,15 +320,12 @@ def _message(message: Message, attachments: dict[str, str]) -> dict[str, Any]:
     written: dict[str, Any] = {"role": message.role, "content": parts}
     if message.role in ("assistant", "system"):
         written["content"] = message.text
-    calls = []
     for call in message.tool_calls:
-        try:
-            arguments = read_json(call.arguments)
-        except ValueError:
-            arguments = call.arguments
+        arguments: Any = call.arguments
+        with suppress(ValueError):
+            arguments = read_json(arguments)
         if not isinstance(arguments, dict):
             arguments = {"arguments": arguments}
-        calls.append({"id": call.id, "function": call.name, "arguments": arguments})
-    if calls:
-        written["tool_calls"] = calls
+        made = {"id": call.id, "function": call.name, "arguments": arguments}
+        written.setdefault("tool_calls", []).append(made)
     return written | ({"tool_call_id": message.call_id} if message.call_id else {})

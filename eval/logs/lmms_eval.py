@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.logs.log import NOTHING, UNSCORED, Log, letter_or_text, make_rows, parse_value
+from looktwice.eval.logs.log import (
+    NOTHING,
+    UNSCORED,
+    Log,
+    letter_or_text,
+    make_rows,
+    parse_value,
+    told,
+)
 from looktwice.eval.replies import HIDDEN
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
@@ -69,16 +77,16 @@ def _row(line: Mapping[str, Any], task: str, metric: str) -> dict[str, Any]:
         )
     doc = line["doc"] if isinstance(line.get("doc"), dict) else {}
     value, answer, judged = _metric_of(line, metric)
-    reply = line.get("resps") or line.get("filtered_resps") or ""
+    reply = told(line, "resps") or told(line, "filtered_resps")
     while isinstance(reply, list):
         reply = reply[0] if reply else ""
     choices = doc.get("choices") if isinstance(doc.get("choices"), list) else ()
     ids = (doc.get("idx"), judged.get("id"), judged.get("question_id"), line.get("doc_id"))
-    key = str(doc.get("answer") or line.get("target") or "")
+    key = str(told(doc, "answer") or told(line, "target"))
     return {
         "task": str(judged.get("sub_task") or doc.get("sub_task") or task),
         "sample": str(next((name for name in ids[:3] if name), ids[3])),
-        "question": str(doc.get("question") or line.get("input") or ""),
+        "question": str(told(doc, "question") or told(line, "input")),
         "choices": tuple(map(str, choices or ())),
         "key": "" if key == HIDDEN else key,
         "answer": answer,

@@ -59,7 +59,7 @@ class Log:
     name, and where that lies. `read_whole` gives the rows with questions, pictures and replies,
     where `rows` were read without them to save time. `transcript` gives the messages of a task,
     sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
-    `published:` of a run says.
+    `published:` of a run says. `read_by` says who read the replies, where looktwice scored them.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Log:
     transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
     path: str = ""
+    read_by: str = ""
 
     def __repr__(self) -> str:
         return f"Log({self.name!r}, {len(self.rows)} rows)"
@@ -131,6 +132,13 @@ def make_rows(rows: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
     for verdict, holds in (("right", value == 1), ("wrong", value == 0), ("failed", value.isna())):
         frame.loc[unsaid & holds, "verdict"] = verdict
     return frame
+
+
+def told(node: Any, *path: str) -> Any:
+    """What a JSON value tells at a path; an empty text where it tells nothing."""
+    for name in path:
+        node = (node or {}).get(name)
+    return node or ""
 
 
 def parse_value(cell: object) -> float:

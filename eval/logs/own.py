@@ -4,26 +4,29 @@ reader of ours."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.logs.log import NOTHING, UNSCORED, Log, join_pictures, letter_or_text, make_rows
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
-from looktwice.eval.scoring.chance import published_people
-from looktwice.eval.scoring.score import RecordScorer
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.run_rows import published_people
+from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
 IDX = re.compile(r"[^_]+_.+_\d+")
+LETTER = re.compile(r"\(?[A-Z]\)?")
+CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(path: Path, reader: Stage | None = None, plugins: Sequence[str] = ()) -> list[Log]:
@@ -96,12 +99,15 @@ def asked_columns(sample: SampleRow) -> dict[str, Any]:
 
 
 def scored_columns(scored: ScoredRecord) -> dict[str, Any]:
-    """What a row holds of what was read in the reply."""
+    """What a row holds of what was read in the reply; `reason` and `detail` are no columns of a
+    log."""
     unscored = scored.verdict in (Verdict.FAILED, Verdict.HIDDEN)
     return {
         "answer": scored.answer or "",
         "value": NOTHING if unscored else scored.score.value,
         "verdict": str(scored.verdict),
+        "reason": scored.reason,
+        "detail": scored.detail,
     }
 
 
@@ -145,7 +151,7 @@ def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict
     Raises TaskError for an unknown subtask, and for an idx that is none or comes twice.
     """
     seen = set[str]()
-    for row in rows:
+    for row in with_known_choices(rows):
         idx = row["sample"]
         if not IDX.fullmatch(idx):
             task = row["task"].strip().replace(" ", "_") or "unknown"
@@ -159,9 +165,10 @@ def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict
             raise TaskError(f"{path}: the idx {idx!r} comes twice; keep one reply per item")
         seen.add(idx)
         subtask, key = subtask_of_idx(idx), row["key"].strip("() ")
-        if not row["choices"] and subtask not in CHOICES:
+        if not (choices := row["choices"] or CHOICES.get(subtask)):
             raise TaskError(
-                f"{path}: {idx!r}: {subtask!r} is no subtask of BLINK; there are"
+                f"{path}: {idx!r} has no choices, no letter as its key, and {subtask!r} is no"
+                f" subtask of BLINK{did_you_mean(subtask, CHOICES)}; there are"
                 f" {', '.join(sorted(CHOICES))}"
             )
         yield {
@@ -169,8 +176,35 @@ def with_choices(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict
             "sample": idx,
             "task": subtask,
             "key": key if re.fullmatch("[A-Z]", key) else "",
-            "choices": row["choices"] or CHOICES[subtask],
+            "choices": choices,
         }
+
+
+def with_known_choices(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows, with choices where they bring none and have a letter as key: BLINK's own, those in
+    the words of the question, or else as many without words as the keys of the task need."""
+    rows = list(rows)
+    last: dict[str, str] = {}
+    for row in rows:
+        if LETTER.fullmatch(row["key"]):
+            last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
+    for row in rows:
+        choices = row["choices"]
+        if not choices and LETTER.fullmatch(row["key"]):
+            choices = CHOICES.get(subtask_of_idx(row["sample"])) or choices_in(row["question"])
+            choices = choices or ("",) * (ord(last[row["task"]]) - ord("A") + 1)
+        yield {**row, "choices": choices}
+
+
+def choices_in(question: str) -> tuple[str, ...]:
+    """The texts of choices that stand behind "(A)", "A." or "A:", "(B)" ... at the end of a
+    question; none where there are not two in order."""
+    _, *pieces = CHOICE.split(question)
+    letters, texts = pieces[::2], [" ".join(text.split()) for text in pieces[1::2]]
+    start = len(letters) - letters[::-1].index("A") - 1 if "A" in letters else len(letters)
+    texts[-1:] = [pieces[-1].strip().partition("\n")[0].strip()] if pieces else []
+    in_order = "".join(letters[start:]) == ascii_uppercase[: len(letters) - start]
+    return tuple(texts[start:]) if in_order and len(letters) - start > 1 else ()
 
 
 def read_with(log: Log, reader: Stage | None = None) -> Log:
@@ -180,44 +214,45 @@ def read_with(log: Log, reader: Stage | None = None) -> Log:
     Raises TaskError where the log holds no reply.
     """
     whole = log.whole
-    rows = whole.rows.to_dict("records")
-    if labelled := any(row["label"] for row in rows):
-        rows = [row for row in rows if row["key"]] or rows
+    frame = whole.rows
+    if labelled := (frame["label"] != "").any():
+        keyed = frame[frame["key"] != ""]
+        frame = keyed if len(keyed) else frame
     column = "label" if labelled and reader is None else "reply"
-    if not any(row[column] for row in rows):
+    rows = frame.to_dict("records")
+    if not frame[column].any():
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
-    scorer = reply_scorer(OfficialLabel() if column == "label" else reader or Robust())
-    return replace(
-        whole,
-        rows=make_rows(
-            [
-                row | scored_columns(score_reply(scorer, row, row[column])[1])
-                if row["key"] and row["verdict"] != "failed"
-                else row
-                for row in rows
-            ]
-        ),
-    )
+    rows = list(with_known_choices(rows))
+    read_by, read = "the recorded official labels", row_reader(None)
+    if column == "reply":
+        stage = reader or Robust()
+        read_by, read = type(stage).__name__, row_reader(stage)
+    for number, row in enumerate(rows):
+        if row["key"] and row["verdict"] != "failed":
+            rows[number] = read(row)
+    return replace(whole, read_by=read_by, rows=make_rows(rows))
 
 
-def reply_scorer(reader: Stage) -> RecordScorer:
-    """Scores replies that are in no run folder."""
-    return RecordScorer(RunFolder(Path()), reader)
+def row_reader(reader: Stage | None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """What reads and scores the reply of a row of a log, or its recorded label without a reader."""
+    scorer = RecordScorer(RunFolder(Path()), reader or OfficialLabel())
 
+    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+        subtask = subtask_of_idx(row["sample"])
+        sample = {
+            "id": row["sample"],
+            "question": row["question"],
+            "images": [],
+            "choices": list(row["choices"]),
+            "marks": [],
+            "meta": {"subtask": subtask if subtask in CHOICES else row["task"]},
+        }
+        key = letter_or_text(row["key"]) if row["choices"] else row["key"]
+        call = {"messages": (), "reply": {"text": row["reply" if reader else "label"]}}
+        record = Record("", row["sample"], "", calls=(call,))
+        return {
+            **row,
+            **scored_columns(scorer(record, SampleRow(row["task"], "", key or None, sample))),
+        }
 
-def score_reply(
-    scorer: RecordScorer, row: Mapping[str, Any], text: str
-) -> tuple[SampleRow, ScoredRecord]:
-    """The question of a row of a log, and what is read in a reply to it."""
-    sample = {
-        "id": row["sample"],
-        "question": row["question"],
-        "images": [],
-        "choices": list(row["choices"]),
-        "marks": [],
-        "meta": {"subtask": row["task"]},
-    }
-    key = letter_or_text(row["key"]) if row["choices"] else row["key"]
-    asked = SampleRow(row["task"], "", key or None, sample)
-    call = {"messages": (), "reply": {"text": text}}
-    return asked, scorer(Record("", row["sample"], "", calls=(call,)), asked)
+    return read

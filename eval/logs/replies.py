@@ -4,105 +4,93 @@ differences, exports."""
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
 from textwrap import indent
-from typing import Any, NamedTuple
+from typing import Any
 
-from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.display.printable import file_names
 from looktwice.eval.logs.format import export_file, load_log
 from looktwice.eval.logs.log import Log, in_brackets, make_rows
-from looktwice.eval.logs.own import (
-    asked_columns,
-    reply_scorer,
-    reply_texts,
-    run_row,
-    score_reply,
-    with_choices,
-)
+from looktwice.eval.logs.own import asked_columns, reply_texts, row_reader, run_row, with_choices
 from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import tagged_letters, tagger_of
 from looktwice.eval.readers.reader import build_reader
+from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunFolder, SampleRow, refuse_run_file
-from looktwice.eval.replies import CHOICES, OfficialLabel, load_key, subtask_of_idx
+from looktwice.eval.replies import CHOICES, load_key, subtask_of_idx
 from looktwice.eval.scoring.row import ANSWERED
-from looktwice.eval.scoring.score_run import score_run
-from looktwice.eval.scoring.verdict import UNJUDGED, Score, ScoredRecord, Verdict
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import UNJUDGED, Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
-
-class ScoredReply(NamedTuple):
-    """A row of a log with its question and what was read in its reply; None where it was not
-    asked."""
-
-    row: Mapping[str, Any]
-    sample: SampleRow
-    scored: ScoredRecord | None
-
-    @property
-    def answer(self) -> str:
-        """The answer as "(X)", or another text; empty for none."""
-        return in_brackets(self.scored.answer or "") if self.scored else ""
-
-    @property
-    def label(self) -> str:
-        """The letter that the recorded label begins with, or is, as "(X)"; empty for the label of
-        no choice."""
-        match = re.match(r"\(([A-Y])\)|([A-Y])\Z", self.row["label"])
-        return f"({match[1] or match[2]})" if match else ""
+ABSENT, NOT_ASKED = "absent", "not asked"
+"""The verdicts of an item of the key to which a file has no reply, which counts as not right, as
+the file claims to answer the key; and of a sample that a run did not ask."""
 
 
 @dataclass(frozen=True)
 class ScoredReplies:
-    """The replies of one file, or of one contestant of a run, with their scores.
+    """The replies of one file, or of one contestant of a run, with their scores: rows of a log with
+    `reason` and `detail`.
 
-    `absent` are items of the key that a file has no reply to, which count as not right: the file
-    claims to answer the key. `by_reader` says that a reader found the answers; else they are the
-    recorded labels.
+    `by_reader` says that a reader found the answers; else they are the recorded labels.
     """
 
     name: str
-    replies: Sequence[ScoredReply]
+    rows: Sequence[Mapping[str, Any]]
     by_reader: bool
-    absent: Sequence[ScoredReply] = ()
 
     @property
     def missing(self) -> int:
         """How many items of the key have no reply in the file, or were not asked in the run."""
-        return len(self.absent) + sum(reply.scored is None for reply in self.replies)
+        return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
 
     @property
     def subtasks(self) -> set[str]:
         """The subtasks of BLINK whose items are here."""
-        items = (*self.replies, *self.absent)
-        return {subtask_of_idx(reply.row["sample"]) for reply in items}
+        return {subtask_of_idx(row["sample"]) for row in self.rows}
+
+    @property
+    def labelled(self) -> list[Mapping[str, Any]]:
+        """The rows that hold a recorded label."""
+        return [row for row in self.rows if row.get("label")]
 
     @cached_property
     def right(self) -> Mapping[str, list[float]]:
         """What the answers with a key are worth, by subtask; none where all of one failed."""
-        by_subtask: dict[str, list[ScoredRecord]] = defaultdict(list)
-        for row, sample, scored in (*self.replies, *self.absent):
-            if scored is not None and sample.answer is not None and scored.reason != UNJUDGED:
-                by_subtask[subtask_of_idx(row["sample"])].append(scored)
-        return {
-            subtask: [scored.score.value for scored in records]
-            for subtask, records in by_subtask.items()
-            if any(scored.verdict is not Verdict.FAILED for scored in records)
-        }
+        by_subtask: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in self.rows:
+            if row["key"] and row["verdict"] != NOT_ASKED and row["reason"] != UNJUDGED:
+                by_subtask[subtask_of_idx(row["sample"])].append(row)
+        right = {}
+        for subtask, rows in by_subtask.items():
+            if any(row["verdict"] != Verdict.FAILED for row in rows):
+                right[subtask] = [
+                    0.0 if row["verdict"] == Verdict.FAILED else row["value"] for row in rows
+                ]
+        return right
 
     @property
     def readable(self) -> list[bool]:
         """Whether each reply gives an answer; where labels are scored, so do those that lack."""
-        items = self.replies if self.by_reader else (*self.replies, *self.absent)
-        return [reply.scored.verdict in ANSWERED for reply in items if reply.scored]
+        without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
+        return [row["verdict"] in ANSWERED for row in self.rows if row["verdict"] not in without]
+
+
+def label_of(row: Mapping[str, Any]) -> str:
+    """The letter that the recorded label begins with, or is; empty for the label of no choice."""
+    match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
+    return match[1] or match[2] if match else ""
 
 
 def load_replies(file: Path) -> Log:
@@ -120,8 +108,9 @@ def score_replies(
     """The replies of one file: their recorded labels, or what a reader finds in them, compared with
     the keys.
 
-    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader, replies
-    without a key are left out. Raises TaskError where not one of the rows has a key, or one cannot
+    `keys` maps idx to "(X)"; None takes the keys of the rows themselves. Without a reader recorded
+    labels count, and replies without a key are left out; where there is no label, `Robust` reads.
+    Raises TaskError where not one of the rows has a key, or one cannot
     be read.
     """
     rows = log.rows.to_dict("records")
@@ -132,24 +121,20 @@ def score_replies(
         example = f"{rows[0]['sample']!r} here, {next(iter(keys))!r} there"
         raise TaskError(f"{log.name}: none of its {len(rows)} items is in the key ({example})")
     if reader is None and not any(row["label"] for row in with_key):
-        raise TaskError(f"{log.name} has no official_label; name a reader of ours with --reader")
-    scorer, column = reply_scorer(reader or OfficialLabel()), "reply" if reader else "label"
-    replies = []
+        reader = Robust()
+    read, replies = row_reader(reader), list[dict[str, Any]]()
     for row in rows if reader else with_key:
         row["key"] = keys.get(row["sample"], "").strip("()")
-        reply = ScoredReply(row, *score_reply(scorer, row, row[column]))
-        if reply.scored and reply.scored.verdict is Verdict.FAILED:
-            why = reply.scored.detail.strip().splitlines()[-1]
+        replies.append(read(row))
+        if replies[-1]["verdict"] == Verdict.FAILED:
+            why = replies[-1]["detail"].strip().splitlines()[-1]
             raise TaskError(f"{log.name}: {row['sample']} cannot be scored: {why}")
-        replies.append(reply)
     subtasks, present = {row["task"] for row in with_key}, {row["sample"] for row in with_key}
-    absent = []
+    absent = {"verdict": ABSENT, "value": 0.0, "answer": "", "reason": "empty"}
     for idx, key in keys.items():
-        if (subtask := subtask_of_idx(idx)) in subtasks and idx not in present:
-            silent = ScoredRecord(idx, 0, None, Score(Verdict.UNREADABLE), "empty")
-            sample = SampleRow(subtask, "", key.strip("()"), {})
-            absent.append(ScoredReply({"sample": idx}, sample, silent))
-    return ScoredReplies(log.name, replies, reader is not None, absent)
+        if subtask_of_idx(idx) in subtasks and idx not in present:
+            replies.append({**absent, "sample": idx, "key": key.strip("()")})
+    return ScoredReplies(log.name, replies, reader is not None)
 
 
 def score_run_replies(
@@ -165,23 +150,23 @@ def score_run_replies(
     asked a question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
-    texts, by_contestant = reply_texts(folder), dict[str, list[ScoredReply]]()
+    texts, by_contestant = reply_texts(folder), defaultdict[str, list[dict[str, Any]]](list)
     for scores in score_run(folder, reader, plugins=plugins).points:
-        replies = by_contestant.setdefault(scores.contestant, [])
         for idx, sample in scores.samples.items():
-            scored = scores.first(idx)
-            row = run_row(scores, idx, scored, texts) if scored else asked_columns(sample)
-            task = subtask_of_idx(idx) or str(sample.meta.get("category") or "")
-            replies.append(ScoredReply({**row, "sample": idx, "task": task}, sample, scored))
-    for contestant, replies in by_contestant.items():
-        if len({reply.row["sample"] for reply in replies}) < len(replies):
+            row = {**asked_columns(sample), "verdict": NOT_ASKED, "answer": ""}
+            if scored := scores.first(idx):
+                row = run_row(scores, idx, scored, texts)
+            row["task"] = subtask_of_idx(idx) or str(sample.meta.get("category") or "")
+            by_contestant[scores.contestant].append(row)
+    for contestant, rows in by_contestant.items():
+        if len({row["sample"] for row in rows}) < len(rows):
             raise TaskError(
                 f"{path}: {contestant!r} was asked a question in several variants; run them one"
                 " by one"
             )
     return [
-        ScoredReplies(re.sub(r"[^\w.=-]+", "_", contestant).strip("_"), replies, by_reader=True)
-        for contestant, replies in by_contestant.items()
+        ScoredReplies(re.sub(r"[^\w.=-]+", "_", contestant).strip("_"), rows, by_reader=True)
+        for contestant, rows in by_contestant.items()
     ]
 
 
@@ -210,24 +195,25 @@ def replies_lines(
     """A line of figures per file and one for all of them; writes the list of disagreements where
     asked.
 
-    Without a reader the recorded labels are the answers. `key` maps idx to "(X)"; without one the
+    Without a reader the recorded labels are the answers, and `Robust` reads where there are none or
+    disagreements with them are asked for. `key` maps idx to "(X)"; without one the
     keys in the files count, where they are not hidden. A run folder counts as one file for each of
     its contestants, read with the reader or else as its configuration says. `exports` are files to
     write the answers into, in the format of their endings (see `format.FORMATS`); with several
     files of replies, their names hold `{name}`. Raises TaskError, RunError and ConfigError.
     """
-    stage = build_reader(reader, plugins) if reader else None
-    if disagreements is not None and stage is None:
-        raise TaskError(
-            "--disagreements compares a reader with the recorded labels; name one with --reader"
-        )
+    stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
     keys = load_key(key) if key is not None else None
     total: list[ScoredReplies] = []
+    names = Counter(file.name for file in files)
     for file in files:
         if file.is_dir():
             contestants = score_run_replies(file, keys, stage, plugins)
         else:
-            contestants = [score_replies(load_replies(file), keys, stage)]
+            log = load_replies(file)
+            if names[file.name] > 1:  # the folders tell them apart
+                log = replace(log, name=f"{file.resolve().parent.name}/{log.name}")
+            contestants = [score_replies(log, keys, stage)]
         alike = [path for path in exports if "{name}" not in str(path)]
         if alike and len(files) * len(contestants) > 1:
             many = f"{len(files)} files" if len(files) > 1 else f"{len(contestants)} contestants"
@@ -255,8 +241,7 @@ def _lines_of(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str]:
     if scored.missing:
         parts.append(f"missing={scored.missing}")
     yield f"{scored.name}: {', '.join(parts)}"
-    rows = [{**reply.row, "answer": reply.answer.strip("()")} for reply in scored.replies]
-    log = Log(scored.name, make_rows(rows))
+    log = Log(scored.name, make_rows([row for row in scored.rows if row["verdict"] != ABSENT]))
     for path in exports:
         out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"
@@ -269,15 +254,14 @@ def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
     Macro is over subtasks, as BLINK's total is; the accuracy over all items is called micro where
     labels are scored.
     """
-    readable = [answered for scored in files for answered in scored.readable]
-    values = [value for scored in files for part in scored.right.values() for value in part]
-    macros = [fmean(map(fmean, scored.right.values())) for scored in files if scored.right]
-    agreed = [
-        reply.answer == reply.label
-        for scored in files
-        for reply in scored.replies
-        if reply.row.get("label")
-    ]
+    readable, values = list[bool](), list[float]()
+    agreed, macros = list[bool](), list[float]()
+    for scored in files:
+        readable += scored.readable
+        values += chain(*scored.right.values())
+        agreed += [row["answer"] == label_of(row) for row in scored.labelled]
+        if scored.right:
+            macros.append(fmean(map(fmean, scored.right.values())))
     named: dict[str, Sequence[float]] = {"macro": macros, "micro": values, "coverage": readable}
     if by_reader:
         named = {"agreement": agreed, "accuracy": values, "coverage": readable, "macro": macros}
@@ -287,8 +271,8 @@ def _figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
         for name, shares in named.items()
         if shares or name == "coverage"
     ]
-    scored = [f"scored={len(values)}"] if by_reader and values else []
-    return [f"n={len(readable)}", *figures, *scored]
+    count = [f"scored={len(values)}"] if by_reader and values else []
+    return [f"n={len(readable)}", *figures, *count]
 
 
 def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
@@ -299,31 +283,27 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
     """
     kinds: dict[str, list[str]] = defaultdict(list)
     for scored in files:
-        for reply in scored.replies:
-            if reply.row.get("label") and reply.label != reply.answer:
-                row, answer = reply.row, reply.answer or f"nothing ({_reason(reply)})"
-                key = f", key {in_brackets(row['key'])}" if row["key"] else ""
-                about = f"{scored.name} {row['sample']}: label {row['label']}, reader {answer}{key}"
-                words = indent(row["reply"].strip() or "(empty)", "    ", lambda line: True)
-                kinds[_kind_of_disagreement(reply)].append(f"{about}\n{words}\n")
+        for row in scored.labelled:
+            label, answer = label_of(row), row["answer"]
+            if label == answer:
+                continue
+            reason = row["detail"] or row["reason"]
+            if proof := disprove_label(row, label, answer):
+                kind = re.sub(r"\b[A-Z]\b", "X", f"the label is proved wrong ({proof})")
+            elif not answer:
+                kind = f"the reader finds nothing ({reason.partition(':')[0]}), the label a letter"
+            elif label:
+                kind = "two different letters"
+            else:
+                kind = "the reader finds a letter, the label nothing"
+            shown = in_brackets(answer) if answer else f"nothing ({reason})"
+            key = f", key {in_brackets(row['key'])}" if row["key"] else ""
+            about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"
+            words = indent(row["reply"].strip() or "(empty)", "    ", lambda line: True)
+            kinds[kind].append(f"{about}\n{words}\n")
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     blocks = [f"# {kind}: {len(entries)}\n\n" + "\n".join(entries) for kind, entries in ordered]
     return "\n".join(blocks), sum(map(len, kinds.values()))
-
-
-def _reason(reply: ScoredReply) -> str:
-    return (reply.scored.detail or reply.scored.reason) if reply.scored else "it was not asked"
-
-
-def _kind_of_disagreement(reply: ScoredReply) -> str:
-    label, answer = reply.label.strip("()"), reply.answer.strip("()")
-    if proof := disprove_label(reply.row, label, answer):
-        shown = re.sub(r"\b[A-Z]\b", "X", proof)
-        return f"the label is proved wrong ({shown})"
-    if not answer:
-        reason = _reason(reply).partition(":")[0]
-        return f"the reader finds nothing ({reason}), the label a letter"
-    return "two different letters" if label else "the reader finds a letter, the label nothing"
 
 
 def disprove_label(row: Mapping[str, Any], label: str, answer: str) -> str:
@@ -351,12 +331,11 @@ def disprove_label(row: Mapping[str, Any], label: str, answer: str) -> str:
         return ""
     if mentioned == {answer}:
         return f"the reply names {answer} alone"
-    supporting = [
-        claim
-        for sentence in split_sentences(tagged)
-        for claim in find_claims(sentence, letters, row["task"])
-        if not claim.against
-    ]
-    plainly = {claim.letter for claim in supporting if claim.weight >= Weight.PREFERRED}
-    proved = plainly == {answer} and all(claim.letter != label for claim in supporting)
+    supported, plainly = set[str](), set[str]()
+    for sentence in split_sentences(tagged):
+        for claim in find_claims(sentence, letters, row["task"]):
+            if not claim.against:
+                supported.add(claim.letter)
+                plainly |= {claim.letter} if claim.weight >= Weight.PREFERRED else set()
+    proved = plainly == {answer} and label not in supported
     return f"the reply claims {answer} and nowhere {label}" if proved else ""

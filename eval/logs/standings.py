@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
@@ -12,7 +14,7 @@ from looktwice.eval.display.text_tables import Column, TextTable, table, text
 from looktwice.eval.logs.compare import place_of
 from looktwice.eval.logs.tables import find_columns, open_columns, read_numbers
 from looktwice.eval.logs.tell import write_csv
-from looktwice.eval.statistics.settings import reordering
+from looktwice.eval.statistics.answers import reordering
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import write_file
 
@@ -81,21 +83,21 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
     by_rank = "accuracy" not in named
     column = columns["rank" if by_rank else "accuracy"]
     measured = read_numbers(frame[column], column, path)
-    tasks = frame[columns["task"]] if "task" in columns else ["" for _ in range(len(frame))]
-    whole = frame.assign(_task=tasks, _value=-measured if by_rank else measured)
-    variants = list(dict.fromkeys(frame[columns["variant"]]))
+    whole = frame[list(columns.values())].set_axis(list(columns), axis=1)
+    whole["value"] = -measured if by_rank else measured
+    if "task" not in columns:
+        whole["task"] = ""
+    variants = whole["variant"].unique().tolist()
     base = variants[place_of(baseline or variants[0], variants, "variant")]
     spreads: list[Spread] = []
     changes: list[RankChange] = []
-    for task, part in whole.groupby("_task", sort=False):
-        if part.duplicated([columns["contestant"], columns["variant"]]).any():
+    for task, part in whole.groupby("task", sort=False):
+        if part.duplicated(["contestant", "variant"]).any():
             raise TaskError(
                 f"{path}: {task} has a contestant twice with one variant; name the column --column"
                 " task="
             )
-        wide = part.pivot(
-            index=columns["contestant"], columns=columns["variant"], values="_value"
-        ).dropna(axis=1)
+        wide = part.pivot(index="contestant", columns="variant", values="value").dropna(axis=1)
         if base not in wide.columns:
             raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
         if not by_rank:
@@ -113,8 +115,8 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
 def spread_table(standings: Standings) -> TextTable:
     """Best minus worst variant, by task and contestant, with the mean of each task."""
     lines = []
-    for task in dict.fromkeys(spread.task for spread in standings.spreads):
-        part = [spread for spread in standings.spreads if spread.task == task]
+    for task, spreads in groupby(standings.spreads, attrgetter("task")):
+        part = list(spreads)
         mean = fmean(spread.value for spread in part)
         lines += [*part, Spread(task, f"mean of {len(part)}", mean, "", "")]
     columns: tuple[Column[Spread], ...] = (
@@ -146,15 +148,13 @@ def rank_table(standings: Standings) -> TextTable:
 def write_standings(standings: Standings, folder: Path) -> list[Path]:
     """Write compare.md, spreads.csv and ranks.csv; gives their paths. Raises OSError."""
     parts = ["# A published table", f"Every variant is set beside {standings.baseline}."]
-    tables = (spread_table(standings), rank_table(standings))
-    parts += [shown.markdown for shown in tables if shown.rows]
-    write_file(folder / "compare.md", "\n\n".join(parts) + "\n")
-    files = {"spreads.csv": standings.spreads, "ranks.csv": standings.changes}
-    return [
-        folder / "compare.md",
-        *(
-            write_csv(folder / name, [vars(line) for line in lines])
-            for name, lines in files.items()
-            if lines
-        ),
-    ]
+    paths = [folder / "compare.md"]
+    for name, lines, shown in (
+        ("spreads.csv", standings.spreads, spread_table(standings)),
+        ("ranks.csv", standings.changes, rank_table(standings)),
+    ):
+        if lines:
+            parts.append(shown.markdown)
+            paths.append(write_csv(folder / name, [vars(line) for line in lines]))
+    write_file(paths[0], "\n\n".join(parts) + "\n")
+    return paths

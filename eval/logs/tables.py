@@ -77,7 +77,7 @@ def find_columns(
 ) -> dict[str, str]:
     """Which column of the table holds what; `named` come before the aliases. Raises TaskError for
     an unknown name."""
-    available = [str(name) for name in frame.columns]
+    available = [*map(str, frame.columns)]
     by_case = {name.casefold(): name for name in available}
     for name, column in named.items():
         if name not in aliases:
@@ -87,8 +87,7 @@ def find_columns(
             raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
     columns: dict[str, str] = {}
     for name, guesses in aliases.items():
-        present = [by_case[guess] for guess in guesses if guess in by_case]
-        column = named.get(name) or next(iter(present), "")
+        column = named.get(name) or next((by_case[g] for g in guesses if g in by_case), "")
         if column and column not in columns.values():
             columns[name] = column
     return columns
@@ -109,8 +108,8 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
             " --reader)? Say --column sample=COLUMN --column value=COLUMN; the columns are"
             f" {', '.join(map(str, frame.columns))}"
         )
-    data = frame[[column for name, column in columns.items() if name in COLUMNS]]
-    data = data.set_axis([name for name in columns if name in COLUMNS], axis=1)
+    chosen = {name: column for name, column in columns.items() if name in COLUMNS}
+    data = frame[list(chosen.values())].set_axis(list(chosen), axis=1)
     if "value" in columns:
         data = data.assign(value=_values(data["value"], columns["value"], path))
     else:
@@ -125,8 +124,9 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
             data["choices"] = [tuple(text.split("\0")) if text else () for text in texts]
         data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
         if "image" in frame.columns:  # a number there is that of the row that holds the picture
-            images = frame["image"]
-            data["pictures"] = [sha_of_base64(cell) if len(cell) > 64 else "" for cell in images]
+            data["pictures"] = [
+                sha_of_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
+            ]
     rows = make_rows(data.to_dict("records"))
     names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:
@@ -199,9 +199,10 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
     book = Workbook(write_only=True)
     sheet = book.create_sheet("Sheet1")
     for row in table:
-        cells = [WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)) for text in row]
-        for cell in cells:
-            cell.data_type = "s"  # a reply that begins like a formula is still a text
+        cells = []
+        for text in row:
+            cells.append(WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)))
+            cells[-1].data_type = "s"  # a reply that begins like a formula is still a text
         if row[0].isdecimal() and str(int(row[0])) == row[0]:
             cells[0].value = int(row[0])  # VLMEvalKit's own scorer looks for the number
         sheet.append(cells)

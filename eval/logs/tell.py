@@ -4,6 +4,7 @@ files beside it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from looktwice.eval.page.render import render_page
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
+from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import PictureError
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 20_000
 """Samples of a page; of more, the files beside it tell."""
+DOUBTFUL = 10
+"""Answers of a log of which not one is right before that is told."""
 MOST_WORDED, MOST_THUMBNAILS, MOST_TURNS = 2_000, 300, 20
 """Samples whose replies a page holds, and pictures of runs: those that flipped come first."""
 METHOD = (
@@ -138,6 +142,8 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
     """The result of each log against the baseline in a sentence, how its samples matched, and what
     did not."""
     base = comparison.logs[0]
+    for log in comparison.logs:
+        yield from _doubts(log)
     overall = {
         c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
     }
@@ -155,6 +161,28 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
             if places:
                 names = _some(one.units["sample"].loc[list(places)])
                 yield f"  in {one.name} alone, not in {other.name}: {len(places)} ({names})"
+
+
+def _doubts(log: Log) -> Iterator[str]:
+    """Who read the replies of a log, and warnings where most are unreadable, or not one of many
+    answers is right."""
+    if log.read_by:
+        yield f"{log.name}: right and wrong by {log.read_by}"
+    unreadable = log.rows[log.rows["verdict"] == "unreadable"]
+    if len(log.rows) >= DOUBTFUL and 2 * len(unreadable) > len(log.rows):
+        yield (
+            f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
+            f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
+            f" {list(unreadable['choices'].iloc[0])}"
+        )
+    scored = log.units[log.units["value"].notna() & (log.units["key"] != "")]
+    if len(scored) >= DOUBTFUL and not scored["value"].any():
+        first = scored.iloc[0]
+        yield (
+            f"warning: not one of {len(scored)} answers of {log.name} is right; the first has the"
+            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}. Is --column"
+            " key=COLUMN or --reader what it needs?"
+        )
 
 
 def _sentence(contrast: Contrast) -> str:
@@ -185,15 +213,10 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     lines = [line.strip() for line in summary_lines(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
     markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD}\n"
-    fields = [
-        {
-            **vars(contrast.paired),
-            **vars(contrast),
-            "baseline_value": contrast.other,
-            "difference": contrast.paired.value,
-        }
-        for contrast in comparison.contrasts
-    ]
+    fields = []
+    for contrast in comparison.contrasts:
+        sides = {"baseline_value": contrast.other, "difference": contrast.paired.value}
+        fields.append(vars(contrast.paired) | vars(contrast) | sides)
     write_file(folder / "compare.md", markdown)
     paths = [
         folder / "compare.md",
@@ -236,29 +259,21 @@ def compare_page(comparison: LogComparison) -> PageData:
     """
     base, values = comparison.logs[0], comparison.values
     tasks = list(dict.fromkeys(base.units["task"]))
-    samples = [
-        PageSample(
-            tasks.index(row["task"]),
-            row["sample"],
-            row["question"],
-            row["choices"],
-            None if row["verdict"] == "hidden" else row["key"],
-            (),
-            cluster,
-        )
-        for row, cluster in zip(base.units.to_dict("records"), base.clusters, strict=True)
-    ]
+    samples = []
+    for row, cluster in zip(base.units.to_dict("records"), base.clusters, strict=True):
+        key = None if row["verdict"] == "hidden" else row["key"]
+        about = row["sample"], row["question"], row["choices"], key
+        samples.append(PageSample(tasks.index(row["task"]), *about, group=cluster))
     flipped = np.any(np.abs(values - values[:, :1]) > 0, axis=1).tolist()
     worded = frozenset(np.argsort(np.logical_not(flipped), kind="stable")[:MOST_WORDED].tolist())
     answers: dict[tuple[int, int], list[PageAnswer]] = {}
     thumbnails: dict[str, str] = {}
     for who, log in enumerate(comparison.logs):
-        records = log.whole.rows.to_dict("records")
-        draws = log.whole.rows.groupby(["task", "sample"], sort=False).indices
-        ids = log.units[["task", "sample"]].to_numpy().tolist()
-        for sample, place in enumerate(comparison.places[:, who].tolist()):
-            numbers = draws[tuple(ids[place])] if place >= 0 else ()
-            for row in (records[number] for number in numbers):
+        units = comparison.units[who]
+        numbers = {ids: n for n, ids in enumerate(zip(units["task"], units["sample"], strict=True))}
+        for row in log.whole.rows.to_dict("records"):
+            sample = numbers.get((row["task"], row["sample"]))
+            if sample is not None:
                 shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
                 answer = _answer(row, sample in worded, shown)
                 answers.setdefault((who, sample), []).append(answer)
@@ -294,8 +309,6 @@ def _turns(row: Mapping[str, Any], log: Log, thumbnails: dict[str, str]) -> Iter
             sha = part.picture.sha
             parts.append(PagePicture(sha))
             if sha not in thumbnails and len(thumbnails) < MOST_THUMBNAILS:
-                try:
+                with suppress(PictureError):
                     thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
-                except PictureError:
-                    continue
         yield PageTurn(message.role, tuple(parts))

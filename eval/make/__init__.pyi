@@ -1,5 +1,4 @@
-from .correspondence import Correspondence as Correspondence
-from .depth import RelativeDepth as RelativeDepth
-from .jigsaw import Jigsaw as Jigsaw
+from .files import Jigsaw as Jigsaw
 from .localization import Localization as Localization
+from .points import Correspondence as Correspondence, RelativeDepth as RelativeDepth
 from .sequences import Sequences as Sequences

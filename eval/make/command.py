@@ -46,6 +46,65 @@ class SavedQuestions:
         """BLINK's file of this split."""
         return self.folder / f"{self.split}-00000-of-00001.parquet"
 
+    def write(self, task: Task, name: str) -> None:
+        """Write every question, and BLINK's file where its columns hold them all."""
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+
+        text, image = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        columns = dict.fromkeys(("idx", "question", "sub_task"), text)
+        columns |= dict.fromkeys((f"image_{n}" for n in range(1, MOST_IMAGES + 1)), image)
+        columns["choices"] = pa.list_(text)
+        columns |= dict.fromkeys(("answer", "prompt", "explanation", "marks"), text)
+        schema = pa.schema(list(columns.items()))
+        (self.folder / "images").mkdir()
+        rows = self._rows(task, name)
+        with whole_file(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
+            while group := list(islice(rows, GROUP)):
+                writer.write_table(pa.Table.from_pylist(group, schema))
+        if self.no_parquet:
+            self.parquet.unlink()
+
+    def _rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
+        """Writes the line and the images of every question, and gives its row."""
+        with (self.folder / "samples.jsonl").open("w", encoding="utf-8") as lines:
+            for number, item in enumerate(task, 1):
+                idx = f"{self.split}_{name}_{number}"
+                images = [self._save_image(picture) for picture in item.sample.images]
+                line = self._line(idx, item, [file for file, _ in images])
+                lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+                self.questions = number
+                if not self.no_parquet:
+                    try:
+                        yield _blink_row(idx, name, item, images)
+                    except ValueError as exc:
+                        self.no_parquet = str(exc)
+
+    def _line(self, idx: str, item: Item, images: list[str]) -> dict[str, Any]:
+        sample, answer = item.sample, item.answer
+        choices: list[Any] = list(sample.choices)
+        for place, choice in enumerate(choices):
+            if isinstance(choice, Picture):
+                choices[place] = {"image": self._save_image(choice)[0]}
+        line = {
+            "id": idx,
+            "question": sample.question,
+            "images": images,
+            "choices": choices,
+            "answer": f"({answer})" if answer and choices else answer,
+            "marks": [mark.to_dict() for mark in sample.marks],
+            "meta": {**sample.meta, "made_as": sample.id},
+        }
+        return {key: value for key, value in line.items() if value not in (None, [])}
+
+    def _save_image(self, picture: Picture) -> tuple[str, Payload]:
+        payload = picture.payload
+        file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
+        if file not in self.images:
+            write_file(self.folder / file, payload.data)
+            self.images.add(file)
+        return file, payload
+
 
 def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
     """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
@@ -69,8 +128,7 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
     building = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=out))
     try:
         saved = SavedQuestions(building, split)
-        with (building / "samples.jsonl").open("w", encoding="utf-8") as lines:
-            _write_parquet(saved, _rows(task, name, saved, lines))
+        saved.write(task, name)
         building.chmod(0o755)
         building.rename(out / name)
     finally:
@@ -78,46 +136,6 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
         shutil.rmtree(building, ignore_errors=True)
     saved.folder = out / name
     return saved
-
-
-def _rows(task: Task, name: str, saved: SavedQuestions, lines: Any) -> Iterator[dict[str, Any]]:
-    """Writes the line and the images of every question, and gives its row."""
-    (saved.folder / "images").mkdir()
-    for number, item in enumerate(task, 1):
-        sample, idx = item.sample, f"{saved.split}_{name}_{number}"
-        images = [_save_image(picture, saved) for picture in sample.images]
-        choices: list[Any] = []
-        for choice in sample.choices:
-            if isinstance(choice, Picture):
-                choices.append({"image": _save_image(choice, saved)[0]})
-            else:
-                choices.append(choice)
-        line = {
-            "id": idx,
-            "question": sample.question,
-            "images": [file for file, _ in images],
-            "choices": choices or None,
-            "answer": f"({item.answer})" if item.answer and choices else item.answer,
-            "marks": [mark.to_dict() for mark in sample.marks],
-            "meta": {**sample.meta, "made_as": sample.id},
-        }
-        line = {key: value for key, value in line.items() if value not in (None, [])}
-        lines.write(json.dumps(line, ensure_ascii=False) + "\n")
-        saved.questions = number
-        if not saved.no_parquet:
-            try:
-                yield _blink_row(idx, name, item, images)
-            except ValueError as exc:
-                saved.no_parquet = str(exc)
-
-
-def _save_image(picture: Picture, saved: SavedQuestions) -> tuple[str, Payload]:
-    payload = picture.payload
-    file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
-    if file not in saved.images:
-        write_file(saved.folder / file, payload.data)
-        saved.images.add(file)
-    return file, payload
 
 
 def _blink_row(
@@ -156,28 +174,12 @@ def _as_closed(item: Item) -> tuple[list[str], str | None]:
         if len(choices) < len(sample.choices):
             raise ValueError(f"{sample.id} has pictures as choices, and BLINK's are texts")
         return choices, answer
-    counts = range(1, (sample.meta.get("image_len") or 0) + 1)
-    choices = ["T", "F"] if answer in ("T", "F") else [str(n) for n in counts]
+    choices = list(map(str, range(1, (sample.meta.get("image_len") or 0) + 1)))
+    if answer in ("T", "F"):
+        choices = ["T", "F"]
     if answer not in choices:
         raise ValueError(f"{sample.id} has no choices, and its key {answer!r} implies none")
     return choices, LETTERS[choices.index(answer)]
-
-
-def _write_parquet(saved: SavedQuestions, rows: Iterator[dict[str, Any]]) -> None:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
-
-    text, image = pa.string(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    images = {f"image_{number}": image for number in range(1, MOST_IMAGES + 1)}
-    columns = dict.fromkeys(("idx", "question", "sub_task"), text) | images
-    columns["choices"] = pa.list_(text)
-    columns |= dict.fromkeys(("answer", "prompt", "explanation", "marks"), text)
-    schema = pa.schema(list(columns.items()))
-    with whole_file(saved.parquet) as whole, ParquetWriter(whole, schema) as writer:
-        while group := list(islice(rows, GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema))
-    if saved.no_parquet:
-        saved.parquet.unlink()
 
 
 def make_questions(
@@ -214,13 +216,15 @@ def build_tasks(
     ConfigError."""
     node, scope, faults = read_config(Path(config), overrides, plugins, allow)
     node = resolve(node, faults)
-    binder, built = Binder(scope, faults=faults), {}
-    if node.get("task") is not None:
-        name = Path(config).stem.removeprefix("make_")
-        built[name] = binder.node(node["task"], "task", "task")
-    for name, task in (node.get("tasks") or {}).items():
-        if task is not None:
-            built[str(name)] = binder.node(task, f"tasks.{name}", "task")
+    binder = Binder(scope, faults=faults)
+    name = Path(config).stem.removeprefix("make_")
+    nodes = {("task", name): node.get("task")}
+    nodes |= {(f"tasks.{key}", str(key)): task for key, task in (node.get("tasks") or {}).items()}
+    built = {
+        name: binder.node(task, place, "task")
+        for (place, name), task in nodes.items()
+        if task is not None
+    }
     if not built:
         raise ConfigError(
             [

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +83,15 @@ class Localization(MadeFromFiles):
         lists: dict[str, Any] = {}
         if isinstance(data, dict):
             lists = {name: data.get(name) for name in LISTS}
-        if not lists or any(not isinstance(rows, list) for rows in lists.values()):
+        if not lists or not all(isinstance(rows, list) for rows in lists.values()):
             names = ", ".join(sorted(data)) if lists else type(data).__name__
             raise TaskError(
                 f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {names}"
             )
         for name, rows in lists.items():
             for number, row in enumerate(rows):
-                ids = [row.get(key) for key in IDS] if isinstance(row, dict) else [[]]
-                if any(isinstance(identifier, list | dict) for identifier in ids):
+                is_object = isinstance(row, dict)
+                if not is_object or any(isinstance(row.get(n), list | dict) for n in IDS):
                     raise TaskError(
                         f"{self.path}: {name}[{number}] is no object with ids, found {row!r:.80}"
                     )
@@ -164,19 +165,15 @@ class Localization(MadeFromFiles):
     def _noisy(self, rng: Generator, true: Rect, size: tuple[int, int], others: list[Rect]) -> Rect:
         """The true box with noise on its edges; not so that it fits another object of the same
         kind."""
-        sigma = [self.noise * side for side in (true[2] - true[0], true[3] - true[1])]
+        sigma = self.noise * (true[2] - true[0]), self.noise * (true[3] - true[1])
         low, high = self.iou
         for _ in range(TRIES):
-            x0, y0, x1, y1 = (
-                round(edge + float(rng.normal(0, sigma[place % 2])), 1)
-                for place, edge in enumerate(true)
-            )
+            edges = map(add, true, rng.normal(0, [*sigma, *sigma]).tolist())
+            box = x0, y0, x1, y1 = tuple(round(edge, 1) for edge in edges)
             if min(x0, y0) < 0 or x1 > size[0] or y1 > size[1] or min(x1 - x0, y1 - y0) < 2:
                 continue
-            box = (x0, y0, x1, y1)
-            if low <= iou(box, true) <= high and all(
-                iou(box, neighbour) < 0.5 for neighbour in others
-            ):
+            apart = all(iou(box, neighbour) < 0.5 for neighbour in others)
+            if apart and low <= iou(box, true) <= high:
                 return box
         raise TaskError(
             f"no noisy box with an intersection over union in {self.iou} stays inside; the object"

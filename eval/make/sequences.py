@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence as M
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from operator import ge
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -22,9 +23,8 @@ from looktwice.eval.make.files import (
     require_folder,
 )
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import RowErrors, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.pipelines.sample import Item
 
@@ -41,10 +41,8 @@ class ObjectKind:
         """Whether there are things and photographs enough for a pattern, each letter being another
         thing."""
         needed = sorted(Counter(pattern).values(), reverse=True)
-        shots = sorted((len(files) for files in self.things.values()), reverse=True)
-        return len(shots) >= len(needed) and all(
-            have >= need for have, need in zip(shots, needed, strict=False)
-        )
+        shots = sorted(map(len, self.things.values()), reverse=True)
+        return len(shots) >= len(needed) and all(map(ge, shots, needed))
 
 
 class DrawnSequence(NamedTuple):
@@ -58,14 +56,18 @@ class DrawnSequence(NamedTuple):
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
     """`root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one for each
     folder."""
-    places = sorted(entry for entry in root.iterdir() if entry.is_dir())
-    kinds = [ObjectKind(thing, _find_things(places, skipped))]
-    if not kinds[0].things:
-        for place in places:
-            inside = sorted(entry for entry in place.iterdir() if entry.is_dir())
-            name = place.name.replace("_", " ")
-            kinds.append(ObjectKind(name, _find_things(inside, skipped)))
-    return [kind for kind in kinds if kind.things]
+    places = _folders(root)
+    if things := _find_things(places, skipped):
+        return [ObjectKind(thing, things)]
+    kinds = []
+    for place in places:
+        if things := _find_things(_folders(place), skipped):
+            kinds.append(ObjectKind(place.name.replace("_", " "), things))
+    return kinds
+
+
+def _folders(place: Path) -> list[Path]:
+    return sorted(filter(Path.is_dir, place.iterdir()))
 
 
 def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
@@ -85,9 +87,9 @@ def draw_sequence(rng: Generator, kind: ObjectKind, pattern: str) -> DrawnSequen
         name = fitting[int(rng.integers(len(fitting)))]
         free.remove(name)
         files = kind.things[name]
-        pairs += [(letter, files[int(i)]) for i in rng.permutation(len(files))[:count]]
-    shuffled = [pairs[int(i)] for i in rng.permutation(len(pairs))]
-    letters, shown = zip(*shuffled, strict=True)
+        for number in rng.permutation(len(files))[:count].tolist():
+            pairs.append((letter, files[number]))
+    letters, shown = zip(*(pairs[n] for n in rng.permutation(len(pairs)).tolist()), strict=True)
     return DrawnSequence(shown, "".join(letters))
 
 
@@ -235,19 +237,21 @@ def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[st
     """Four choices with the right group at `place`: `None` and groups of other images are the
     others."""
     count = len(drawn.files)
-    same = [number for number, letter in enumerate(drawn.letters, 1) if letter == "A"]
+    numbers = range(1, count + 1)
+    same = [number for number in numbers if drawn.letters[number - 1] == "A"]
     right = _join_numbers(same) if len(same) > 1 else "None"
-    wrong = []
+    wrong = list[str]()
     for size in range(2, count):
-        groups = combinations(range(1, count + 1), size)
-        wrong += [group for group in map(_join_numbers, groups) if group != right]
-    wrong = [wrong[int(i)] for i in rng.permutation(len(wrong))]
+        wrong += map(_join_numbers, combinations(numbers, size))
+    if right in wrong:
+        wrong.remove(right)
+    wrong = list(map(wrong.__getitem__, rng.permutation(len(wrong)).tolist()))
     wrong = (wrong if right == "None" else ["None", *wrong])[:3]
     if len(wrong) < 3:
         raise TaskError(
             f"a sequence of {count} images has no four groups to choose from; leave it out"
         )
-    choices = [wrong[int(i)] for i in rng.permutation(3)]
+    choices = list(map(wrong.__getitem__, rng.permutation(3).tolist()))
     choices.insert(place, right)
     return tuple(choices)
 

@@ -1,16 +1,23 @@
-"""The words, pictures and times of a run's records, as a page shows them: turns that no earlier
-call has sent."""
+"""The words, pictures and times of a run's records, as a page shows them, and the samples' own
+images from the tasks, where their data is still there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
-from looktwice.pipelines.marks import Box, Mark, mark_from_dict
+from looktwice.eval.tasks.base import MadeTask, TaskError
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.counted import count_alike
+from looktwice.pipelines.marks import Box, mark_from_dict
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Sample
 from looktwice.prompting.agent.episode import read_looks
 
 THUMBNAIL = 256, 75
@@ -23,104 +30,117 @@ class Conversations:
     once."""
 
     folder: RunFolder
-    known: dict[str, PageTurn] = field(default_factory=dict)
+    messages: dict[str, PageTurn] = field(default_factory=dict)
 
     def detail(self, record: Record, answer: PageAnswer) -> PageAnswer:
         """The answer with what was said and shown, and how long it took."""
         last = record.last_reply or {}
-        served = ", ".join(
-            f"{name} {value}" for name, value in (last.get("served_by") or {}).items() if value
-        )
-        seconds = record.timings.get("total")
+        served = (last.get("served_by") or {}).items()
         return replace(
             answer,
             reply=last.get("text", ""),
-            turns=(*self._turns(record),),
-            seconds=seconds,
-            served_by=served,
+            turns=tuple(self._turns(record)),
+            seconds=record.timings.get("total"),
+            served_by=", ".join(f"{name} {value}" for name, value in served if value),
         )
 
     def _turns(self, record: Record) -> Iterator[PageTurn]:
-        seen: list[str] = []
-        looks = {look.call: look.words for look in read_looks(record.notes)}
+        """The turns that no earlier call has sent; a reply that is sent back is shown already."""
+        earlier, reply = list[str](), PageTurn("", ())
+        looks = read_looks(record.notes)
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
-            common = next(
-                (i for i, (a, b) in enumerate(zip(sent, seen, strict=False)) if a != b),
-                min(len(sent), len(seen)),
-            )
-            yield from (
-                self._turn(sha)
-                for sha in sent[common:]
-                if not self._is_last_reply(sha, record, number)
-            )
-            seen = sent
-            yield _reply(call)
-            if number in looks:
-                yield PageTurn("look", (looks[number],))
+            for sha in sent[count_alike(sent, earlier) :]:
+                turn = self._message(sha)
+                if turn.role != "assistant" or turn.parts != reply.parts[:1]:
+                    yield turn
+            earlier, reply = sent, _reply(call)
+            yield reply
+            for look in looks:
+                if look.call == number:
+                    yield PageTurn("look", (look.words,))
         for note in record.notes:
             if not note.startswith("look {"):
                 yield PageTurn("note", (note,))
 
-    def _is_last_reply(self, sha: str, record: Record, number: int) -> bool:
-        """Whether a message only sends back what the model said in the call before, which is shown
-        already."""
-        turn = self._turn(sha)
-        return (
-            number > 0
-            and turn.role == "assistant"
-            and turn.parts == _reply(record.calls[number - 1]).parts[:1]
-        )
-
-    def _turn(self, sha: str) -> PageTurn:
-        if sha not in self.known:
+    def _message(self, sha: str) -> PageTurn:
+        if sha not in self.messages:
             try:
                 data = read_message(self.folder.blobs, sha)
-                parts = tuple(
-                    p if isinstance(p, str) else PagePicture(p["picture"]) for p in data["parts"]
-                )
-                tools = tuple(
-                    f"{call['name']} {call['arguments']}" for call in data.get("tool_calls", ())
-                )
-                self.known[sha] = PageTurn(data["role"], (*parts, *tools))
             except RunError as exc:
-                self.known[sha] = PageTurn("user", (f"({exc})",))
-        return self.known[sha]
+                data = {"role": "user", "parts": [f"({exc})"]}
+            parts = [p if isinstance(p, str) else PagePicture(p["picture"]) for p in data["parts"]]
+            self.messages[sha] = PageTurn(data["role"], (*parts, *_tool_calls(data)))
+        return self.messages[sha]
+
+
+def _tool_calls(node: Mapping[str, Any]) -> list[str]:
+    return [f"{call['name']} {call['arguments']}" for call in node.get("tool_calls", ())]
 
 
 def _reply(call: Mapping[str, Any]) -> PageTurn:
     reply = call.get("reply")
     if not reply:
         return PageTurn("no reply", (str(call.get("error", "")),))
-    tools = [f"{tool['name']} {tool['arguments']}" for tool in reply.get("tool_calls", ())]
     thought = [f"(reasoning) {reply['reasoning']}"] if reply.get("reasoning") else []
-    return PageTurn("reply", (reply["text"], *thought, *tools))
+    return PageTurn("reply", (reply["text"], *thought, *_tool_calls(reply)))
 
 
 def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any, ...]:
     """The marks of image `number` as shares of its size in pixels; none where they do not fit."""
-    with suppress(ValueError, TypeError, OverflowError):
+
+    def share(x: float, y: float) -> tuple[float, float]:
+        return round(x / size[0], 4), round(y / size[1], 4)
+
+    placed: list[tuple[str, float, float, float, float, str]] = []
+    try:
         marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
-        return tuple(_placed(mark, size) for mark in marks if mark.image == number)
-    return ()
+        for mark in (mark for mark in marks if mark.image == number):
+            if isinstance(mark, Box):
+                sides = share(mark.x1 - mark.x0, mark.y1 - mark.y0)
+                placed.append(("box", *share(mark.x0, mark.y0), *sides, mark.label))
+            else:
+                x, y = mark.center
+                placed.append(("point", *share(x + 0.5, y + 0.5), 0.0, 0.0, mark.label))
+    except (ValueError, TypeError, OverflowError):
+        return ()
+    return tuple(placed)
 
 
-def _placed(mark: Mark, size: tuple[int, int]) -> tuple[str, float, float, float, float, str]:
-    width, height = size
-    if isinstance(mark, Box):
-        sides = (
-            mark.x0 / width,
-            mark.y0 / height,
-            (mark.x1 - mark.x0) / width,
-            (mark.y1 - mark.y0) / height,
-        )
-        left, top, right, bottom = (round(side, 4) for side in sides)
-        return ("box", left, top, right, bottom, mark.label)
-    x, y = mark.center
-    return "point", round((x + 0.5) / width, 4), round((y + 0.5) / height, 4), 0.0, 0.0, mark.label
+def recorded_tasks(
+    folders: Sequence[RunFolder], plugins: Sequence[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """The tasks of runs by task id, made again from their records, and why some cannot be or must
+    not be read."""
+    tasks, faults = dict[str, Any](), list[str]()
+    for folder in folders:
+        binder = Binder(Scope.of_records(folder.path, tuple(plugins)))
+        for point in folder.points.values():
+            if point.task_id not in tasks and "task" in point.spec:
+                # not asked whether it is empty: it would read its data
+                task = binder.node(point.spec["task"], "task")
+                tasks[point.task_id] = () if task is None else task
+        faults += binder.faults
+    return tasks, faults
 
 
-def shown_pictures(answers: Sequence[PageAnswer]) -> dict[str, None]:
-    """The names of the pictures in the conversations, in order."""
-    parts = (part for answer in answers for turn in answer.turns for part in turn.parts)
-    return dict.fromkeys(part.name for part in parts if isinstance(part, PagePicture))
+def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Picture, ...]]:
+    """A function (task id, sample id) -> the sample's own images, empty if the task's data is not
+    available.
+
+    `tasks` are by task id.
+    """
+    loaded: dict[str, dict[str, Sample]] = {}
+
+    def images(task_id: str, sample: str) -> tuple[Picture, ...]:
+        task = tasks.get(task_id, ())
+        if isinstance(task, MadeTask):
+            return item.sample.images if (item := task.item(sample)) else ()
+        if task_id not in loaded:
+            loaded[task_id] = {}
+            with suppress(TaskError):  # it is not here any more
+                loaded[task_id] = {item.sample.id: item.sample for item in task}
+        match = loaded[task_id].get(sample)
+        return tuple(map(copy, match.images)) if match else ()  # what is read of them is not kept
+
+    return images

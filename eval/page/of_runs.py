@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
+from statistics import fmean
 from typing import Any
 
-from looktwice.eval.page.conversations import THUMBNAIL, Conversations, place_marks, shown_pictures
+from looktwice.eval.page.conversations import THUMBNAIL, Conversations, place_marks
 from looktwice.eval.page.data import (
     PageAnswer,
     PageContestant,
@@ -58,6 +59,7 @@ class RunPage:
     def __post_init__(self) -> None:
         self._arms: dict[tuple[int, str], list[tuple[int, PointScores]]] = defaultdict(list)
         self._numbers: dict[bytes, int] = {}
+        self._worded = set[int]()
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
                 self._add(run, scores)
@@ -68,26 +70,19 @@ class RunPage:
 
         `rows` are those of the runs' table, of which the curves of a sweep are made.
         """
-        provenance = [(run.name, _provenance(run)) for run in self.runs]
-        first = self._by_interest() if whole else []
-        words = self._add_words(first) if whole else 0
-        pictures = (
-            self._thumbnails([number for number in first if number in self._worded], words)
-            if whole
-            else {}
-        )
-        everything = whole and len(self._worded) == len(self.samples)
+        thumbnails = self._fill_file() if whole else {}
+        is_complete = whole and len(self._worded) == len(self.samples)
         return PageData(
             ", ".join(run.name for run in self.runs),
             list(self.contestants.values()),
             list(self.tasks.values()),
             self.samples,
             self.answers,
-            pictures,
-            provenance,
+            thumbnails,
+            [(run.name, _provenance(run)) for run in self.runs],
             lines=curves(self.runs, rows),
             grids=grids(self.runs, rows),
-            detailed=None if everything else frozenset(self._worded),
+            detailed=None if is_complete else frozenset(self._worded),
         )
 
     def words_of(self, samples: Collection[int]) -> Iterator[tuple[int, int, int, PageAnswer]]:
@@ -96,16 +91,12 @@ class RunPage:
         wanted = set(samples)
         names = {self.rows[number].id for number in wanted}
         for run, scored in enumerate(self.runs):
-            read = Conversations(scored.folder)
+            conversations = Conversations(scored.folder)
             for record in scored.folder.last_records(names):
                 for who, sample, place in self._find(run, record):
                     if sample in wanted:
-                        yield (
-                            who,
-                            sample,
-                            place,
-                            read.detail(record, self.answers[who, sample][place]),
-                        )
+                        answer = self.answers[who, sample][place]
+                        yield who, sample, place, conversations.detail(record, answer)
 
     def replies(self) -> Iterator[tuple[int, str]]:
         """(sample, reply) of every call of every record, one record at a time."""
@@ -124,13 +115,10 @@ class RunPage:
             own = self.images(row.task, row.id) or own
         pictures = []
         for place, (sha, picture) in enumerate(zip(named, own, strict=False)):
-            try:
-                if picture.sha != sha:  # the data is no longer what was asked
-                    continue
-                marks = place_marks(row, place, picture.size)
-            except PictureError:  # it was never sent as it is, and the task's data is not here
-                continue
-            pictures.append((PagePicture(sha, f"source {place + 1}", marks), picture))
+            with suppress(PictureError):  # never sent as it is, and the task's data is not here
+                if picture.sha == sha:  # else the data is no longer what was asked
+                    marks = place_marks(row, place, picture.size)
+                    pictures.append((PagePicture(sha, f"source {place + 1}", marks), picture))
         return pictures
 
     def stored(self, sha: str) -> Picture:
@@ -150,32 +138,35 @@ class RunPage:
                 return run.folder.blobs.get(sha)
         raise PictureError(f"no run holds the picture {sha[:12]}")
 
-    _worded: set[int] = field(default_factory=set)
-
     def _add(self, run: int, scores: PointScores) -> None:
         """One arm: its contestant, task, samples and answers, each known by what it has in common
         with other arms."""
-        many = len(self.runs) > 1
-        name = f"{scores.contestant} ({self.runs[run].name})" if many else scores.contestant
-        baseline = scores.point.baseline and not scores.older and not run
-        contestant = self.contestants.setdefault(
-            (run, name), PageContestant(name, self.runs[run].name, False, _made_of(scores))
+        folder, name = self.runs[run].name, scores.contestant
+        if len(self.runs) > 1:
+            name = f"{name} ({folder})"
+        present = self.contestants.get((run, name)) or PageContestant(
+            name, folder, False, _made_of(scores)
         )
-        if baseline and not any(who.baseline for who in self.contestants.values()):
-            self.contestants[run, name] = replace(contestant, baseline=True)
-        who = list(self.contestants).index((run, name))
+        is_base = scores.point.baseline and not scores.older and not run
+        if is_base and not any(who.baseline for who in self.contestants.values()):
+            present = replace(present, baseline=True)
+        self.contestants[run, name] = present
         self.tasks.setdefault(scores.task, PageTask(scores.task, _task_facts(scores)))
+        who = list(self.contestants).index((run, name))
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.recorded_as].append((who, scores))
         for row in scores.samples.values():
             key = _key(scores.task, row)
             if key not in self._numbers:
                 self._numbers[key] = len(self.samples)
-                self.samples.append(_sample(task, row, scores.clusters[row.id]))
+                texts = (c if isinstance(c, str) else "(a picture)" for c in row.sample["choices"])
+                about = row.sample["question"], tuple(texts), row.answer
+                group = scores.clusters[row.id]
+                self.samples.append(PageSample(task, row.id, *about, group=group))
                 self.rows.append(row)
                 self.run_of.append(run)
             if asked := scores.asked(row.id):
-                self.answers[who, self._numbers[key]] = [_answer(scored) for scored in asked]
+                self.answers[who, self._numbers[key]] = [*map(_answer, asked)]
 
     def _find(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
         """To which answers a record belongs; to several where one arm reads the replies of
@@ -186,80 +177,78 @@ class RunPage:
                 number = self._numbers[_key(scores.task, row)]
                 yield who, number, sorted(draws).index(record.draw)
 
-    def _by_interest(self) -> list[int]:
-        """The samples task by task in turn: where contestants disagree most first, then what most
-        of them miss."""
-        values: dict[int, list[float]] = defaultdict(list)
-        for (_, sample), draws in self.answers.items():
-            values[sample].append(draws[0].value)
-        by_task: dict[int, list[int]] = defaultdict(list)
-        for number in sorted(
-            values, key=lambda s: (-_split(values[s]), sum(values[s]) / len(values[s]), s)
-        ):
-            by_task[self.samples[number].task].append(number)
-        turns = chain.from_iterable(zip_longest(*by_task.values()))
-        return [number for number in turns if number is not None]
-
-    def _add_words(self, first: Sequence[int]) -> int:
-        """Put what was said into the answers of the first samples that fit; gives its length."""
-        counts, chosen, room = Counter(sample for _, sample in self.answers), [], MOST_ANSWERS
+    def _fill_file(self) -> dict[str, str]:
+        """Put the words of as many samples into their answers as a file holds, then give the
+        thumbnails that it still has room for."""
+        first, room, chosen = self._by_interest(), MOST_ANSWERS, list[int]()
+        counts = Counter(sample for _, sample in self.answers)
         for number in first:
             room -= counts[number]
             if room < 0:
                 break
             chosen.append(number)
         worded = list(self.words_of(chosen))
-        sizes, seen, total = Counter[int](), set[str](), 0
+        sizes, seen, length = Counter[int](), set[str](), 0
         for _, sample, _, answer in worded:
-            texts = [part for turn in answer.turns for part in turn.parts if isinstance(part, str)]
-            sizes[sample] += 120 + sum(len(text) for text in {*texts} - seen)
-            seen.update(texts)
+            texts = {part for turn in answer.turns for part in turn.parts if isinstance(part, str)}
+            sizes[sample] += 120 + sum(map(len, texts - seen))
+            seen |= texts
         for number in chosen:
-            if total + sizes[number] <= MOST_CHARACTERS:
-                total += sizes[number]
+            if length + sizes[number] <= MOST_CHARACTERS:
+                length += sizes[number]
                 self._worded.add(number)
+        sent: dict[int, list[str]] = defaultdict(list)
         for who, sample, place, answer in worded:
             if sample in self._worded:
                 self.answers[who, sample][place] = answer
-        return total
+                parts = chain(*(turn.parts for turn in answer.turns))
+                sent[sample] += [part.name for part in parts if isinstance(part, PagePicture)]
+        return self._thumbnails({n: sent[n] for n in first if n in self._worded}, length)
 
-    def _thumbnails(self, first: Sequence[int], length: int) -> dict[str, str]:
-        """Pictures of flipped and missed samples, then of others, while there is room; sources get
-        their marks."""
-        made: dict[str, str] = {}
-        of_sample: dict[int, list[PageAnswer]] = defaultdict(list)
+    def _by_interest(self) -> list[int]:
+        """The samples task by task in turn: where contestants disagree most first, then what most
+        of them miss."""
+        values: dict[int, list[float]] = defaultdict(list)
         for (_, sample), draws in self.answers.items():
-            of_sample[sample] += draws
+            values[sample].append(draws[0].value)
 
-        def is_full() -> bool:
-            return length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES
+        def place(sample: int) -> tuple[float, ...]:
+            right = sum(value >= 0.5 for value in values[sample])
+            smaller = min(right, len(values[sample]) - right)
+            return -smaller, fmean(values[sample]), sample
 
-        for number in first:
+        by_task: dict[int, list[int]] = defaultdict(list)
+        for number in sorted(values, key=place):
+            by_task[self.samples[number].task].append(number)
+        turns = chain.from_iterable(zip_longest(*by_task.values()))
+        return [number for number in turns if number is not None]
+
+    def _thumbnails(self, sent: Mapping[int, Sequence[str]], length: int) -> dict[str, str]:
+        """Pictures of flipped and missed samples, then of others, while there is room; sources get
+        their marks. `sent` are those in each sample's conversations."""
+        made: dict[str, str] = {}
+        for number, names in sent.items():
             sources = self.rows[number].sample["images"]
-            if is_full() and made.keys().isdisjoint(sources):  # what is not shown need not be read
-                named = (
-                    PagePicture(sha, f"source {place}") for place, sha in enumerate(sources, 1)
-                )
-                self.samples[number] = replace(self.samples[number], pictures=tuple(named))
-                continue
-            own = self.own_pictures(number)
-            self.samples[number] = replace(
-                self.samples[number], pictures=tuple(picture for picture, _ in own)
-            )
-            wanted = {picture.name: pixels for picture, pixels in own}
-            wanted |= {
-                sha: self.stored(sha)
-                for sha in shown_pictures(of_sample[number])
-                if sha not in wanted
-            }
+            is_full = length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES
+            if is_full and made.keys().isdisjoint(sources):  # what is not shown need not be read
+                shown = [PagePicture(sha, f"source {n}") for n, sha in enumerate(sources, 1)]
+                wanted = {}
+            else:
+                own = self.own_pictures(number)
+                shown = [picture for picture, _ in own]
+                wanted = {picture.name: pixels for picture, pixels in own}
+                for name in names:
+                    wanted.setdefault(name, self.stored(name))
+            self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
             for name, picture in wanted.items():
-                if name in made or is_full():
-                    continue
-                try:
-                    made[name] = thumbnail(picture, *THUMBNAIL)
-                    length += len(made[name])
-                except PictureError:  # it is gone or damaged; the page says that it has none
-                    continue
+                if length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES:
+                    break
+                with suppress(
+                    PictureError
+                ):  # it is gone or damaged; the page says that it has none
+                    if name not in made:
+                        made[name] = thumbnail(picture, *THUMBNAIL)
+                        length += len(made[name])
         return made
 
 
@@ -271,38 +260,18 @@ def _key(task: str, row: SampleRow) -> bytes:
     ).digest()
 
 
-def _split(values: Sequence[float]) -> float:
-    """How evenly contestants are divided: how many are on the smaller side."""
-    right = sum(value >= 0.5 for value in values)
-    return min(right, len(values) - right)
-
-
-def _sample(task: int, row: SampleRow, group: str) -> PageSample:
-    choices = tuple(
-        text if isinstance(text, str) else "(a picture)" for text in row.sample["choices"]
-    )
-    return PageSample(task, row.id, row.sample["question"], choices, row.answer, group=group)
-
-
 def _answer(scored: ScoredRecord) -> PageAnswer:
-    failed = scored.verdict is Verdict.FAILED
-    reason = (
-        scored.detail
-        if failed
-        else ": ".join(filter(None, dict.fromkeys((scored.reason, scored.detail))))
-    )
-    tokens = (
-        (scored.tokens_in, scored.tokens_out)
-        if scored.tokens_in or scored.tokens_out
-        else (None, None)
-    )
+    reasons = [scored.detail]
+    if scored.verdict is not Verdict.FAILED:
+        reasons = [scored.reason, scored.detail] if scored.reason else []
+    was_counted = bool(scored.tokens_in or scored.tokens_out)
     return PageAnswer(
         scored.verdict.value,
         scored.score.value,
         scored.answer or "",
-        reason if failed or scored.reason else "",
-        tokens_in=tokens[0],
-        tokens_out=tokens[1],
+        ": ".join(filter(None, dict.fromkeys(reasons))),
+        tokens_in=scored.tokens_in if was_counted else None,
+        tokens_out=scored.tokens_out if was_counted else None,
         cost=scored.cost,
     )
 
@@ -310,10 +279,9 @@ def _answer(scored: ScoredRecord) -> PageAnswer:
 def _made_of(scores: PointScores) -> Mapping[str, str]:
     """Model, decoding and stages of a contestant, as they were built."""
     spec = scores.point.spec
+    nodes = {"model": spec.get("model"), **(spec.get("stages") or {})}
     facts = {"reader": scores.reader, "draws": str(scores.point.draws)}
-    for name, value in (("model", spec.get("model")), *(dict(spec.get("stages") or {}).items())):
-        facts[str(name)] = _in_short(value)
-    return {name: text for name, text in facts.items() if text}
+    return _told(facts | {name: _in_short(node) for name, node in nodes.items()})
 
 
 def _in_short(value: Any) -> str:
@@ -329,26 +297,32 @@ def _in_short(value: Any) -> str:
 
 
 def _task_facts(scores: PointScores) -> Mapping[str, str]:
-    facts = {name: scores.point.facts.get(name) for name in TASK_FACTS}
-    texts = {
-        name: "; ".join(map(str, v)) if isinstance(v, list | tuple) else str(v or "")
-        for name, v in facts.items()
-    }
-    return {name.replace("_", " "): text for name, text in texts.items() if text}
+    facts = {}
+    for name in TASK_FACTS:
+        value = scores.point.facts.get(name) or ""
+        parts = value if isinstance(value, list | tuple) else [value]
+        facts[name.replace("_", " ")] = "; ".join(map(str, parts))
+    return _told(facts)
 
 
 def _provenance(run: RunScores) -> Mapping[str, str]:
     """What the run was made with: versions, the share of the data, plugins, its configuration."""
     facts = dict(run.folder.facts)
     versions, config = facts.get("versions") or {}, facts.get("config")
-    lines = {
-        "folder": str(run.folder.path),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "limit": str(facts.get("limit") or ""),
-        "shard": "" if facts.get("shard") in (None, [1, 1]) else str(facts["shard"]),
-        "finished": str(facts.get("finished", "")),
-        "judge": str(run.judged.counts or ""),
-        "arms (sha256 of what was built)": ", ".join(scores.point.id for scores in run.points),
-        "configuration": dump_yaml(config, width=100) if config else "",
-    }
-    return {name: text for name, text in lines.items() if text}
+    return _told(
+        {
+            "folder": str(run.folder.path),
+            "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+            "limit": str(facts.get("limit") or ""),
+            "shard": "" if facts.get("shard") in (None, [1, 1]) else str(facts["shard"]),
+            "finished": str(facts.get("finished", "")),
+            "judge": run.judged.counts,
+            "arms (sha256 of what was built)": ", ".join(s.point.id for s in run.points),
+            "configuration": dump_yaml(config, width=100) if config else "",
+        }
+    )
+
+
+def _told(facts: Mapping[str, str | None]) -> Mapping[str, str]:
+    """The facts that say something."""
+    return {name: text for name, text in facts.items() if text}

@@ -14,9 +14,8 @@ from statistics import fmean
 import numpy as np
 
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData
-from looktwice.eval.scoring.values import Values
 from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
-from looktwice.eval.statistics.paired import correct
+from looktwice.eval.statistics.paired import Values, correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
@@ -76,19 +75,14 @@ class PageNumbers:
         asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
         for (who, sample), draws in self.data.answers.items():
             asked[who, self._task_of(sample)] += draws
-        scored = self._by_task(self._values())
-        arms = list[ContestantScore]()
+        tasks, arms = self._by_task(self._values()), list[ContestantScore]()
         for who in range(len(self.data.contestants)):
-            mine, strata = list[ContestantScore](), list[Stratum]()
+            mine = list[ContestantScore]()
             for task in sorted(task for other, task in asked if other == who):
-                accuracy = scored[task].mean(who) if task in scored else None
+                accuracy = tasks[task].mean(who) if task in tasks else None
                 mine.append(ContestantScore(who, task, accuracy, _spent(asked[who, task])))
-                if accuracy:
-                    has = scored[task].has(who)
-                    values = scored[task].where(has)
-                    strata.append(Stratum(values[who], values.clusters.tolist()))
             if mine:
-                arms += [*mine, _over_tasks(who, mine, strata)]
+                arms += [*mine, _over_tasks(who, mine, tasks)]
         return arms
 
     def _task_of(self, sample: int) -> int:
@@ -113,33 +107,24 @@ class PageNumbers:
     def pairs(self) -> list[ContestantPair]:
         """Any two contestants on each task that both have, and on ALL; with many contestants the
         baseline's alone."""
-        count = len(self.data.contestants)
-        chosen = [
-            (contestant, self.baseline)
-            for contestant in range(count)
-            if contestant != self.baseline
-        ]
-        rest = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
-        if (
-            len(rest) * len(self.data.samples) <= MOST_COMPARED
-            and len(rest) * len(self.data.tasks) <= MOST_INTERVALS
-        ):
+        base, everybody = self.baseline, range(len(self.data.contestants))
+        chosen = [(who, base) for who in everybody if who != base]
+        rest = [(b, a) for a, b in combinations(everybody, 2) if base not in (a, b)]
+        samples, tasks = len(self.data.samples), len(self.data.tasks)
+        if len(rest) * samples <= MOST_COMPARED and len(rest) * tasks <= MOST_INTERVALS:
             chosen += rest
-        whole = self._values("failed")
-        tasks, pairs = self._by_task(whole), list[ContestantPair]()
+        whole, pairs = self._values("failed"), list[ContestantPair]()
+        by_task = self._by_task(whole)
         for who, rival in chosen:
-            shared = {task for task, part in tasks.items() if part.has(who, rival).any()}
+            shared = {task: v for task, v in by_task.items() if v.has(who, rival).any()}
             of_both = [self._task_of(sample) in shared for sample in whole.units]
-            parts = {task: tasks[task] for task in sorted(shared)} | {
-                ALL: whole.where(np.array(of_both, bool))
-            }
-            for task, values in parts.items():
+            for task, values in (*shared.items(), (ALL, whole.where(np.array(of_both, bool)))):
                 if paired := values.pair(who, rival):
                     out = values.left_out(who, rival)
                     pairs.append(ContestantPair(who, rival, task, paired, out))
         return correct(
             pairs,
-            lambda pair: pair.paired.p if pair.rival == self.baseline else None,
+            lambda pair: pair.paired.p if pair.rival == base else None,
             lambda pair: pair.task == ALL,
         )
 
@@ -162,12 +147,11 @@ class PageNumbers:
                 f" better and {len(sure) - better} worse (5 %, after Holm)."
             )
         counts = Counter(answer.verdict for draws in self.data.answers.values() for answer in draws)
-        left_out = [
-            f"{counted(counts[kind], 'answer')} {kind}"
-            for kind in ("unreadable", "failed")
-            if counts[kind]
-        ]
-        return [*lines, f"{' and '.join(left_out)}."] if left_out else lines
+        kinds = [kind for kind in ("unreadable", "failed") if counts[kind]]
+        if kinds:
+            left_out = [f"{counted(counts[kind], 'answer')} {kind}" for kind in kinds]
+            lines.append(f"{' and '.join(left_out)}.")
+        return lines
 
     def _who_is_best(self, scored: Sequence[ContestantScore], names: Sequence[str]) -> str:
         tasks = counted(len(self.data.tasks), "task")
@@ -181,12 +165,10 @@ class PageNumbers:
         }
         if len(whole) < 2:
             return sentence
-        best = max(whole, key=whole.__getitem__)
-        who = (
-            "" if len(whole) == len(names) else f" of the {len(whole)} contestants with every task"
-        )
-        where = f" as the mean of {tasks}" if len(self.data.tasks) > 1 else ""
-        return f"{sentence} {best} has the highest accuracy{who}, {100 * whole[best]:.1f} %{where}."
+        best, most = max(whole.items(), key=lambda pair: pair[1])
+        who = f" of the {len(whole)} contestants with every task" * (len(whole) < len(names))
+        where = f" as the mean of {tasks}" * (len(self.data.tasks) > 1)
+        return f"{sentence} {best} has the highest accuracy{who}, {100 * most:.1f} %{where}."
 
 
 def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
@@ -200,19 +182,22 @@ def _spent(answers: Sequence[PageAnswer]) -> dict[str, float]:
 
 
 def _over_tasks(
-    who: int, arms: Sequence[ContestantScore], strata: Sequence[Stratum]
+    who: int, arms: Sequence[ContestantScore], tasks: Mapping[int, Values[int, int]]
 ) -> ContestantScore:
     """The mean over tasks with its interval, and the mean of what an answer takes, weighted by
     n."""
+    strata, sums = list[Stratum](), defaultdict[str, float](float)
+    for arm in arms:
+        if arm.accuracy:
+            values = tasks[arm.task].where(tasks[arm.task].has(who))
+            strata.append(Stratum(values[who], values.clusters.tolist()))
+            for name, spent in arm.sums.items():
+                sums[name] += spent * arm.accuracy.n
     if not strata:
         return ContestantScore(who, ALL, None)
-    sums: dict[str, float] = defaultdict(float)
-    accuracy = mean_of_shares([each._replace(weight=1 / len(strata)) for each in strata])
-    for arm in arms:
-        share = arm.accuracy.n / accuracy.n if arm.accuracy else 0.0
-        for name, spent in arm.sums.items() if share else ():
-            sums[name] += spent * share
-    return ContestantScore(who, ALL, accuracy, sums)
+    accuracy = mean_of_shares([part._replace(weight=1 / len(strata)) for part in strata])
+    means = {name: spent / accuracy.n for name, spent in sums.items()}
+    return ContestantScore(who, ALL, accuracy, means)
 
 
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -15,9 +15,8 @@ from math import isnan
 from typing import Any
 
 from looktwice.eval.display.printable import template
-from looktwice.eval.page.data import SPENT, PageAnswer, PageData, PagePicture, PageSample
-from looktwice.eval.page.pairs import ContestantPair, ContestantScore, PageNumbers
-from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.page.data import SPENT, PageAnswer, PageData, PagePicture
+from looktwice.eval.page.pairs import PageNumbers
 from looktwice.pipelines.models.keys import known_keys, mask_keys
 
 __all__ = ["render_page"]
@@ -25,6 +24,7 @@ __all__ = ["render_page"]
 VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 OWN = ("page_state.js", "page_charts.js", "page_samples.js", "page.js")
 NONE = "'none'"
+WORDS = {"question", "choices", "reply", "served_by", "parts"}
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
@@ -78,28 +78,29 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
     """The data as the page's scripts read it: numbers for names, and every text once.
 
     What there may be very much of is made when it is asked for, in the order in which it stands
-    here; of an answer, which there may be a hundred thousand of, entries have no names.
+    here; of a draw, which there may be a hundred thousand of, the entries have no names.
     """
     texts = Texts()
-    words: dict[int, list[Any]] = {}
-    for (who, sample), draws in data.answers.items():
-        if data.detailed is None or sample in data.detailed:
-            words.setdefault(sample, []).append((who, draws))
+    worded = (place for place in data.answers if data.detailed is None or place[1] in data.detailed)
     return {
         "served": served,
         "baseline": numbers.baseline,
         "contestants": [who.label for who in data.contestants],
         "tasks": [task.label for task in data.tasks],
-        "samples": (_sample(sample, texts) for sample in data.samples),
-        "answers": (_brief(key, draws, texts) for key, draws in data.answers.items()),
-        "words": ([sample, _details(answers, texts)] for sample, answers in words.items()),
-        "detailed": None if data.detailed is None else sorted(data.detailed),
-        "arms": [_figures(arm, arm.accuracy) for arm in numbers.arms],
-        "pairs": [_figures(pair, pair.paired) for pair in numbers.pairs],
+        "samples": (plain(replace(sample, group=""), texts) for sample in data.samples),
+        "draws": (
+            [*place, d.verdict[0], plain(d.value), texts(d.answer), texts(d.reason)]
+            for place, draws in data.answers.items()
+            for d in draws
+        ),
+        "words": ([*place, _words(data.answers[place], texts)] for place in worded),
+        "is_whole": data.detailed is None,
+        "arms": [plain(arm) for arm in numbers.arms],
+        "pairs": [plain(pair) for pair in numbers.pairs],
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
         "grids": [vars(grid) for grid in data.grids],
         "thumbnails": data.thumbnails,
-        "texts": (text for each in (texts,) for text in each.known),
+        "texts": (text for known in (texts,) for text in known.masked),
     }
 
 
@@ -109,8 +110,15 @@ def encode_words(
     """The words of all answers to one sample by contestant, and its own pictures, as a served page
     fetches them."""
     texts = Texts()
-    words = _details(draws.items(), texts)
-    return {"words": words, "pictures": [*map(asdict, pictures)], "texts": [*texts.known]}
+    words = [[who, _words(answers, texts)] for who, answers in draws.items()]
+    return {"words": words, "pictures": plain(pictures), "texts": [*texts.masked]}
+
+
+def _words(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
+    """Of each draw the reply, what it took, the server, and the turns where they hold more than the
+    reply."""
+    names = (*SPENT, "reply", "served_by", "turns")
+    return [{name: plain(getattr(draw, name), texts, name) for name in names} for draw in draws]
 
 
 @dataclass
@@ -123,10 +131,28 @@ class Texts:
         return self.numbers.setdefault(text, len(self.numbers))
 
     @property
-    def known(self) -> Iterator[str]:
+    def masked(self) -> Iterator[str]:
         """The texts in the order of their numbers."""
         keys = known_keys()
         return (mask_keys(text, keys) for text in self.numbers)
+
+
+def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
+    """A value of a page as JSON can write it: dataclasses by their fields, words (the fields of
+    WORDS) by their number in `texts`, numbers with five digits."""
+    if isinstance(value, str):
+        return texts(value) if texts and name in WORDS else value
+    if isinstance(value, float):
+        return None if isnan(value) else float(f"{value:.5g}")
+    if is_dataclass(value):
+        return {
+            part.name: plain(getattr(value, part.name), texts, part.name) for part in fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {key: plain(inner, texts) for key, inner in value.items()}
+    if isinstance(value, Sequence):
+        return [plain(inner, texts, name) for inner in value]
+    return value
 
 
 def escape_json(value: Any) -> str:
@@ -157,56 +183,3 @@ def _read(name: str) -> str:
     return (
         files("looktwice.eval").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
     )
-
-
-def _sample(sample: PageSample, texts: Texts) -> dict[str, Any]:
-    return {
-        "task": sample.task,
-        "id": sample.id,
-        "question": texts(sample.question),
-        "choices": [texts(choice) for choice in sample.choices],
-        "key": sample.key,
-        "pictures": [*map(asdict, sample.pictures)],
-    }
-
-
-def _brief(key: tuple[int, int], draws: Sequence[PageAnswer], texts: Texts) -> list[Any]:
-    """Contestant, sample, and for each draw its verdict's first letter, value, answer and
-    reason."""
-    brief = []
-    for draw in draws:
-        value = int(draw.value) if draw.value in (0.0, 1.0) else _short(draw.value)
-        reason = [texts(draw.reason)] if draw.reason else []
-        brief.append([draw.verdict[0], value, texts(draw.answer), *reason])
-    return [*key, brief]
-
-
-def _figures(line: ContestantScore | ContestantPair, estimate: Estimate | None) -> Any:
-    """The fields of a line, and in place of its estimate those of it."""
-    own = {name: value for name, value in vars(line).items() if value is not estimate}
-    return _short(own | (vars(estimate) if estimate else {"value": None}))
-
-
-def _details(answers: Iterable[tuple[int, Sequence[PageAnswer]]], texts: Texts) -> list[Any]:
-    """By contestant: of each draw the reply, what it took, the server, and the turns where they
-    hold more than the reply."""
-    return [[who, [_detail(draw, texts) for draw in draws]] for who, draws in answers]
-
-
-def _detail(answer: PageAnswer, texts: Texts) -> dict[str, Any]:
-    turns = []
-    for turn in answer.turns:
-        parts = [texts(part) if isinstance(part, str) else asdict(part) for part in turn.parts]
-        turns.append({"role": turn.role, "parts": parts})
-    numbers = {name: _short(getattr(answer, name)) for name in SPENT}
-    words = {"reply": texts(answer.reply), "served_by": texts(answer.served_by)}
-    return {**words, **numbers, "turns": turns}
-
-
-def _short(value: Any) -> Any:
-    """Numbers with five digits, all those of a mapping too."""
-    if isinstance(value, Mapping):
-        return {name: _short(inner) for name, inner in value.items()}
-    if not isinstance(value, float):
-        return value
-    return None if isnan(value) else float(f"{value:.5g}")

@@ -4,6 +4,7 @@ looks at it."""
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -39,36 +40,54 @@ StagePage = Callable[[Path, str, str], str]
 @dataclass
 class PageServer:
     """Answers the requests of a page under an address that holds a token; without it nothing is
-    told."""
+    told. Files are read beside the loop that serves them."""
 
     page: RunPage
     html: str
     stages: StagePage
     token: str
 
-    def words(self, number: int) -> dict[str, object]:
-        """All that was said and shown on a sample. Raises IndexError for a number that no sample
-        has."""
-        pictures = tuple(picture for picture, _ in self.page.own_pictures(number))
-        answers: dict[int, list[PageAnswer]] = {}
+    def show_page(self, request: web.Request) -> web.Response:
+        """The page itself."""
+        return web.Response(text=self.html, content_type="text/html")
+
+    def show_sample(self, request: web.Request) -> web.Response:
+        """All that was said and shown on a sample."""
+        number = self._number(request)
+        pictures = [picture for picture, _ in self.page.own_pictures(number)]
+        answers = dict[int, list[PageAnswer]]()
         for who in range(len(self.page.contestants)):
             if draws := self.page.answers.get((who, number)):
                 answers[who] = list(draws)
         for who, _, place, answer in self.page.words_of([number]):
             answers[who][place] = answer
-        return encode_words(answers, pictures)
+        return web.json_response(encode_words(answers, pictures))
 
-    def search(self, text: str) -> list[int]:
+    def search(self, request: web.Request) -> web.Response:
         """The samples with a reply, an answer or a reason that holds the text, in any case."""
-        return [number for number, words in self._said.items() if text.lower() in words]
+        text = request.query.get("q", "").lower()
+        return web.json_response([n for n, words in self._said.items() if text in words])
 
-    def picture(self, name: str) -> tuple[bytes, str]:
-        """The bytes and type of a picture that was sent, or of a sample's own. Raises
-        PictureError."""
+    def show_picture(self, request: web.Request) -> web.Response:
+        """A picture that was sent, or one of a sample's own."""
+        name = request.match_info["name"]
         payload = self._find_picture(name).payload
         if payload.media_type not in IMAGES:
             raise PictureError(f"{name[:12]} is no picture for a browser")
-        return payload.data, payload.media_type
+        return web.Response(body=payload.data, content_type=payload.media_type)
+
+    def show_stages(self, request: web.Request) -> web.Response:
+        """The page of a sample with the views after every stage."""
+        number = self._number(request)
+        row, run = self.page.rows[number], self.page.runs[self.page.run_of[number]]
+        text = self.stages(run.folder.path, row.task, row.id)
+        return web.Response(text=text, content_type="text/html")
+
+    def _number(self, request: web.Request) -> int:
+        text = request.query.get("n", "")
+        if not re.fullmatch("[0-9]{1,11}", text) or int(text) >= len(self.page.samples):
+            raise web.HTTPNotFound(text="no sample has this number")
+        return int(text)
 
     def _find_picture(self, name: str) -> Picture:
         for number in self._samples_of.get(name, ()):
@@ -88,85 +107,50 @@ class PageServer:
     @cached_property
     def _said(self) -> dict[int, str]:
         """By sample: its answers, reasons and replies in lower case."""
-        found: dict[int, list[str]] = defaultdict(list)
+        texts: dict[int, list[str]] = defaultdict(list)
         for (_, number), draws in self.page.answers.items():
-            found[number] += [text for draw in draws for text in (draw.answer, draw.reason) if text]
+            for draw in draws:
+                texts[number] += filter(None, (draw.answer, draw.reason))
         for number, reply in self.page.replies():
-            found[number].append(reply)
-        return {number: "\n".join(texts).lower() for number, texts in found.items()}
-
-
-@dataclass(frozen=True)
-class PageRoutes:
-    """What each address of a page answers; files are read beside the loop that serves them."""
-
-    server: PageServer
-
-    async def index(self, request: web.Request) -> web.Response:
-        return web.Response(text=self.server.html, content_type="text/html")
-
-    async def sample(self, request: web.Request) -> web.Response:
-        return web.json_response(await asyncio.to_thread(self.server.words, self._number(request)))
-
-    async def search(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            await asyncio.to_thread(self.server.search, request.query.get("q", ""))
-        )
-
-    async def picture(self, request: web.Request) -> web.Response:
-        try:
-            data, kind = await asyncio.to_thread(self.server.picture, request.match_info["name"])
-        except PictureError as exc:
-            raise web.HTTPNotFound(text=str(exc)) from exc
-        return web.Response(body=data, content_type=kind)
-
-    async def stages(self, request: web.Request) -> web.Response:
-        number = self._number(request)
-        run, row = self.server.page.run_of[number], self.server.page.rows[number]
-        folder = self.server.page.runs[run].folder.path
-        try:
-            text = await asyncio.to_thread(self.server.stages, folder, row.task, row.id)
-        except RunError as exc:
-            raise web.HTTPNotFound(text=str(exc)) from exc
-        return web.Response(text=text, content_type="text/html")
-
-    def _number(self, request: web.Request) -> int:
-        text = request.query.get("n", "")
-        if not (
-            text.isascii()
-            and text.isdecimal()
-            and len(text) < 12
-            and int(text) < len(self.server.page.samples)
-        ):
-            raise web.HTTPNotFound(text="no sample has this number")
-        return int(text)
+            texts[number].append(reply)
+        return {number: "\n".join(words).lower() for number, words in texts.items()}
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every request must name this machine as its host and hold the token."""
         given = request.match_info.get("token", "").encode()
-        if (
-            not secrets.compare_digest(given, self.server.token.encode())
-            or request.url.host not in LOOPBACK
-        ):
+        is_known = secrets.compare_digest(given, self.token.encode())
+        if not is_known or request.url.host not in LOOPBACK:
             raise web.HTTPNotFound(
                 text="there is nothing here; take the whole address that `looktwice view` told"
             )
-        answer = await handler(request)
+        try:
+            answer = await handler(request)
+        except (PictureError, RunError) as exc:
+            raise web.HTTPNotFound(text=str(exc)) from exc
         answer.headers.update(HEADERS)
         return answer
 
 
 def make_app(server: PageServer) -> web.Application:
     """The page and what it fetches."""
-    routes = PageRoutes(server)
-    app = web.Application(middlewares=[routes.guard])
-    app.router.add_get("/{token}/", routes.index)
-    app.router.add_get("/{token}/sample", routes.sample)
-    app.router.add_get("/{token}/search", routes.search)
-    app.router.add_get("/{token}/picture/{name}", routes.picture)
-    app.router.add_get("/{token}/stages", routes.stages)
+    app = web.Application(middlewares=[server.guard])
+    for path, answer in {
+        "": server.show_page,
+        "sample": server.show_sample,
+        "search": server.search,
+        "picture/{name}": server.show_picture,
+        "stages": server.show_stages,
+    }.items():
+        app.router.add_get(f"/{{token}}/{path}", _in_thread(answer))
     return app
+
+
+def _in_thread(answer: Callable[[web.Request], web.Response]) -> Handler:
+    async def handle(request: web.Request) -> web.Response:
+        return await asyncio.to_thread(answer, request)
+
+    return handle
 
 
 def serve_page(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from statistics import fmean
 
 from looktwice.eval.page.data import PageGrid, PageLines
@@ -28,73 +28,58 @@ MAX_GRIDS = 12
 def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageLines]:
     """A chart for every setting that was swept over two numbers or more, for each task that it
     affects."""
-    accuracy_rows = _accuracy_rows(rows)
+    accuracy = _accuracy_rows(rows)
     chance = {
         row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice
     }
     drawn: list[PageLines] = []
     for run in runs:
-        points = [(scores, accuracy_rows[run.name, scores.point.id]) for scores in run.points]
-        for place in dict.fromkeys(
-            place for scores in run.points for place in scores.point.changes
-        ):
-            drawn += _sweeps(place, points, chance)
+        arms, places = list[tuple[PointScores, Row]](), dict[str, object]()
+        for scores in run.points:
+            arms.append((scores, accuracy[run.name, scores.point.id]))
+            places |= scores.point.changes
+        for place in places:
+            drawn += _curves_along(place, arms, chance)
     return drawn
 
 
 def _accuracy_rows(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
     """The accuracy of each arm, by run and point."""
-    return {
-        (row.run, row.point): row
-        for row in rows
-        if row.metric == "accuracy" and not row.slice and row.point
-    }
+    whole = (row for row in rows if row.metric == "accuracy" and not row.slice)
+    return {(row.run, row.point): row for row in whole if row.point}
 
 
-def _sweeps(
-    place: str, points: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]
+def _curves_along(
+    place: str, arms: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]
 ) -> Iterator[PageLines]:
     lines: dict[str, dict[str, dict[float, Row]]] = defaultdict(lambda: defaultdict(dict))
-    for scores, row in points:
+    for scores, row in arms:
         point = scores.point
         value = factor_value(point, place)
         if value is not None and row.value is not None and _concerns(place, point):
             edition = scores.contestant.removeprefix(contestant_label(point))
             lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
     for task, by_contestant in lines.items():
-        curve_lines = [
-            (label, _points(row_by_level))
-            for label, row_by_level in by_contestant.items()
-            if len(row_by_level) > 1
-        ]
-        if curve_lines:
-            levels = {
-                chance.get(row.task)
-                for row_by_level in by_contestant.values()
-                for row in row_by_level.values()
-            }
+        points, levels = dict[str, list[tuple[float, float, float, float]]](), set[float | None]()
+        for label, by_value in by_contestant.items():
+            levels |= {chance.get(row.task) for row in by_value.values()}
+            if len(by_value) > 1:
+                points[label] = [
+                    (x, row.value or 0.0, row.low or 0.0, row.high or 0.0)
+                    for x, row in sorted(by_value.items())
+                ]
+        if points:
             level = levels.pop() if len(levels) == 1 else None
-            name = _short(place, task)
-            yield PageLines(name, task, dict(curve_lines[:MAX_LINES]), level)
+            shown = dict(islice(points.items(), MAX_LINES))
+            yield PageLines(_short(place, task), task, shown, level)
 
 
 def _concerns(place: str, point: PointRow) -> bool:
     """Whether the place is one of this point's, and not the same setting of another task or
     stage."""
-    if place.startswith(("task.", "tasks.")):
-        return (
-            place in task_changes(point)
-            or place.split(".")[1] == point.task
-            or place.startswith("task.")
-        )
-    return place in contestant_changes(point) or place.startswith("stages.")
-
-
-def _points(row_by_level: dict[float, Row]) -> tuple[tuple[float, float, float, float], ...]:
-    return tuple(
-        (x, row.value or 0.0, row.low or 0.0, row.high or 0.0)
-        for x, row in sorted(row_by_level.items())
-    )
+    if place.startswith("tasks."):
+        return place in task_changes(point) or place.split(".")[1] == point.task
+    return place.startswith(("task.", "stages.")) or place in contestant_changes(point)
 
 
 def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
@@ -104,12 +89,12 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
     A cell is the mean accuracy over the other settings, n the samples behind it, counted once for
     each arm.
     """
-    accuracy_rows = _accuracy_rows(rows)
+    accuracy = _accuracy_rows(rows)
     drawn: list[PageGrid] = []
     for run in runs:
         arms: dict[tuple[str, str], list[tuple[PointRow, Row]]] = defaultdict(list)
         for scores in run.points:
-            row = accuracy_rows[run.name, scores.point.id]
+            row = accuracy[run.name, scores.point.id]
             if row.value is not None and len(scores.point.changes) > 1:
                 arms[scores.point.contestant, scores.point.task].append((scores.point, row))
         for (contestant, task), mine in arms.items():
@@ -118,7 +103,8 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
                 for p in mine[0][0].changes
                 if len({str(setting_of(point, p)) for point, _ in mine}) > 1
             ]
-            drawn += [_grid(x, y, contestant, task, mine) for x, y in combinations(places, 2)]
+            for x, y in combinations(places, 2):
+                drawn.append(_grid(x, y, contestant, task, mine))
     return drawn[:MAX_GRIDS]
 
 
@@ -127,8 +113,8 @@ def _grid(
 ) -> PageGrid:
     cells: dict[tuple[str | float, str | float], list[Row]] = defaultdict(list)
     for point, row in arms:
-        left, top = setting_of(point, x), setting_of(point, y)
-        cells["none" if left is None else left, "none" if top is None else top].append(row)
+        left, top = ("none" if (at := setting_of(point, p)) is None else at for p in (x, y))
+        cells[left, top].append(row)
     means = [
         (*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows))
         for levels, rows in cells.items()

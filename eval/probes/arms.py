@@ -1,26 +1,28 @@
 """Probes of the arms of a run, place by place, beside the model's own answers on the same held-out
-questions."""
+questions: what was sent, the true answer, and whether the model was right."""
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import compress
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
 from looktwice.eval.probes.linear import FOLDS, Floats, fit_probe
-from looktwice.eval.probes.questions import Question, is_held_out, questions_of
-from looktwice.eval.records.records import RunError, StoredMessage
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.records.records import Record, RunError, SampleRow, StoredMessage
+from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.model import Model, ModelError
-from looktwice.pipelines.models.internals.layers import Layer, States
-from looktwice.pipelines.models.internals.read import read_states
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.internals import Layer, States, read_states
 from looktwice.pipelines.picture import PictureError
 
 FEWEST = 2 * FOLDS  # clusters on either side
@@ -28,6 +30,84 @@ EACH = 5  # questions to learn from for each different answer
 LEVEL = 0.05
 ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
 ANSWER = "the words of the answer"
+
+
+class Question(NamedTuple):
+    """A question that was asked: `label` is the true answer in words, `words` are those in which it
+    was asked.
+
+    `offered` are the choices in words, none of an open question. Questions of one `cluster` share
+    their picture, or a group. `sent` are the messages by sha256: read, each would hold its pixels.
+    """
+
+    sample: str
+    cluster: str
+    label: str
+    words: str
+    right: float
+    sent: Sequence[str]
+    offered: Sequence[str] = ()
+
+
+def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
+    """The questions of every arm by the id of its point, in the order of their records.
+
+    Of several draws the first counts. Left out are samples without a key, those that failed, and
+    those whose answer no request of the arm's own model brought; requests that offered tools are
+    not among these.
+    """
+    by_arm: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
+    for scores, record in run.records():
+        row, scored = scores.samples.get(record.sample), scores.result_of(record)
+        sent = _answered(record)
+        if row is None or row.answer is None or scored is None or sent is None or record.draw > 0:
+            continue
+        if scored.verdict is not Verdict.FAILED:
+            by_arm[scores.point.id][record.sample] = Question(
+                record.sample,
+                scores.clusters[record.sample],
+                true_answer(row),
+                row.sample["question"],
+                scored.score.value,
+                sent,
+                choice_texts(row),
+            )
+    return {name: list(questions.values()) for name, questions in by_arm.items()}
+
+
+def choice_texts(row: SampleRow) -> tuple[str, ...]:
+    """The choices of a question in words; none where there are no choices, or where some are
+    pictures."""
+    choices = row.sample["choices"]
+    return tuple(map(_plain, choices)) if all(isinstance(choice, str) for choice in choices) else ()
+
+
+def true_answer(row: SampleRow) -> str:
+    """The text of the right choice, so that its place among the choices is no part of it; without
+    texts, the key."""
+    key, texts = (row.answer or "").strip(), choice_texts(row)
+    number = ord(key) - ord("A") if len(key) == 1 else -1
+    return texts[number] if 0 <= number < len(texts) else _plain(key)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def is_held_out(cluster: str, share: float) -> bool:
+    """Whether a cluster is among the share that a probe is tried on: the same in every arm and
+    run."""
+    drawn = int.from_bytes(hashlib.sha256(f"held out\n{cluster}".encode()).digest()[:8])
+    return drawn < share * 2**64
+
+
+def _answered(record: Record) -> Sequence[str] | None:
+    """The messages of the last request that the arm's own model answered with words."""
+    for call in reversed(record.calls):
+        offers_tools = (call.get("options") or {}).get("tools")
+        if call.get("reply") and not call.get("model") and not offers_tools:
+            return tuple(call["messages"])
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +159,10 @@ class ArmProbe:
     def best(self) -> Mapping[str, LayerProbe]:
         """By place, in the order in which the model comes there, the layer that is best in the
         training part."""
-        best = {}
-        for place in ORDER:
-            if probes := [probe for probe in self.layers if probe.layer.place == place]:
-                best[place] = max(probes, key=lambda probe: probe.inner)
+        best: dict[str, LayerProbe] = {}
+        for probe in sorted(self.layers, key=lambda probe: ORDER.index(probe.layer.place)):
+            rival = best.setdefault(probe.layer.place, probe)
+            best[probe.layer.place] = probe if probe.inner > rival.inner else rival
         return best
 
     @cached_property
@@ -145,15 +225,23 @@ def probe_run(
     arms, left_out = list[ArmProbe](), dict[str, str]()
     for scores in run.points:
         name, questions = f"{scores.contestant} on {scores.task}", asked[scores.point.id][:limit]
+        node = scores.point.spec.get("model")
+        binder.faults.clear()
+        model = binder.node(node, "model") if node and scores.all else None
+        if binder.faults:
+            faults = "; ".join(map(str, binder.faults))
+            left_out[name] = f"its model cannot be built again: {faults}"
+            continue
+        why = "no model was asked" if model is None else _too_few(questions, held_out)
+        if model is None or why:
+            left_out[name] = why
+            continue
+        tell(f"{name}: reading the layers over {len(questions)} questions")
+        states = list[States]()
         try:
-            model = _model_of(scores, binder)
-            if why := _too_few(questions, held_out):
-                raise ModelError(why)
-            tell(f"{name}: reading the layers over {len(questions)} questions")
-            blobs = run.folder.blobs
-            states = [
-                read_states(model, [StoredMessage(blobs, sha) for sha in q.sent]) for q in questions
-            ]
+            for question in questions:
+                sent = [StoredMessage(run.folder.blobs, sha) for sha in question.sent]
+                states.append(read_states(model, sent))
         except ModelError as exc:
             left_out[name] = str(exc)
         except PictureError as exc:
@@ -176,64 +264,45 @@ def probe_arm(
     """The probes of one arm from the states of its questions; layers that some question lacks are
     left out."""
     out = np.array([is_held_out(question.cluster, held_out) for question in questions])
-    trained_labels = dict.fromkeys(
-        question.label for question, is_held in zip(questions, out, strict=True) if not is_held
-    )
-    code = {label: number for number, label in enumerate(trained_labels)}
+    learnt, tried = (list(compress(questions, side)) for side in (~out, out))
+    code = {label: n for n, label in enumerate(dict.fromkeys(q.label for q in learnt))}
     labels = np.array([code.get(question.label, -1) for question in questions])
-    allowed = np.array([[not q.offered or label in q.offered for label in code] for q in questions])
+    allowed = np.array([[label in (q.offered or code) for label in code] for q in questions])
     allowed[~allowed.any(1)] = True
-    clusters = [question.cluster for question in questions]
-    trained = [cluster for cluster, is_held in zip(clusters, out, strict=True) if not is_held]
+    clusters = [question.cluster for question in learnt]
     layers = []
-    for layer in (name for name in states[0] if all(name in state for state in states)):
+    for layer in states[0]:
+        if any(layer not in state for state in states):
+            continue
         vectors = np.stack([state[layer] for state in states]).astype(float)
         probed = fit_probe(
-            vectors[~out], labels[~out], trained, vectors[out], allowed[~out], allowed[out]
+            vectors[~out], labels[~out], clusters, vectors[out], allowed[~out], allowed[out]
         )
+        right = (probed.said == labels[out]).astype(float)
         shuffled = float(np.mean(probed.shuffled == labels[out]))
-        layers.append(
-            LayerProbe(layer, probed.inner, (probed.said == labels[out]).astype(float), shuffled)
-        )
+        layers.append(LayerProbe(layer, probed.inner, right, shuffled))
     common = (np.bincount(labels[~out]) * allowed[out]).argmax(1)
-    answered = np.array([question.right for question in questions], float)[out]
     return ArmProbe(
         contestant,
         task,
         layers,
-        answered,
+        np.array([question.right for question in tried], float),
         (labels[out] == common).astype(float),
-        [cluster for cluster, is_held in zip(clusters, out, strict=True) if is_held],
-        len(trained),
+        [question.cluster for question in tried],
+        len(learnt),
         len({question.words for question in questions}),
     )
 
 
-def _model_of(scores: PointScores, binder: Binder) -> Model:
-    """The arm's model as points.yaml describes it. Raises ModelError where there is none."""
-    node: Any = scores.point.spec.get("model")
-    if not node or not scores.all:
-        raise ModelError("no model was asked")
-    binder.faults.clear()
-    model: Model | None = binder.node(node, "model")
-    if model is None:
-        raise ModelError(f"its model cannot be built again: {'; '.join(map(str, binder.faults))}")
-    return model
-
-
 def _too_few(questions: Sequence[Question], held_out: float) -> str:
     """Why so many questions and different answers cannot be probed; empty where they can."""
-    out = [is_held_out(question.cluster, held_out) for question in questions]
-    sides = [
-        {q.cluster for q, held in zip(questions, out, strict=True) if held is side}
-        for side in (False, True)
-    ]
-    labels = {question.label for question in questions}
-    learnt = out.count(False)
-    if min(map(len, sides)) < FEWEST:
+    kept = Counter(question.cluster for question in questions)
+    out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
+    labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
+    if min(len(out), len(kept)) < FEWEST:
         return (
-            f"{len(questions)} of its questions were answered, over {len(sides[0])} different"
-            f" pictures to learn from and {len(sides[1])} held out; a probe needs {FEWEST} of each"
+            f"{len(questions)} of its questions were answered, over {len(kept)} different"
+            f" pictures to learn from and {len(out)} held out; a probe needs {FEWEST} of each"
             " and does well with hundreds: ask more, or finish the run"
         )
     if not 1 < len(labels) <= learnt / EACH:

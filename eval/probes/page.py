@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import fmean
 
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.probes.arms import LEVEL, ArmProbe, ProbedRun
-from looktwice.eval.probes.linear import SHUFFLES, Floats
+from looktwice.eval.probes.linear import SHUFFLES
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import bootstrap_mean
 from looktwice.eval.statistics.paired import holm
@@ -24,24 +23,21 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
     """A line for each layer, or only for the best of each place, and for the model's own and the
     commonest answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
-    rows = [line for arm in probed.arms for line in _lines(arm, whole)]
+    rows: list[tuple[str, ...]] = []
+    for arm in probed.arms:
+        gaps = [arm.compare(probe.right, arm.answered) for probe in arm.layers]
+        shown = arm.layers if whole else arm.best.values()
+        lines = {
+            probe: (percent(probe.shuffled), estimate_cell(gap, sign=True), format_p(p))
+            for probe, gap, p in zip(arm.layers, gaps, holm([gap.p for gap in gaps]), strict=True)
+        }
+        answers = [(str(probe.layer), probe.right, lines[probe]) for probe in shown]
+        answers.append(("the model", arm.answered, ("", "", "")))
+        answers.append(("commonest", arm.commonest, ("", "", "")))
+        for name, right, cells in answers:
+            share = estimate_cell(bootstrap_mean(right, arm.clusters))
+            rows.append((arm.contestant, arm.task, name, share, *cells))
     return TextTable(header, rows, text_columns=3)
-
-
-def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:
-    tests = [arm.compare(probe.right, arm.answered) for probe in arm.layers]
-    corrected = dict(zip(arm.layers, holm([test.p for test in tests]), strict=True))
-    gaps = dict(zip(arm.layers, tests, strict=True))
-    for probe in arm.layers if whole else arm.best.values():
-        gap = estimate_cell(gaps[probe], sign=True)
-        shuffled, p = percent(probe.shuffled), format_p(corrected[probe])
-        yield arm.contestant, arm.task, str(probe.layer), _right(arm, probe.right), shuffled, gap, p
-    for name, right in (("the model", arm.answered), ("commonest", arm.commonest)):
-        yield arm.contestant, arm.task, name, _right(arm, right), "", "", ""
-
-
-def _right(arm: ArmProbe, right: Floats) -> str:
-    return estimate_cell(bootstrap_mean(right, arm.clusters))
 
 
 def probe_sentences(arm: ArmProbe) -> list[str]:
@@ -55,9 +51,11 @@ def probe_sentences(arm: ArmProbe) -> list[str]:
         f" and the commonest answer is right on {percent(fmean(arm.commonest))} %."
     ]
     low, high = (percent(end, sign=True) for end in (arm.gap.low, arm.gap.high))
+    p = format_p(arm.gap.p)
+    p = p.replace("<", "< ") if p.startswith("<") else f"= {p}"
     beside = (
         f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is"
-        f" read in {arm.peak.layer}, p {_p(arm.gap.p)}"
+        f" read in {arm.peak.layer}, p {p}"
     )
     if not arm.is_found:
         sentences.append(
@@ -84,13 +82,6 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
     parts += [" ".join(probe_sentences(arm)) for arm in probed.arms]
     parts += ["## Layers", NOTE, probe_table(probed).markdown]
     if probed.left_out:
-        parts += [
-            "## Not probed",
-            "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items()),
-        ]
+        reasons = "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items())
+        parts += ["## Not probed", reasons]
     return "\n\n".join(parts) + "\n"
-
-
-def _p(p: float) -> str:
-    text = format_p(p)
-    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"

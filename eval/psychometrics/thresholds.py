@@ -6,19 +6,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import Column, TextTable, format_p, percent, table, text
+from looktwice.eval.display.text_tables import Column, TextTable, format_p, names, percent, table
 from looktwice.eval.page.data import PageGrid, PageLines
-from looktwice.eval.psychometrics.fit import FitCheck, check_fit
-from looktwice.eval.psychometrics.functions import Direction, Threshold, fit_threshold
-from looktwice.eval.scoring.chance import chance_levels
+from looktwice.eval.psychometrics.functions import (
+    Direction,
+    FitCheck,
+    Threshold,
+    check_fit,
+    fit_threshold,
+)
+from looktwice.eval.scoring.benchmark import chance_levels
 from looktwice.eval.scoring.labels import as_number
-from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.paired import Values
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers"
@@ -76,65 +83,63 @@ class ArmThreshold:
     why: str = ""
     alike: float | None = None
 
+    @cached_property
+    def fit(self) -> FitCheck | None:
+        """How well the function fits."""
+        if self.threshold is None:
+            return None
+        return check_fit(self.threshold, self.guess, self.target, self.log)
+
+    @property
+    def passes(self) -> str:
+        """The threshold, on which side of the levels it is, or why there is none."""
+        threshold = self.threshold
+        if threshold is None:
+            return self.why
+        return f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
+
+    @property
+    def counts(self) -> str | None:
+        """Answers and levels."""
+        threshold = self.threshold
+        return f"{sum(threshold.asked)}/{len(threshold.levels)}" if threshold else None
+
+    @property
+    def remarks(self) -> str:
+        """What speaks against one function for all questions, in the words that `NOTE` explains."""
+        if not (self.threshold and self.fit):
+            return ""
+        p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
+        remarks = {
+            "misfit": p is not None and p < MISFIT,
+            "unlike": self.alike is not None and self.alike < MISFIT,
+            f"{dispersion:.1f} as 1": dispersion > 1.2,
+            "below 0": low < 0 < self.threshold.levels[0],
+        }
+        return ", ".join(name for name, holds in remarks.items() if holds)
+
 
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
     """Of every arm whose samples have the field; `along` is that of the run's configuration if not
     given."""
     wanted = along or Along.of(run.config.get("thresholds") or {})
     fitted = (_fit(scores, wanted) for scores in run.points) if wanted else ()
-    return [found for found in fitted if found is not None]
-
-
-@dataclass(frozen=True)
-class ThresholdLine:
-    """A line of the table: an arm, and how well the function fits it."""
-
-    arm: ArmThreshold
-    fit: FitCheck | None
-
-    @property
-    def said(self) -> str:
-        """The threshold, on which side of the levels it is, or why there is none."""
-        threshold = self.arm.threshold
-        if threshold is None:
-            return self.arm.why
-        return f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
-
-    @property
-    def counts(self) -> str | None:
-        """Answers and levels."""
-        threshold = self.arm.threshold
-        return f"{sum(threshold.asked)}/{len(threshold.levels)}" if threshold else None
-
-    @property
-    def remarks(self) -> str:
-        """What speaks against one function for all questions, in the words that `NOTE` explains."""
-        threshold, remarks = self.arm.threshold, []
-        if self.fit and self.fit.p is not None and self.fit.p < MISFIT:
-            remarks.append("misfit")
-        if self.arm.alike is not None and self.arm.alike < MISFIT:
-            remarks.append("unlike")
-        if threshold and threshold.dispersion > 1.2:
-            remarks.append(f"{threshold.dispersion:.1f} as 1")
-        if threshold and threshold.low < 0 < threshold.levels[0]:
-            remarks.append("below 0")
-        return ", ".join(remarks)
+    return [arm for arm in fitted if arm is not None]
 
 
 def _ends(interval: Threshold | FitCheck) -> str:
     return f"{interval.low:.3g}–{interval.high:.3g}"
 
 
-COLUMNS: Sequence[Column[ThresholdLine]] = (
-    Column("contestant", "arm.contestant", text),
-    Column("task", "arm.task", text),
-    Column("threshold", "said"),
-    Column("95 % interval", "arm.threshold", _ends),
+COLUMNS: Sequence[Column[ArmThreshold]] = (
+    *names("contestant", "task"),
+    Column("threshold", "passes"),
+    Column("95 % interval", "threshold", _ends),
     Column("rising\nalone", "fit", _ends),
-    Column("fit p", lambda line: line.fit and line.fit.p, format_p),
-    Column("slope", lambda line: line.arm.threshold and line.arm.threshold.slope, "{:.3g}".format),
-    Column("lapse\n%", lambda line: line.arm.threshold and line.arm.threshold.lapse, percent),
-    Column("guess\n%", lambda line: line.fit and 100 * line.arm.guess, "{:.0f}".format),
+    Column("fit p", lambda arm: arm.fit and arm.fit.p, format_p),
+    Column("slope", lambda arm: arm.threshold and arm.threshold.slope, "{:.3g}".format),
+    Column("lapse\n%", lambda arm: arm.threshold and arm.threshold.lapse, percent),
+    Column("guess\n%", lambda arm: arm.fit and 100 * arm.guess, "{:.0f}".format),
     Column("n/\nlevels", "counts"),
     Column("remark", "remarks"),
 )
@@ -144,13 +149,7 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
     """A line per arm: its threshold with the interval, slope, lapse rate and how many questions it
     rests on."""
     arms = [arm for run in runs for arm in find_thresholds(run, along)]
-    lines = [
-        ThresholdLine(
-            arm, check_fit(arm.threshold, arm.guess, arm.target, arm.log) if arm.threshold else None
-        )
-        for arm in arms
-    ]
-    return table(COLUMNS, lines).without_empty()
+    return table(COLUMNS, arms).without_empty()
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
@@ -158,15 +157,15 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     was fitted."""
     along = Along.of(run.config.get("thresholds") or {})
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
+    if along is None:
+        return []
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
-    for arm in find_thresholds(run, along)[:4] if along else ():
-        if along and arm.task == task and (threshold := arm.threshold) is not None:
+    for arm in find_thresholds(run, along)[:4]:
+        if arm.task == task and (threshold := arm.threshold) is not None:
             lines[arm.contestant] = _asked(arms[arm.contestant, task], along.field)
-            lines[f"{arm.contestant}, fitted"] = [
-                (level, value, value, value)
-                for level, value in zip(threshold.levels, threshold.curve, strict=True)
-            ]
-    return [PageLines(f"{along.field}, fitted", task, lines)] if along and lines else []
+            curve = zip(threshold.levels, *[threshold.curve] * 3, strict=True)
+            lines[f"{arm.contestant}, fitted"] = [*curve]
+    return [PageLines(f"{along.field}, fitted", task, lines)] if lines else []
 
 
 def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
@@ -181,7 +180,7 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     guess = chance_levels(scores.keyed, scores.scorer).get("accuracy", 0.0)
     arm = ArmThreshold(scores.contestant, scores.task, guess, along.target, along.log)
     values = [scores.comparable[name] for name in levels]
-    clusters = [scores.clusters[name] for name in levels]
+    clusters = scores.clusters_of(levels)
     try:
         threshold = fit_threshold(
             [*levels.values()], values, guess, along.target, along.log, along.direction, clusters
@@ -231,9 +230,17 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
     have both."""
     grids = []
     for x, y in (names for each in by if len(names := each.split(",")) == 2):
-        for scores in (scores for run in runs for scores in run.points):
-            grid = _grid(scores, x, y)
-            grids += [grid] if len(grid.cells) > 1 else []
+        for scores in chain.from_iterable(run.points for run in runs):
+            values: dict[tuple[Level, Level], list[float]] = defaultdict(list)
+            for name, value in scores.comparable.items():
+                meta = scores.samples[name].meta
+                if x in meta and y in meta:
+                    values[_level(meta[x]), _level(meta[y])].append(value)
+            cells = []
+            for levels in sorted(values, key=lambda pair: (_order(pair[0]), _order(pair[1]))):
+                cells.append((*levels, fmean(values[levels]), len(values[levels])))
+            if len(cells) > 1:
+                grids.append(PageGrid(x, y, scores.task, scores.contestant, cells))
     return grids[:MOST]
 
 
@@ -246,17 +253,6 @@ def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tup
         lines = [(_shown(x), *(cells.get((x, y), "") for y in across)) for x in down]
         title = f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}"
         yield title, TextTable((f"{grid.x} \\ {grid.y}", *map(_shown, across)), lines)
-
-
-def _grid(scores: PointScores, x: str, y: str) -> PageGrid:
-    values: dict[tuple[Level, Level], list[float]] = defaultdict(list)
-    for name, value in scores.comparable.items():
-        meta = scores.samples[name].meta
-        if x in meta and y in meta:
-            values[_level(meta[x]), _level(meta[y])].append(value)
-    cells = [(*levels, fmean(draws), len(draws)) for levels, draws in values.items()]
-    cells.sort(key=lambda cell: (_order(cell[0]), _order(cell[1])))
-    return PageGrid(x, y, scores.task, scores.contestant, cells)
 
 
 def _level(value: object) -> Level:

@@ -13,7 +13,7 @@ from itertools import chain
 from looktwice.eval.readers import phrases
 from looktwice.eval.readers.mentions import TAG, tagged_letters
 from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
-from looktwice.eval.readers.subtask_words import AnswerWords, answer_words
+from looktwice.eval.readers.vocabulary import AnswerWords, answer_words
 
 _OPEN_COLON = re.compile(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)", re.I

@@ -1,5 +1,8 @@
-"""Removes from a reply what is not its answer: thoughts, special tokens, markup, and echoes of the
-question."""
+"""Brings a reply to plain English: without thoughts, special tokens, markup and echoes of the
+question, the telling words of other languages put into English.
+
+A language is added as a table in `gloss_tables`, with the words that tell it here.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import unicodedata
 from functools import lru_cache
 from string import ascii_uppercase
 
+from looktwice.eval.readers.gloss_tables import TABLES
 from looktwice.eval.readers.vocabulary import longest_word, may_hold
 from looktwice.pipelines.model import strip_thoughts
 
@@ -102,3 +106,69 @@ def _choices_pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
         for letter, text in zip(ascii_uppercase, choices, strict=False)
     ]
     return re.compile(_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*", re.I)
+
+
+_MARKERS = {
+    "de": (
+        "auf dem den im mit von man hier zwei drei vier fünf sechs sieben neun zehn nur ist sind"
+        " nicht kein keine keinen keiner und näher dunkler heller punkt bild antwort daher somit"
+        " sondern gibt ich das nein weiter gleich stimmt insgesamt ja der folglich richtig falsch"
+        " wahr wirkt liegt ungefähr"
+    ),
+    "fr": (
+        "sur dans du ce cette on cinq quatre huit zéro exact est sont pas mais donc le la les une"
+        " des il je c'est oui non réponse proche aucun aucune pareil près choisis vrai n'est n'y"
+        " deux trois par en au"
+    ),
+    "es": (
+        "del con se lo al cuento una cuatro cinco seis siete ocho nueve diez cero correcto es está"
+        " son están hay el la más pero sino sí opción respuesta aunque porque punto veo ninguno"
+        " ningún ninguna por aproximadamente igual elijo elegiría los las en dos tres"
+    ),
+}
+"""Words that tell a language; none of them makes up an English reply."""
+_LANGUAGES = {language: frozenset(words.split()) for language, words in _MARKERS.items()}
+_ENGLISH = re.compile(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b", re.I)
+_ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
+_KANA = re.compile("[\u3040-\u30ff]")
+
+
+def in_english(text: str, choices: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+    """A cleaned reply and the texts of choices, with the telling words of the reply's language put
+    into English.
+
+    A reply with common words of English in it counts as English, and all stays as it is.
+    """
+    if _ENGLISH.search(text):
+        return text, choices
+    if _ASIAN.search(text):
+        language = "ja" if _KANA.search(text) else "zh"
+    else:
+        words, counts = re.findall(r"[\w']+", text.casefold()), dict[str, int]()
+        for name, telling in _LANGUAGES.items():
+            counts[name] = sum(word in telling for word in words)
+        language = max(counts, key=counts.__getitem__)
+        if not counts[language]:
+            return text, choices
+    return _gloss(text, language), tuple(_gloss(choice, language) for choice in choices)
+
+
+def _gloss(text: str, language: str) -> str:
+    for pattern, english in _entries(language):
+        text = pattern.sub(english, text)
+    return re.sub(r" +", " ", text).strip()
+
+
+@lru_cache
+def _entries(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """The table's patterns, of whole words where words have spaces between them, each with its
+    English."""
+    spaced = language not in ("zh", "ja")
+    lines = [line.rpartition(" = ") for line in TABLES[language].strip().splitlines()]
+    return tuple(
+        (
+            re.compile(rf"(?<!\w)(?:{source})(?!\w)" if spaced else source, re.I),
+            english if spaced else f" {english} ",
+        )
+        for source, _, english in lines
+    )

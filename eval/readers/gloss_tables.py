@@ -1,4 +1,4 @@
-"""Words of other languages and their English, for `glosses`: a pattern, `=`, and what stands for
+"""Words of other languages and their English, for `clean`: a pattern, `=`, and what stands for
 it, top to bottom."""
 
 from __future__ import annotations

@@ -236,16 +236,15 @@ class MentionTagger:
 
 
 def _drop_repeated(text: str) -> str:
+    def keep_parted(match: re.Match[str]) -> str:
+        """Nothing for a tag that the same one follows, but not from line to line or, within a line,
+        after a full stop."""
+        lead, letter, between = match.groups()
+        stopped = (lead is None or letter.islower()) and re.search(r"\.\s", between)
+        return match[0] if "\n" in between or stopped else lead or ""
+
     letters = [letter.upper() for letter in _ANY_TAG.findall(text)]
-    return _REPEATED.sub(_keep_parted, text) if any(map(eq, letters, letters[1:])) else text
-
-
-def _keep_parted(match: re.Match[str]) -> str:
-    """Nothing for a tag that the same one follows, but not from line to line or, within a line,
-    after a full stop."""
-    lead, letter, between = match.groups()
-    parted = "\n" in between or ((lead is None or letter.islower()) and re.search(r"\.\s", between))
-    return match[0] if parted else lead or ""
+    return _REPEATED.sub(keep_parted, text) if any(map(eq, letters, letters[1:])) else text
 
 
 def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:

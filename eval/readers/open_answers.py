@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from looktwice.eval.readers.clean import clean_text
-from looktwice.eval.readers.glosses import in_english
+from looktwice.eval.readers.clean import clean_text, in_english
 from looktwice.eval.readers.phrases import second_thoughts
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
@@ -90,12 +89,8 @@ _EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 def kind_of(question: str, subtask: str = "") -> str:
     """Which of KINDS a question asks for, by the subtask's name or its own words; "text" if they do
     not tell."""
-    if subtask in _NAMES:
-        return _NAMES[subtask]
-    kind_asked = next(
-        (kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I)), "text"
-    )
-    return kind_asked.removesuffix(" asked")
+    asked = (kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I))
+    return _NAMES.get(subtask) or next(asked, "text").removesuffix(" asked")
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
@@ -122,6 +117,12 @@ def _read_kind(text: str, kind: str, question: str) -> Reading:
     return KINDS[kind](text)
 
 
+_NONE = (
+    r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not"
+    r" (?:see |find )?any"
+)
+
+
 def number_of_asked(text: str, question: str) -> str | None:
     """The number, in digits, that a text gives of what the question asks to count; None for none,
     or for several.
@@ -132,32 +133,27 @@ def number_of_asked(text: str, question: str) -> str | None:
     if not (asked := _ASKED.search(question)):
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
+    number = rf"({_DIGITS.pattern}|{_WORDS.pattern})"
     if _JOINED_SCRIPT.search(noun):
         words = re.escape(noun)
-        counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s*[^\s\d,.]{{0,4}}{re.escape(noun)}"
-        absent = rf"\bno [^,.]{{0,9}}{re.escape(noun)}"
+        counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
+        absent = rf"\bno [^,.]{{0,9}}{words}"
     else:
         stem = re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun
         words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, stem)))
-        counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s+{_BETWEEN}{{0,3}}?{words}"
-        none = (
-            r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not"
-            r" (?:see |find )?any"
-        )
-        absent = rf"\b(?:{none})\s+{_BETWEEN}{{0,2}}?{words}"
-    counts = [_digits(number) for number in re.findall(counted, text, re.I)]
-    if not counts:
-        single = (
-            rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?)"
-            rf" {_BETWEEN}?{words}\b"
-        )
-        return (
-            "0" if re.search(absent, text, re.I) else "1" if re.search(single, text, re.I) else None
-        )
-    numbers = sorted({int(number) for number in counts})
-    if len(numbers) == 1 or numbers[-1] == sum(map(int, counts)) - numbers[-1]:
-        return str(numbers[-1])
-    return None
+        counted = rf"{number}\s+{_BETWEEN}{{0,3}}?{words}"
+        absent = rf"\b(?:{_NONE})\s+{_BETWEEN}{{0,2}}?{words}"
+    counts = sorted(int(_digits(count)) for count in re.findall(counted, text, re.I))
+    if counts:
+        whole = len(set(counts)) == 1 or 2 * counts[-1] == sum(counts)
+        return str(counts[-1]) if whole else None
+    if re.search(absent, text, re.I):
+        return "0"
+    single = (
+        rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?)"
+        rf" {_BETWEEN}?{words}\b"
+    )
+    return "1" if re.search(single, text, re.I) else None
 
 
 def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
@@ -168,26 +164,20 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
     both = rf"(?P<word>{words_of_both})"
     # an offer, no answer
     text = re.sub(rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I)
-    declared = [
-        match
-        for match in re.finditer(
-            rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}", text, re.I
-        )
-        if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :])
-    ]
-    lead = re.match(rf"\W*{_NOT}{both}", text, re.I)
-    last = re.search(rf"[:;]\s*{_NOT}{both}\W*\Z", text, re.I)
-    for match in (declared[-1] if declared else last, lead):
-        if match:
-            is_first = bool(re.fullmatch(words[first], match["word"], re.I))
-            against = bool(match["not"]) != bool(_DOUBTED.search(text[: match.start("word")]))
-            return Reading(first if is_first != against else second)
-    named = {name for name, pattern in words.items() if re.search(pattern, text, re.I)}
-    return (
-        Reading(named.pop())
-        if len(named) == 1
-        else Reading(None, "unread: it names both answers or neither")
-    )
+    declaring = rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}"
+    answer = re.search(rf"[:;]\s*{_NOT}{both}\W*\Z", text, re.I)
+    for match in re.finditer(declaring, text, re.I):
+        if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :]):
+            answer = match
+    answer = answer or re.match(rf"\W*{_NOT}{both}", text, re.I)
+    if answer:
+        is_first = bool(re.fullmatch(words[first], answer["word"], re.I))
+        against = bool(answer["not"]) != bool(_DOUBTED.search(text[: answer.start("word")]))
+        return Reading(first if is_first != against else second)
+    named = [name for name, pattern in words.items() if re.search(pattern, text, re.I)]
+    if len(named) == 1:
+        return Reading(named[0])
+    return Reading(None, "unread: it names both answers or neither")
 
 
 def _read_yes_no(text: str) -> Reading:
@@ -213,28 +203,18 @@ def _read_integer(text: str, question: str = "") -> Reading:
         rf"\b{_CLAIM}{_LINK}({number})|{total}",
         rf"\bthere (?:is|are){_LINK}({number})",
     ):
-        marked = [numbers[numbers.lastindex or 0] for numbers in re.finditer(claims, text, re.I)]
-        if marked:
-            return Reading(_digits(marked[-1]))
+        if marked := list(re.finditer(claims, text, re.I)):
+            return Reading(_digits(marked[-1][marked[-1].lastindex or 0]))
         if (asked := number_of_asked(text, question)) is not None:
             return Reading(asked)
     whole = _numbers(text)
-    last = next(
-        (
-            numbers
-            for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text))
-            if (numbers := _numbers(line))
-        ),
-        [],
-    )
-    for numbers in (whole, last):
+    sentences = map(_numbers, reversed(re.split(r"(?<=[.!?])\s+|\n+", text)))
+    for numbers in (whole, next(filter(None, sentences), [])):
         if len(set(numbers)) == 1:
             return Reading(numbers[0])
-    if not whole and _ABSENT.search(text):
-        return Reading("0")
-    return Reading(
-        None, "unread: it names several numbers" if whole else "unread: it names no number"
-    )
+    if whole:
+        return Reading(None, "unread: it names several numbers")
+    return Reading("0") if _ABSENT.search(text) else Reading(None, "unread: it names no number")
 
 
 def _numbers(text: str) -> list[str]:
@@ -252,22 +232,15 @@ def _read_letters(text: str) -> Reading:
         return Reading("".join(listed))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
     for part in (after, text):
-        runs = sorted(
-            {re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}, key=len, reverse=True
-        )
-        if runs and (len(runs) == 1 or len(runs[0]) > len(runs[1])):
-            return Reading(runs[0])
-    bare = re.sub(r"[\s,.\-]", "", text)
-    spelt = (
-        bare.isascii()
-        and bare.isalpha()
-        and (len(text.split()) == 1 or max(map(len, text.split())) <= 2)
-    )
-    return (
-        Reading(bare.upper())
-        if spelt
-        else Reading(None, "unread: it names no letters, or several words of them")
-    )
+        runs = {re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}
+        longest, *others = sorted(runs, key=len, reverse=True) or [""]
+        if longest and (not others or len(longest) > len(others[0])):
+            return Reading(longest)
+    bare, words = re.sub(r"[\s,.\-]", "", text), text.split()
+    spelt = len(words) == 1 or max(map(len, words), default=3) <= 2
+    if spelt and bare.isascii() and bare.isalpha():
+        return Reading(bare.upper())
+    return Reading(None, "unread: it names no letters, or several words of them")
 
 
 KINDS: Mapping[str, Callable[[str], Reading]] = {

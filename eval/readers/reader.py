@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from looktwice.pipelines.config.aliases import ALIASES, named_alias
 from looktwice.pipelines.config.build import build
-from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.classes import ALIASES, ConfigError, named_alias
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
@@ -71,9 +70,9 @@ class Reader(WithoutModel, ABC):
         Who has many states gives the `known_keys` along.
         """
         reading = self.read(state)
-        answer = (
-            mask_keys(reading.answer, keys) if isinstance(reading.answer, str) else reading.answer
-        )
+        answer = reading.answer
+        if isinstance(answer, str):
+            answer = mask_keys(answer, keys)
         return Reading(answer, mask_keys(reading.reason, keys))
 
 
@@ -82,10 +81,8 @@ def subtask_of(state: State) -> str:
     nothing."""
     if named := state.sample.meta.get("subtask", ""):
         return str(named)
-    texts = [text.lower() for text in choice_texts(state)]
-    return next(
-        (name for name, word in ASKED_RELATIONS if any(word.search(text) for text in texts)), ""
-    )
+    texts = "\n".join(choice_texts(state)).lower()
+    return next((name for name, words in ASKED_RELATIONS if words.search(texts)), "")
 
 
 def choice_texts(state: State) -> list[str]:
@@ -110,9 +107,9 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
 def readers_by_name() -> dict[str, str]:
     """The path of every reader of this room by its name in snake case, as `--reader` takes it."""
     room = "eval.readers"
-    paths = [f"{room}.{name}" for name in import_module(f"looktwice.{room}").__all__]
-    paths += [path for path in ALIASES if path.startswith(f"{room}.")]
-    return {_in_snake_case(path): path for path in paths}
+    names = import_module(f"looktwice.{room}").__all__
+    paths = [*(f"{room}.{name}" for name in names), *ALIASES]
+    return {_in_snake_case(path): path for path in paths if path.startswith(f"{room}.")}
 
 
 def reader_name(reader: object) -> str:

@@ -5,13 +5,13 @@ How a reply to a question with choices is read, and where a rule of each step go
 
 1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup
    goes there);
-2. `glosses`: the telling words of a reply in another language become English (a new language is a
+2. `clean`: the telling words of a reply in another language become English (a new language is a
    table there);
 3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in
    `vocabulary`);
 4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in
    `phrases` ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in
-   `subtask_words` ("⟦B⟧ is closer");
+   `vocabulary` ("⟦B⟧ is closer");
 5. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims
    decides.
 
@@ -22,15 +22,16 @@ Open questions are read in `open_answers`. Every rule has a line in the tables o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.claims import Claim, Weight, find_claims, split_sentences
-from looktwice.eval.readers.clean import clean_text, strip_echo
-from looktwice.eval.readers.glosses import in_english
+from looktwice.eval.readers.clean import clean_text, in_english, strip_echo
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
 from looktwice.eval.readers.phrases import (
@@ -195,28 +196,27 @@ def _read_choice(
     """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read
     equal ones once."""
     tagger = tagger_of(choices)
+    letters = tagger.letters
     text = strip_echo(text, choices)
-    if not text:
-        return _reading_of("", tagger.letters)
     tagged = tagger(text)
     mentioned = set(tagged_letters(tagged))
+    if not text or (len(mentioned) > 1 and _LISTED.fullmatch(tagged)):
+        return _reading_of("", letters)
     if len(mentioned) == 1 and _ONLY_CHOICES.fullmatch(tagged):
-        return _reading_of(mentioned.pop(), tagger.letters)
-    if len(mentioned) > 1 and _LISTED.fullmatch(tagged):
-        return _reading_of("", tagger.letters)
+        return _reading_of(mentioned.pop(), letters)
     if bare := _BARE_LETTER.fullmatch(text):
-        return _reading_of(bare[1].upper(), tagger.letters)
+        return _reading_of(bare[1].upper(), letters)
     reading = Reading(None)
     if tail := second_thoughts(tagged):
-        reading = _decide(
-            list(_collect_claims(tail, tail, tagger.letters, subtask)), tail, tagger.letters
-        )
+        reading = _decide(_collect_claims(tail, tail, letters, subtask), tail, letters)
     if reading.answer is None:
-        claims = [
-            *_collect_claims(text, tagged, tagger.letters, subtask),
-            *_claim_of_count(text, choices, question),
-        ]
-        reading = _decide(claims, tagged, tagger.letters)
+        claims = _collect_claims(text, tagged, letters, subtask)
+        # the number that the reply gives of what the question asks to count
+        number = number_of_asked(text, question) if question and not _TOTAL.search(text) else None
+        if number is not None and number in choices:
+            stated = Claim(Weight.STATED, ascii_uppercase[choices.index(number)])
+            claims = chain(claims, [stated])
+        reading = _decide(claims, tagged, letters)
     if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
     return reading
@@ -230,21 +230,19 @@ def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Itera
     ticked = set(_TICKED.findall(tagged))
     if len(ticked) == 1 and set(tagged_letters(tagged)) > ticked:
         yield Claim(Weight.DECLARED, ticked.pop())
-    verdicts = [
-        (item[1] or item[3], (item[2] or item[4]).lower())
-        for item in _ITEM_VERDICT.finditer(tagged)
-    ]
-    agreed = [letter for letter, verdict in verdicts if verdict in _AGREES]
+    verdicts = list(_ITEM_VERDICT.finditer(tagged))
+    agreed = [item for item in verdicts if (item[2] or item[4]).lower() in _AGREES]
     if len(agreed) == 1 and len(verdicts) > 1:
-        yield Claim(Weight.DECLARED, agreed[0])
+        yield Claim(Weight.DECLARED, agreed[0][1] or agreed[0][3])
     yield from _claim_of_only_mention(tagged, letters)
 
 
 def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     opening = _OPENS.match(tagged)
-    items = {item[1] for line in text.splitlines() if (item := _LIST_ITEM.match(line))}
-    items |= {item[1] for line in tagged.splitlines() if (item := _LIST_HEADING.match(line))}
+    items = set()
+    for pattern, lines in ((_LIST_ITEM, text), (_LIST_HEADING, tagged)):
+        items |= {item[1] for item in map(pattern.match, lines.splitlines()) if item}
     if opening is None and _LIST_ITEM.match(text) and not _SECOND_ITEM.search(text):
         opening = _FIRST_TAG.match(tagged)
     if opening and len(items) < 2 and not _SERIES.match(tagged[opening.end(1) + 1 :]):
@@ -256,23 +254,13 @@ def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
     another one."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
     sentences = split_sentences(tagged)
-    if (
-        len(sentences) > 1
-        and (last := _ONLY_CHOICES.fullmatch(sentences[-1]))
-        and "\n" not in tagged
-    ):
+    last = _ONLY_CHOICES.fullmatch(sentences[-1]) if len(sentences) > 1 else None
+    if last and "\n" not in tagged:
         yield Claim(Weight.DECLARED, last[1])
-    alone = {choice[1] for line in lines if (choice := _OWN_LINE.fullmatch(line))}
+    alone = {choice[1] for choice in map(_OWN_LINE.fullmatch, lines) if choice}
     if len(alone) == 1 and len(lines) > 1:
         cut = _CUT_OFF.search(text)  # a last letter may begin a word that was cut off
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
-
-
-def _claim_of_count(text: str, choices: tuple[str, ...], question: str | None) -> Iterator[Claim]:
-    """The choice that is the number which the reply gives of what the question asks to count."""
-    number = number_of_asked(text, question) if question and not _TOTAL.search(text) else None
-    if number is not None and number in choices:
-        yield Claim(Weight.STATED, ascii_uppercase[choices.index(number)])
 
 
 def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
@@ -280,48 +268,40 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
     nor asks."""
     if any(may_hold(tagged, word) for word in ("not", "than", "instead")):
         tagged = _CONTRAST.sub("", tagged)
-    naming = [
-        sentence
-        for sentence in split_sentences(tagged)
-        if set(tagged_letters(sentence)) & set(letters)
-    ]
-    mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(
-        letters
-    )
-    if len(mentioned) == 1 and not any(
-        doubt.search(naming[-1]) for doubt in (NEGATED, NOT_YET, ILLUSION, _COMPARED)
-    ):
+    mentioned, last = set[str](), ""
+    for sentence in split_sentences(tagged):
+        if named := {*tagged_letters(sentence)} & {*letters}:
+            mentioned, last = mentioned | named, sentence
+    doubts = (NEGATED, NOT_YET, ILLUSION, _COMPARED)
+    if len(mentioned) == 1 and not any(doubt.search(last) for doubt in doubts):
         yield Claim(Weight.NAMED, mentioned.pop())
 
 
-def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
+def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
     """The last of the weightiest claims; weak ones must agree, and count for nothing where the
     reply cannot tell."""
-    claims = [
-        claim for claim in claims if claim.weight >= Weight.DECLARED or claim.letter in letters
-    ]
-    against = {claim.letter for claim in claims if claim.against}
-    stated = {
-        claim.letter for claim in claims if claim.weight is Weight.STATED and not claim.against
-    }
+    favoured, against = list[Claim](), set[str]()
+    for claim in claims:
+        if claim.weight >= Weight.DECLARED or claim.letter in letters:
+            if claim.against:
+                against.add(claim.letter)
+            else:
+                favoured.append(claim)
+    stated = {claim.letter for claim in favoured if claim.weight is Weight.STATED}
     # plain sentences that differ count no more than others
-    if len(stated) > 1 or HANDED_BACK.search(tagged):
-        claims = [
-            replace(claim, weight=Weight.PREFERRED) if claim.weight is Weight.STATED else claim
-            for claim in claims
-        ]
-    for weight in sorted(Weight, reverse=True):
-        weak = weight <= Weight.DESCRIBED
-        favoured = [
-            claim.letter for claim in claims if claim.weight is weight and not claim.against
-        ]
-        if not favoured or (weight is Weight.NAMED and favoured[-1] in against):
+    alike = len(stated) > 1 or HANDED_BACK.search(tagged) is not None
+    by_weight: dict[Weight, list[str]] = defaultdict(list)
+    for claim in favoured:
+        lowered = alike and claim.weight is Weight.STATED
+        by_weight[Weight.PREFERRED if lowered else claim.weight].append(claim.letter)
+    for weight, named in sorted(by_weight.items(), reverse=True):
+        doubted = len({*named}) > 1 or UNDECIDED.search(tagged)
+        ruled_out = weight is Weight.NAMED and named[-1] in against
+        if ruled_out or (weight <= Weight.DESCRIBED and doubted):
             continue
-        if weak and (len(set(favoured)) > 1 or UNDECIDED.search(tagged)):
-            continue
-        if len(set(favoured)) > 2 and favoured.count(favoured[-1]) < 2:
+        if len({*named}) > 2 and named.count(named[-1]) < 2:
             return _reading_of("", letters)
-        return _reading_of(favoured[-1], letters)
+        return _reading_of(named[-1], letters)
     if UNDECIDED.search(tagged):
         return Reading(None, "refused: it says that it cannot tell")
     left = set(letters) - against

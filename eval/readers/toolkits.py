@@ -140,7 +140,7 @@ class Vlmevalkit(Reader):
             return None
         letters = ascii_uppercase[: len(choices)]
         words = reply.translate(_PUNCTUATION).split()
-        mentioned = [letter for letter in letters if letter in words]
+        mentioned = [*filter(words.__contains__, letters)]
         if len(mentioned) == 1 and words.index(mentioned[0]) >= len(words) - _LAST:
             return mentioned[0]
         if not mentioned and "Z" in words:
@@ -148,14 +148,10 @@ class Vlmevalkit(Reader):
         bold = _BOLD.search(reply)
         if bold and bold[1].upper() in letters:
             return bold[1].upper()
-        if len(reply) > 2 * sum(map(len, choices)):
-            return None
-        named = [
-            letter
-            for letter, text in zip(letters, choices, strict=False)
-            if text.lower() in reply.lower()
-        ]
-        return named[0] if len(named) == 1 else None
+        pairs = zip(letters, choices, strict=False)
+        named = [letter for letter, text in pairs if text.lower() in reply.lower()]
+        short = len(reply) <= 2 * sum(map(len, choices))
+        return named[0] if short and len(named) == 1 else None
 
 
 _FIRST_LETTER = re.compile(r"[(\s]*([A-Z])[).\s]*", re.I)

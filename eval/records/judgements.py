@@ -13,7 +13,7 @@ from typing import Annotated
 from looktwice.eval.records.schema import Draw, Record, RunError
 from looktwice.eval.records.writer import cut_torn_tail
 from looktwice.pipelines.disk import append_file
-from looktwice.pipelines.schema import CLOSED, Holds, Number, Whole, read_as
+from looktwice.pipelines.json_input import CLOSED, Holds, Number, Whole, read_as
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
@@ -172,10 +172,9 @@ def append(run: Path, *lines: Judgement) -> None:
     path = run / "judged.jsonl"
     if not lines:
         return
-    nodes = [
-        {name: value for name, value in asdict(line).items() if value or name in ("draw", "v")}
-        for line in lines
-    ]
-    data = "".join(f"{_dumps(node)}\n" for node in nodes)  # what is empty is left out
+    data = ""
+    for line in lines:  # what is empty is left out
+        node = {name: v for name, v in asdict(line).items() if v or name in ("draw", "v")}
+        data += f"{_dumps(node)}\n"
     cut_torn_tail(path)
     append_file(path, data.encode())

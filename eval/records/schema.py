@@ -3,6 +3,8 @@ read."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, NotRequired
@@ -10,13 +12,13 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import write_json
+from looktwice.pipelines.json_input import CLOSED, OPEN, Holds, Number, Whole, read_as, write_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical, first_non_finite
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.schema import CLOSED, OPEN, Holds, Number, Whole, read_as
+from looktwice.prompting.evidence import KEPT
 
 __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
@@ -202,6 +204,28 @@ class Record:
     def last_reply(self) -> Nodes | None:
         """The reply of the last call that brought one, as `Reply.to_dict` wrote it."""
         return next((c["reply"] for c in reversed(self.calls) if c.get("reply")), None)
+
+    @property
+    def request(self) -> bytes:
+        """A digest of all that it sent to models and answered by itself; without a call, of what it
+        measured, too.
+
+        Empty where that is not known: of a sample that failed, and of a record that does not hold
+        its messages.
+        """
+        if self.error or not all(call.get("messages") for call in self.calls):
+            return b""
+        own: list[Any] = [self.answer, self.reason]
+        own += [] if self.calls else [self.confidence, self.measured]
+        kinds = ("messages", "draw", "options", "model")
+        sent = [[*map(call.get, kinds)] for call in self.calls]
+        text = repr([sent, own]).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=16).digest()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """What its stages noted that found nothing to do."""
+        return tuple([sys.intern(note) for note in self.notes if note.endswith(KEPT)])
 
     @property
     def replies(self) -> list[Reply]:

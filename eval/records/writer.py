@@ -87,7 +87,10 @@ class RunWriter:
         without keys, and a failure for one that nobody could read."""
         text, keys = record.to_line(), known_keys()
         if any(key in text for key in keys):  # of a model or stage that asks a server by itself
-            record = _mask_record(text, keys)
+            plain = read_json(text, most=None)
+            for name in ("answer", "reason", "error", "calls", "notes"):
+                plain[name] = with_texts(plain[name], partial(mask_keys, keys=keys))
+            record = Record.from_line(write_json(plain))
             text = record.to_line()
         line = text.encode()
         if len(line) >= MOST_LINE:
@@ -147,19 +150,9 @@ class RunWriter:
 
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
         # samples first: none is answered and not there
-        names = sorted({name for name, _ in batch}, reverse=True)
-        for name in names:
-            append_file(
-                self.path / name, b"".join(line for target, line in batch if target == name)
-            )
-
-
-def _mask_record(line: str, keys: Sequence[str]) -> Record:
-    """The record of a line with *** for every key in what was said."""
-    plain = read_json(line, most=None)
-    for name in ("answer", "reason", "error", "calls", "notes"):
-        plain[name] = with_texts(plain[name], partial(mask_keys, keys=keys))
-    return Record.from_line(write_json(plain))
+        for name in ("samples.jsonl", "records.jsonl"):
+            if lines := [line for target, line in batch if target == name]:
+                append_file(self.path / name, b"".join(lines))
 
 
 def cut_torn_tail(path: Path) -> None:

@@ -1,10 +1,14 @@
-"""The figures of a paper, as SVG and PDF by matplotlib, and its table of accuracies, for LaTeX with
-the package booktabs."""
+"""What a paper takes: the figures, as SVG and PDF by matplotlib, the table of accuracies, for LaTeX
+with the package booktabs, and every record as one line of a table: what was asked, said, read,
+decided, and what it took."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,10 @@ from looktwice.eval.display.text_tables import percent
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.pipelines.disk import whole_file
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colours of Okabe and Ito, which people with any colour vision tell apart."""
@@ -43,7 +50,7 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(STYLE):
-        for name, figure in _figures(table):
+        for name, figure in _figures(table).items():
             for ending, dates in (("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
                 path = folder / f"{name}.{ending}"
                 figure.savefig(path, bbox_inches="tight", metadata=dates)
@@ -51,23 +58,24 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
     return written
 
 
-def _figures(table: Table) -> list[tuple[str, Any]]:
+def _figures(table: Table) -> dict[str, Any]:
     rows = drop_repeats(drop_means_of_one(table.where(metric="accuracy", slice="").rows))
     several = len({row.task for row in rows if row.task_name}) > 1
-    whole = [
-        row
-        for row in rows
-        if (row.task == "micro" if several else row.task_name) and row.low is not None
-    ]
-    compared = [row for row in rows if row.delta_low is not None and row.delta_high is not None]
+    whole, compared = list[Row](), list[Row]()
+    for row in rows:
+        if row.low is not None and (row.task == "micro" if several else row.task_name):
+            whole.append(row)
+        if row.delta_low is not None and row.delta_high is not None:
+            compared.append(row)
     if len(compared) > MOST:  # of many tasks, those over all of them
         compared = [row for row in compared if row.task == "micro"]
-    found = [("accuracy", _accuracy(whole))] if whole else []
-    found += [("differences", _forest(compared, several))] if 0 < len(compared) <= MOST else []
+    figures = {"accuracy": _accuracy(whole)} if whole else {}
+    if 0 < len(compared) <= MOST:
+        figures["differences"] = _forest(compared, several)
     for curve in curves(table.scores, table.rows):
         name = re.sub(r"[^\w.-]+", "_", f"curve {curve.factor} {curve.task}").strip("_")
-        found.append((name, _curve(curve)))
-    return found
+        figures[name] = _curve(curve)
+    return figures
 
 
 def _axes(lines: int) -> tuple[Any, Any]:
@@ -81,44 +89,40 @@ def _axes(lines: int) -> tuple[Any, Any]:
 
 def _accuracy(rows: Sequence[Row]) -> Any:
     """A point and its 95 % interval for each contestant."""
-    figure, axes = _axes(len(rows))
-    ends = [(100 * (row.value or 0), 100 * (row.low or 0), 100 * (row.high or 0)) for row in rows]
-    _bars(axes, ends, [contestant_of(row) for row in rows])
-    least, most = min(row.n for row in rows), max(row.n for row in rows)
-    axes.set_xlabel(
-        f"accuracy %, 95 % interval, n = {least if least == most else f'{least} to {most}'}"
-    )
+    lines = [(contestant_of(row), True, (row.value, row.low, row.high)) for row in rows]
+    figure, axes = _bars(lines)
+    sizes = sorted({row.n for row in rows})
+    asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
+    axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
     return figure
 
 
 def _forest(rows: Sequence[Row], several: bool) -> Any:
     """The paired differences to the baseline with their bootstrap intervals; filled where p (Holm)
     is below 0.05."""
-    figure, axes = _axes(len(rows))
-    ends = [
-        (100 * (row.delta or 0), 100 * (row.delta_low or 0), 100 * (row.delta_high or 0))
-        for row in rows
-    ]
-    names = [f"{contestant_of(row)}, {row.task}" if several else contestant_of(row) for row in rows]
-    _bars(axes, ends, names, [row.p_holm is not None and row.p_holm < 0.05 for row in rows])
+    lines = []
+    for row in rows:
+        name = f"{contestant_of(row)}, {row.task}" if several else contestant_of(row)
+        filled = row.p_holm is not None and row.p_holm < 0.05
+        lines.append((name, filled, (row.delta, row.delta_low, row.delta_high)))
+    figure, axes = _bars(lines)
     axes.axvline(0, color="black", linewidth=0.6)
     baselines = ", ".join(dict.fromkeys(row.baseline for row in rows))
     axes.set_xlabel(f"points against {baselines}, 95 % bootstrap interval; filled: p (Holm) < 0.05")
     return figure
 
 
-def _bars(
-    axes: Any,
-    ends: Sequence[tuple[float, float, float]],
-    names: Sequence[str],
-    filled: Sequence[bool] = (),
-) -> None:
-    for place, (value, low, high) in enumerate(ends):
-        face = COLORS[0] if not filled or filled[place] else "white"
+def _bars(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
+    """A line for each name: whether its point is filled, and value and ends, in shares."""
+    figure, axes = _axes(len(lines))
+    for place, (_, filled, ends) in enumerate(lines):
+        value, low, high = (100 * (end or 0) for end in ends)
+        face = COLORS[0] if filled else "white"
         axes.plot([low, high], [place, place], color=COLORS[0], linewidth=1)
         axes.plot(value, place, "o", color=COLORS[0], markerfacecolor=face, markersize=4)
-    axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(lines)), [name.replace("$", r"\$") for name, *_ in lines])
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    return figure, axes
 
 
 def _curve(curve: PageLines) -> Any:
@@ -171,41 +175,43 @@ def latex_table(table: Table) -> str:
     """
     every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
     rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
-    tasks = dict.fromkeys(row.task for row in rows)
-    many, asked = len({row.run for row in rows}) > 1, {row.contestant for row in rows if row.point}
-    contestants = [row for row in rows if row.contestant in asked]
-    sizes, best = [], {}
-    for task in tasks:
-        of_task = [row for row in contestants if row.task == task]
-        counts = sorted({row.n for row in of_task})
-        sizes.append("--".join(map(str, dict.fromkeys((counts[0], counts[-1])))))
-        best[task] = max(round(row.value or 0.0, 3) for row in of_task)
+    tasks, runs = dict.fromkeys(row.task for row in rows), {row.run for row in rows}
+    asked = {row.contestant for row in rows if row.point}
+    sizes, best = defaultdict[str, list[int]](list), defaultdict[str, float](float)
+    for row in rows:
+        if row.contestant in asked:
+            sizes[row.task].append(row.n)
+            best[row.task] = max(best[row.task], round(row.value or 0.0, 3))
     blocks: dict[str, dict[str, dict[str, str]]] = {"arms": {}, "levels": {}, "people": {}}
     for row in rows:
-        name = f"{contestant_of(row)} ({row.run})" if many else contestant_of(row)
-        is_arm = row.contestant in asked
-        cell = _cell(row, best[row.task] if is_arm else None)
-        blocks["arms" if is_arm else "levels"].setdefault(name, {})[row.task] = cell
-        if is_arm and row.people is not None:
-            people = blocks["people"].setdefault("people, as published", {})
-            people[row.task] = percent(row.people)
-        if is_arm and (gap := to_people(row)):
-            blocks["people"].setdefault(f"{name}, less people", {})[row.task] = f"${gap}$"
-    lines = [" & ".join(["", *map(escape, tasks)]), " & ".join(["$n$", *sizes])]
-    body = []
+        name, task, shown = contestant_of(row), row.task, percent(row.value)
+        name = f"{name} ({row.run})" if len(runs) > 1 else name
+        if row.contestant not in asked:
+            blocks["levels"].setdefault(name, {})[task] = shown
+            continue
+        p = 1.0 if row.p_holm is None else row.p_holm
+        star = next((f"$^{{{sign}}}$" for level, sign in LEVELS if p < level), "")
+        if round(row.value or 0.0, 3) == best[task]:
+            shown = f"\\textbf{{{shown}}}"
+        blocks["arms"].setdefault(name, {})[task] = shown + star
+        if row.people is not None:
+            blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
+        if gap := to_people(row):
+            blocks["people"].setdefault(f"{name}, less people", {})[task] = f"${gap}$"
+    counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
+    lines = [["", *map(escape, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
+    body = [*map(_latex_line, lines)]
     for cells in filter(None, blocks.values()):
         body.append("\\midrule")
         for name, of_name in cells.items():
-            line = " & ".join([escape(name), *(of_name.get(task, "--") for task in tasks)])
-            body.append(f"{line} \\\\")
+            body.append(_latex_line([escape(name), *(of_name.get(task, "--") for task in tasks)]))
     return "\n".join(
         [
             "\\begin{table}",
             "\\centering",
-            f"\\caption{{{_caption(table, contestants)}}}",
+            f"\\caption{{{_caption([row for row in rows if row.contestant in asked])}}}",
             f"\\begin{{tabular}}{{l{'r' * len(tasks)}}}",
             "\\toprule",
-            *(f"{line} \\\\" for line in lines),
             *body,
             "\\bottomrule",
             "\\end{tabular}",
@@ -215,14 +221,8 @@ def latex_table(table: Table) -> str:
     )
 
 
-def _cell(row: Row, best: float | None) -> str:
-    """An accuracy, bold where it is the best of the task, with stars for its p."""
-    shown = percent(row.value)
-    if best is not None and round(row.value or 0.0, 3) == best:
-        shown = f"\\textbf{{{shown}}}"
-    p = 1.0 if row.p_holm is None else row.p_holm
-    star = next((star for level, star in LEVELS if p < level), "")
-    return shown + (f"$^{{{star}}}$" if star else "")
+def _latex_line(cells: Sequence[str]) -> str:
+    return f"{' & '.join(cells)} \\\\"
 
 
 def escape(text: str) -> str:
@@ -230,10 +230,11 @@ def escape(text: str) -> str:
     return re.sub(r"[\\~^&%$#_{}]", lambda found: SIGNS[found[0]], " ".join(text.split()))
 
 
-def _caption(table: Table, rows: Sequence[Row]) -> str:
-    splits = ", ".join(dict.fromkeys(row.split for row in rows if row.split))
-    baselines = dict.fromkeys(row.baseline for row in rows if row.baseline)
-    tests = dict.fromkeys(row.test for row in rows if row.test)
+def _caption(rows: Sequence[Row]) -> str:
+    def named(field: str) -> str:
+        return ", ".join(dict.fromkeys(filter(None, map(attrgetter(field), rows))))
+
+    splits, baselines, tests = named("split"), named("baseline"), named("test")
     out = sum(row.excluded or 0 for row in rows)
     parts = [
         f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a key that were"
@@ -241,10 +242,120 @@ def _caption(table: Table, rows: Sequence[Row]) -> str:
     ]
     if baselines:
         parts.append(
-            f"Stars: paired difference to {', '.join(baselines)} at 5, 1 and 0.1 percent"
-            f" ({', '.join(tests)}; Holm's correction over the comparisons on single tasks; {out}"
+            f"Stars: paired difference to {baselines} at 5, 1 and 0.1 percent"
+            f" ({tests}; Holm's correction over the comparisons on single tasks; {out}"
             " units left out)."
         )
     if any(row.people is not None for row in rows):
         parts.append("People: as published; below them points of difference.")
     return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")
+
+
+# ---- the records
+
+ROWS = 20_000  # written at once
+
+FIELDS = {
+    "run": "string",
+    "contestant": "string",  # with its changes
+    "task": "string",  # with its changes
+    "point": "string",  # id of the arm in points.yaml
+    "sample": "string",
+    "draw": "int64",
+    "verdict": "string",  # right, wrong, unreadable, failed, hidden
+    "score": "float64",  # 0..1
+    "answer": "string",
+    "key": "string",
+    "reason": "string",  # why it is unreadable
+    "group": "string",
+    "question": "string",
+    "reply": "string",  # the last one, in its own words
+    "error": "string",
+    "calls": "int64",
+    "tokens_in": "int64",
+    "tokens_out": "int64",
+    "cost": "float64",
+    "seconds": "float64",  # of all stages
+    "cached": "int64",  # calls answered from the cache
+}
+"""The columns and their types; behind them `pictures`, the sha256 of what was sent, under blobs/,
+and one for each setting that the study changes, as text."""
+
+
+def record_table(runs: Sequence[RunScores]) -> Any:
+    """All records of some runs as a `pyarrow.Table`, in the order of their lines."""
+    import pyarrow
+
+    schema = _schema(runs)
+    return pyarrow.Table.from_batches(_batches(runs, schema), schema=schema)
+
+
+def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
+    """Write all records of some runs into a Parquet file, some at a time; how many there were."""
+    from pyarrow.parquet import ParquetWriter
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema, count = _schema(runs), 0
+    with whole_file(path) as file, ParquetWriter(file, schema) as writer:
+        for batch in _batches(runs, schema):
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _schema(runs: Sequence[RunScores]) -> Any:
+    """The columns, with those of the settings that the runs change."""
+    import pyarrow
+
+    types = {name: pyarrow.type_for_alias(kind) for name, kind in FIELDS.items()}
+    types["pictures"] = pyarrow.list_(pyarrow.string())
+    for run in runs:
+        for scores in run.points:
+            types |= dict.fromkeys(scores.point.changes, pyarrow.string())
+    return pyarrow.schema(types)
+
+
+def _batches(runs: Sequence[RunScores], schema: Any) -> Iterator[Any]:
+    import pyarrow
+
+    rows = _rows(runs, schema.names[len(FIELDS) + 1 :])
+    while some := list(islice(rows, ROWS)):
+        yield pyarrow.RecordBatch.from_pylist(some, schema=schema)
+
+
+def _rows(runs: Sequence[RunScores], places: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for run in runs:
+        for scores, record in run.records():
+            scored, sample = scores.result_of(record), scores.samples.get(record.sample)
+            if scored is None or sample is None:
+                continue
+            settings = dict[str, str | None]()
+            for place in places:
+                value = setting_of(scores.point, place)
+                settings[place] = None if value is None else str(value)
+            reply = record.last_reply
+            yield {
+                "run": run.name,
+                "contestant": scores.contestant,
+                "task": scores.task,
+                "point": scores.point.id,
+                "sample": record.sample,
+                "draw": record.draw,
+                "verdict": scored.verdict.value,
+                "score": scored.score.value,
+                "answer": scored.answer,
+                "key": sample.answer,
+                "reason": scored.reason or None,
+                "group": scored.score.group or None,
+                "question": sample.sample["question"],
+                "reply": reply["text"] if reply else None,
+                "error": record.error or None,
+                "calls": scored.calls,
+                "tokens_in": scored.tokens_in,
+                "tokens_out": scored.tokens_out,
+                "cost": scored.cost,
+                "seconds": record.timings.get("total"),
+                "cached": sum(bool(c.get("cached")) for c in record.timings.get("calls") or ()),
+                "pictures": list(record.pictures),
+                **settings,
+            }

@@ -4,21 +4,21 @@ the files that a paper needs."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
-from html import escape
 from operator import attrgetter
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, overload
 
-from looktwice.eval.analysis.contestants import right_on_first_draw
+from looktwice.eval.display.printable import template
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import Record, RunError, SampleRow
-from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import Values
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
@@ -75,20 +75,14 @@ class Side:
             for sha in (self.record.pictures if self.record else ())
         ]
 
-    def html(self, name: str) -> str:
-        """The side under the contestant's name: its answer, pictures and reply."""
-        images = []
+    @property
+    def thumbnails(self) -> Iterator[tuple[str, str]]:
+        """The data URL of each picture, or why there is none."""
         for picture in self.pictures:
             try:
-                source = thumbnail(picture, LONGEST)
-                images.append(f'<img src="{source}" alt="sent" style="margin:2px">')
+                yield thumbnail(picture, LONGEST), ""
             except (PictureError, OSError) as exc:
-                images.append(f"<i>{escape(str(exc))}</i>")
-        return (
-            f"<div><b>{escape(name)}</b>: {escape(self.said)} ({self.scored.verdict.value})<br>"
-            f"{''.join(images)}<pre style='white-space:pre-wrap;max-width:420px'>"
-            f"{escape(self.reply[:WORDS])}</pre></div>"
-        )
+                yield "", str(exc)
 
 
 @dataclass(frozen=True)
@@ -116,21 +110,11 @@ class Flip:
         """What was asked."""
         return str(self.row.sample["question"])
 
-    def html(self, before: str, after: str) -> str:
-        """The flip for a notebook, both sides under their contestants' names."""
-        sides = self.before.html(before) + self.after.html(after)
-        choices = "; ".join(
-            f"({chr(ord('A') + place)}) {choice}"
-            for place, choice in enumerate(self.row.sample["choices"])
-            if isinstance(choice, str)
-        )
-        sign, what = ("+", "gained") if self.gained else ("-", "lost")
-        return (
-            f'<div style="border-top:1px solid #888;padding:6px 0"><b>{sign} {escape(self.task)} '
-            f"{escape(self.sample)}</b> {what}, key {escape(str(self.row.answer))}<br>"
-            f"{escape(self.question)} {escape(choices)}"
-            f'<div style="display:flex;gap:16px;flex-wrap:wrap">{sides}</div></div>'
-        )
+    @property
+    def choices(self) -> str:
+        """The choices that are texts, with their letters."""
+        letters = zip(ascii_uppercase, self.row.sample["choices"], strict=False)
+        return "; ".join(f"({letter}) {text}" for letter, text in letters if isinstance(text, str))
 
 
 @dataclass(frozen=True)
@@ -183,16 +167,14 @@ class Flips(Sequence[Flip]):
             f" {flip.after.said}, key {flip.row.answer}"
             for flip in self.items
         ]
-        return "\n".join([self._summary, *lines])
+        return "\n".join([self.summary, *lines])
 
     def _repr_html_(self) -> str:
-        shown = "".join(flip.html(self.before, self.after) for flip in self.items[:SHOWN])
-        if len(self) > SHOWN:
-            shown += f"<p>and {len(self) - SHOWN} more; `.to_pandas()` lists all</p>"
-        return f"<p>{escape(self._summary)}</p>{shown}"
+        return str(template("flips.html.j2").render(flips=self, most=SHOWN, words=WORDS))
 
     @property
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """How many were gained and lost, and the difference, in a sentence."""
         gap, left_out = self.compared, f" ({self.left_out} left out)" if self.left_out else ""
         return (
             f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost"
@@ -235,9 +217,9 @@ class Results:
         return list(self._arms)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A line per record, with the columns of `eval.results.parquet.FIELDS`; `table.to_pandas()`
+        """A line per record, with the columns of `eval.results.paper.FIELDS`; `table.to_pandas()`
         has the means."""
-        from looktwice.eval.results.parquet import record_table
+        from looktwice.eval.results.paper import record_table
 
         return record_table(self.table.scores).to_pandas()
 
@@ -248,12 +230,14 @@ class Results:
         Samples with a key that neither failed are compared, by their first draw. Raises RunError
         for an unknown contestant or task, and where the two have no task in common.
         """
-        pairs = [
-            (first, second)
-            for first in self._arms_of(before, task)
-            for second in self._arms_of(after, task)
-            if _is_same_task(first[1], second[1])
-        ]
+        pairs, theirs = list[tuple[Arm, Arm]](), self._arms_of(after, task)
+        for arm in self._arms_of(before, task):
+            for other in theirs:
+                mine, rival = arm[1], other[1]
+                # in runs of other data a task of this name is the same
+                alike = (mine.task, mine.point.task) == (rival.task, rival.point.task)
+                if alike or mine.point.task_id == rival.point.task_id:
+                    pairs.append((arm, other))
         if not pairs:
             named = f" named {task!r}" if task else ""
             raise RunError(f"{before!r} and {after!r} have no task in common{named}")
@@ -261,8 +245,8 @@ class Results:
         clusters = {}
         for number, pair in enumerate(pairs):
             for side, (_, scores) in zip(hits, pair, strict=True):
-                for name, right in right_on_first_draw(scores).items():
-                    side[number, name] = float(right)
+                for name, first in scores.firsts.items():
+                    side[number, name] = float(first.verdict is Verdict.RIGHT)
             for name, cluster in pair[0][1].clusters.items():
                 clusters[number, name] = cluster
         values = Values.of({"before": hits[0], "after": hits[1]}, clusters)
@@ -299,7 +283,7 @@ class Results:
     def save_parquet(self, path: str | Path) -> int:
         """Write a line per record, as `to_pandas` has them, into a Parquet file; how many lines
         there are."""
-        from looktwice.eval.results.parquet import write_parquet
+        from looktwice.eval.results.paper import write_parquet
 
         return write_parquet(self.table.scores, Path(path))
 
@@ -309,18 +293,17 @@ class Results:
         for run in self.table.scores:
             for scores in run.points:
                 by_run[scores.contestant][run.name].append((run, scores))
-        return {
-            name if len(runs) == 1 else f"{name} ({run})": arms
-            for name, runs in by_run.items()
-            for run, arms in runs.items()
-        }
+        arms = dict[str, Sequence[Arm]]()
+        for name, runs in by_run.items():
+            for run_name in runs:
+                arms[name if len(runs) == 1 else f"{name} ({run_name})"] = runs[run_name]
+        return arms
 
     def _arms_of(self, name: str, task: str) -> list[Arm]:
         arms = self._arms
         if name not in arms:
-            close = get_close_matches(name, arms, 1)
-            there = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(arms)}"
-            raise RunError(f"no contestant {name!r} here; {there}")
+            near = did_you_mean(name, arms) or f"; there are {', '.join(arms)}"
+            raise RunError(f"no contestant {name!r} here{near}")
         tasks = dict.fromkeys(scores.task for _, scores in arms[name])
         asked = [arm for arm in arms[name] if task in ("", arm[1].task, arm[1].point.task)]
         if not asked:
@@ -328,13 +311,6 @@ class Results:
                 f"{name!r} was not asked {task!r}; its tasks are {', '.join(map(repr, tasks))}"
             )
         return asked
-
-
-def _is_same_task(scores: PointScores, rival: PointScores) -> bool:
-    """Whether two arms were asked the same: the same task as built, or in runs of other data one of
-    this name."""
-    named_alike = (scores.task, scores.point.task) == (rival.task, rival.point.task)
-    return scores.point.task_id == rival.point.task_id or named_alike
 
 
 def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:

@@ -1,4 +1,3 @@
-from .evaluate import evaluate as evaluate
 from .merge import merge as merge
 from .predict import RunOptions as RunOptions
-from .study import Study as Study
+from .study import Study as Study, evaluate as evaluate

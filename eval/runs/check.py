@@ -6,23 +6,28 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
-from looktwice.eval.display.sample_figures import Shown
-from looktwice.eval.display.sample_page import file_names, page, words
-from looktwice.eval.records.records import PointRow, Record
-from looktwice.eval.records.unchanged import SentByArm, kept_notes, request_of, say_unchanged
+from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.sample_page import Shown, page, words
+from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import make_point_rows, make_record
-from looktwice.eval.runs.dry_run import CHARACTERS, DryRun, count_requests, rough_models, try_arm
-from looktwice.eval.runs.replay import HashOnlyBlobs
+from looktwice.eval.runs.dry_run import (
+    CHARACTERS,
+    DryRun,
+    HashOnlyBlobs,
+    count_requests,
+    name_of,
+    try_arm,
+)
 from looktwice.eval.scoring.labels import baseline_of, labels
+from looktwice.eval.scoring.notes import SentByArm, say_unchanged
 from looktwice.eval.scoring.score import price_lines, price_of
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
-from looktwice.eval.tasks.folder import Folder
+from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
@@ -32,10 +37,10 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import shorten
 from looktwice.pipelines.models.cache import close_model
+from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
-from looktwice.pipelines.state import Call
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
@@ -59,203 +64,300 @@ def check(
     anything, or a model cannot be asked, TaskError where samples have faults, and RunError where a
     setting holds a key.
     """
-    rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
-    items = {task_id: next(checked_items(task)) for task_id, task in tasks.items()}
-    names = labels(rows[: len(plan.points)])
-    trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
-    faults = [*_model_faults(plan), *_stage_faults(trials)]
-    asked = list(_ask_once(trials, faults)) if ask and not faults else []
+    tried = TriedPlan(plan, limit)
+    faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults()])
+    asked = list[str]()
+    if ask and not faults:
+        for sentence, fault in tried.ask_once():
+            asked.append(sentence)
+            faults |= {fault: None} if fault else {}
     verdict = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read their replies with another reader"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
-    for trial in trials:
-        label, task = names[trial.arm.id]
-        yield f"{label} on {task}, sample {trial.item.sample.id}"
-        yield from words(_shown(trial, names))
-        yield from (f"  warning: {warning}" for warning in _warnings(trial))
+    yield from tried.describe()
     if out is not None:
-        yield from _write_pages(out, trials, names)
-    yield from describe_requests(plan, trials, limit)
-    yield from _look_at_marks(tasks, limit)
+        yield from tried.write_pages(out)
+    yield from tried.requests()
+    yield from tried.look_at_marks()
     if every_image:
-        yield from _look_at_samples(plan, limit)
-    yield from _say_unchanged(trials, rows[: len(plan.points)], names)
+        yield from tried.look_at_samples()
+    yield from tried.unchanged()
     yield from asked
-    yield from _say_confused_labels(trials)
+    yield from tried.confused_labels()
     lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
     yield from (f"a run cannot ask yet: {words}" for words in dict.fromkeys(lacking) if words)
     if faults:
-        raise ConfigError(faults)
+        raise ConfigError([*faults])
 
 
-def _say_unchanged(
-    trials: Sequence[DryRun], rows: Sequence[PointRow], names: Mapping[str, tuple[str, str]]
-) -> Iterator[str]:
-    """A warning for each slot that changed no request of the samples that were tried, and on how
-    many that is seen.
+class TriedPlan:
+    """Every arm of a plan with the first sample of its task behind its stages, and the `names` of
+    the arms in tables; a run would ask `limit` samples of each task."""
 
-    Arms that sent something of their own for the first sample are tried on no further one.
-    """
-    records = {trial.arm.id: [_dry_record(trial)] for trial in trials}
-    sent = Counter((trial.arm.task_id, request_of(records[trial.arm.id][0])) for trial in trials)
-    doubtful: dict[str, list[Arm]] = defaultdict(list)
-    for arm in (trial.arm for trial in trials):
-        first = records[arm.id][0]
-        if sent[arm.task_id, request_of(first)] > 1 or kept_notes(first):
-            doubtful[arm.task_id].append(arm)
-    begun = time.monotonic()
-    for some in doubtful.values():
-        for item in islice(checked_items(some[0].task), 1, TRIED):
-            if time.monotonic() - begun > SECONDS:
-                break
-            for arm in some:
-                records[arm.id].append(_dry_record(try_arm(arm, item)))
-    arms = []
-    for trial, row in zip(trials, rows, strict=True):
-        rival, slots = baseline_of(row, rows), list(trial.arm.stages)
-        asking = [slots.index(entry.slot) for entry in trial.state.trace if entry.calls]
-        # what follows from replies that are made up: from the first that asks on
-        made_up = slots[min(asking) :] if asking else slots
-        requests = {record.sample: request_of(record) for record in records[row.id]}
-        kept = {record.sample: kept_notes(record) for record in records[row.id]}
-        against = rival.id if rival else ""
-        arms.append(SentByArm(row, *names[row.id], requests, kept, against, made_up))
-    if warnings := say_unchanged(arms):
-        most = max(map(len, records.values()))
-        yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
-        yield from (f"  warning: {line}" for line in warnings)
+    def __init__(self, plan: Plan, limit: int | None) -> None:
+        self.plan, self.limit = plan, limit
+        self.rows = make_point_rows(plan)[: len(plan.points)]
+        self.tasks = {arm.task_id: arm.task for arm in plan.points}
+        items = dict[str, Item]()
+        for task_id, task in self.tasks.items():
+            items[task_id] = next(checked_items(task))
+        self.names = labels(self.rows)
+        self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
+
+    def model_faults(self) -> Iterator[str]:
+        """What a run would be refused for, except a key that is missing: it can be set later."""
+        for model in self.plan.models:
+            try:
+                if getattr(model, "remote", False):
+                    model.check()
+            except MissingKeyError:
+                continue
+            except ModelError as exc:
+                yield f"model {name_of(model)!r}: {exc}"
+
+    def stage_faults(self) -> Iterator[str]:
+        """Pipelines of which no answer can come, and stages that fail before the made-up reply can
+        be to blame."""
+        for trial in self.trials:
+            place = f"contestants.{trial.arm.contestant}.stages"
+            if trial.error and not any(call.reply for call in trial.calls):
+                slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
+                sample = f"sample {trial.item.sample.id} of {trial.arm.task_name}"
+                yield f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}"
+            elif trial.state.silent and not trial.error:
+                yield f"{place}: {say_no_answer(trial.arm.stages)}"
+
+    def ask_once(self) -> Iterator[tuple[str, str]]:
+        """Send each model the first request of a run; what came, in words, and the fault of one
+        that cannot be asked."""
+        asked = set[str]()
+        for trial in self.trials:
+            for call, request in zip(trial.calls, trial.requests, strict=False):
+                model = request.model
+                lacks = getattr(model, "missing", str)() or not getattr(model, "remote", False)
+                if lacks or model.identity in asked:
+                    continue
+                asked.add(model.identity)
+                name, chat = name_of(model), getattr(model, "chat", model)  # no batch: it may wait
+                try:
+                    reply = chat(call.messages, call.draw, call.options)
+                except ModelError as exc:
+                    yield f"asked {name} once: {exc}", f"model {name!r}: {exc}"
+                    continue
+                finally:
+                    close_model(chat)
+                used, prices = reply.usage, getattr(chat, "prices", None)
+                cost = f", cost {price_of(used, prices):.2g}" if prices else ""
+                yield (
+                    f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g}"
+                    f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}",
+                    "",
+                )
+                expected = request.word_tokens + request.picture_tokens
+                times = used.tokens_in / expected if expected else 1.0
+                if used.tokens_in and not 0.9 < times < 1.1:
+                    yield (
+                        f"  {expected:,} tokens in were counted for it: expect about {times:.2g}"
+                        " times the tokens in above, and their cost",
+                        "",
+                    )
+
+    def describe(self) -> Iterator[str]:
+        """What the stages did to the samples; a warning of every stage after the last call that
+        changes views or prompt, which no model sees, and of draws that are alike."""
+        for trial in self.trials:
+            arm, trace = trial.arm, trial.state.trace
+            label, task = self.names[arm.id]
+            yield f"{label} on {task}, sample {trial.item.sample.id}"
+            yield from words(self._shown(trial))
+            asked = [number for number, entry in enumerate(trace) if entry.calls]
+            for before, after in pairwise(trace[asked[-1] :] if asked else ()):
+                if (before.views, before.prompt) != (after.views, after.prompt):
+                    yield (
+                        f"  warning: stage {after.slot!r} changes the views or the prompt after"
+                        " the last call; no model sees it"
+                    )
+            if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
+                calls = f"{arm.draws} draws at temperature 0 are separate calls"
+                yield f"  warning: {calls} that will mostly agree"
+
+    def _shown(self, trial: DryRun) -> Shown:
+        arm, system = trial.arm, getattr(trial.arm.model, "system", "")
+        label, _ = self.names[arm.id]
+        return Shown(label, trial.state, trial.error, stages=arm.stages, system=system)
+
+    def write_pages(self, out: Path) -> Iterator[str]:
+        """A page for each task, named after its sample, and after the task where another has a
+        sample of this name."""
+        out.mkdir(parents=True, exist_ok=True)
+        pages: dict[str, list[DryRun]] = defaultdict(list)
+        for trial in self.trials:
+            pages[trial.arm.task_id].append(trial)
+        ids = Counter(trials[0].item.sample.id for trials in pages.values())
+        for trials in pages.values():
+            item, (_, task) = trials[0].item, self.names[trials[0].arm.id]
+            sample = item.sample
+            name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
+            path = out / f"{file_names([name])[name]}.html"
+            shown = [self._shown(trial) for trial in trials]
+            write_file(path, page(sample.id, sample.question, item.answer, shown))
+            yield f"views: {path}"
+
+    def requests(self) -> Iterator[str]:
+        """What a run asks, a line for each contestant and one for all of them, and how that was
+        counted."""
+        samples, silent = dict[str, int](), list[str]()
+        for task_id, task in self.tasks.items():
+            size = count_items(task)
+            samples[task_id] = min(size, self.limit or size)
+        whole = count_requests(self.trials, samples)
+        if not whole.requests:
+            yield "a run asks no model"
+            return
+        yield "a run asks at most (what its cache and its folder hold is not asked again):"
+        by_name: dict[str, list[DryRun]] = defaultdict(list)
+        for trial in self.trials:
+            by_name[trial.arm.contestant].append(trial)
+        for name, trials in by_name.items():
+            amount = count_requests(trials, samples)
+            if amount.requests:
+                yield f"  {name}: {amount}"
+            else:
+                silent.append(name)
+        if silent:
+            yield f"  {', '.join(silent)}: no requests"
+        yield f"  in all: {whole}"
+        yield from (f"  {line}" for line in self._assumptions(samples))
+
+    def _assumptions(self, samples: Mapping[str, int]) -> Iterator[str]:
+        """How the requests and tokens were counted, and where that is a guess."""
+        yield "counted on the first sample of each task, with (A) as the reply to everything"
+        yield (
+            f"{CHARACTERS} characters of words are a token; a request that several arms make of"
+            " a sample is one"
+        )
+        rough, failed, most = set[str](), dict[str, None](), Counter[str]()
+        for trial in self.trials:
+            arm = trial.arm
+            pictured = {name_of(request.model) for request in trial.requests if request.pictures}
+            rough |= {name for name in pictured if not image_rule(name).published}
+            failed |= {arm.contestant: None} if trial.error else {}
+            for agent in find_settings(arm.stages, Agent):
+                calls = 1 + agent.bounds.steps * (2 if agent.probe else 1)
+                most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
+        if rough:
+            yield (
+                f"no rule for pictures is published for {', '.join(sorted(rough))}: one token"
+                " for 28 x 28 pixels is a guess"
+            )
+        for name in failed:
+            yield f"{name}: a stage failed, so that its later requests are not counted"
+        yield from price_lines(self.plan.points)
+        for name, calls in most.items():
+            yield (
+                f"{name}: an agent, counted without looks; with all that its bounds allow up to"
+                f" {calls:,} requests"
+            )
+
+    def look_at_marks(self) -> Iterator[str]:
+        """A line for each folder of questions with marks outside their images, whose samples would
+        fail."""
+        for task in self.tasks.values():
+            items = islice(checked_items(task), self.limit if isinstance(task, Folder) else 0)
+            if faults := list(filter(None, (_mark_fault(item.sample) for item in items))):
+                yield (
+                    f"{counted(len(faults), 'sample')} would fail for a mark outside its image;"
+                    f" the first: {faults[0]}"
+                )
+
+    def look_at_samples(self) -> Iterator[str]:
+        """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError
+        with their number."""
+        opened, faults = 0, 0
+        names = {arm.task_id: arm.task_name for arm in self.plan.points}
+        for task_id, task in self.tasks.items():
+            items, seen = islice(checked_items(task), self.limit), set[str]()
+            with ThreadPoolExecutor() as pool:
+                while some := list(islice(items, SAMPLES_AT_ONCE)):
+                    for item, (images, wrong) in zip(some, pool.map(_open, some), strict=True):
+                        if item.sample.id in seen:
+                            wrong.append("the id comes twice; ids must be unique")
+                        seen.add(item.sample.id)
+                        opened, faults = opened + images, faults + len(wrong)
+                        place = f"{names[task_id]}, sample {item.sample.id}"
+                        yield from (f"{place}: {fault}" for fault in wrong)
+        if faults:
+            raise TaskError(
+                f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}"
+            )
+        yield f"{counted(opened, 'image')} opened, no faults"
+
+    def unchanged(self) -> Iterator[str]:
+        """A warning for each slot that changed no request of the samples that were tried, and on
+        how many that is seen.
+
+        Arms that sent something of their own for the first sample are tried on no further one.
+        """
+        records = {trial.arm.id: [_dry_record(trial)] for trial in self.trials}
+        arms = {arm.id: arm for arm in self.plan.points}
+        sent = Counter((arms[name].task_id, first.request) for name, (first,) in records.items())
+        doubtful: dict[str, list[Arm]] = defaultdict(list)
+        for name, (first,) in records.items():
+            task_id = arms[name].task_id
+            if sent[task_id, first.request] > 1 or first.kept:
+                doubtful[task_id].append(arms[name])
+        begun = time.monotonic()
+        for task_id, alike in doubtful.items():
+            for item in islice(checked_items(self.tasks[task_id]), 1, TRIED):
+                if time.monotonic() - begun > SECONDS:
+                    break
+                for arm in alike:
+                    records[arm.id].append(_dry_record(try_arm(arm, item)))
+        sent_by_arm = []
+        for trial, row in zip(self.trials, self.rows, strict=True):
+            rival, slots = baseline_of(row, self.rows), list(trial.arm.stages)
+            asking = (slots.index(entry.slot) for entry in trial.state.trace if entry.calls)
+            # what follows from replies that are made up: from the first that asks on
+            made_up = slots[min(asking, default=0) :]
+            requests = {record.sample: record.request for record in records[row.id]}
+            kept = {record.sample: record.kept for record in records[row.id]}
+            against = rival.id if rival else ""
+            names = self.names[row.id]
+            sent_by_arm.append(SentByArm(row, *names, requests, kept, against, made_up))
+        if warnings := say_unchanged(sent_by_arm):
+            most = max(map(len, records.values()))
+            yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
+            yield from (f"  warning: {line}" for line in warnings)
+
+    def confused_labels(self) -> Iterator[str]:
+        """A warning of labels that a marker draws and that are letters of choices which speak of
+        something else; in made questions the letters are the benchmark's own."""
+        confused: dict[str, dict[str, None]] = {}
+        for trial in self.trials:
+            sample, task = trial.state.sample, trial.arm.task
+            choices = dict(zip(sample.letters, sample.choices, strict=True))
+            for stage in trial.arm.stages.values():
+                if isinstance(task, MadeTask) or not hasattr(stage, "drawn_labels"):
+                    continue
+                for label in stage.drawn_labels(sample.marks):
+                    choice = choices.get(label)
+                    if choice is not None and not re.search(rf"\b{label}\b", str(choice)):
+                        shown = "a picture" if isinstance(choice, Picture) else repr(choice)
+                        warning = f"{label} is drawn, and choice ({label}) is {shown}"
+                        confused.setdefault(trial.arm.task_name, {})[warning] = None
+        if confused:
+            examples = "; ".join(next(iter(confused.values())))
+            yield (
+                "warning: labels are letters of choices that do not speak of them, on"
+                f" {', '.join(confused)}: {examples}; `label: {{text: ...}}` draws others, `label:"
+                " null` none"
+            )
 
 
 def _dry_record(trial: DryRun) -> Record:
     sample, blobs = trial.item.sample, HashOnlyBlobs(Path())
     return make_record(trial.arm, sample, sample.sha, trial.state, blobs, trial.error)
-
-
-def _model_faults(plan: Plan) -> list[str]:
-    """What a run would be refused for, except a key that is missing: it can be set later."""
-    faults = []
-    for model in (model for model in plan.models if getattr(model, "remote", False)):
-        try:
-            model.check()
-        except MissingKeyError:
-            continue
-        except ModelError as exc:
-            faults.append(f"model {_name_of(model)!r}: {exc}")
-    return list(dict.fromkeys(faults))
-
-
-def _name_of(model: Any) -> str:
-    return str(getattr(model, "model", type(model).__name__))
-
-
-def _ask_once(trials: Sequence[DryRun], faults: list[str]) -> Iterator[str]:
-    """Send each model the first request of a run and say what came; what is wrong goes into
-    `faults`, too."""
-    first: dict[str, tuple[Call, Any]] = {}
-    for trial in trials:
-        for call, request in zip(trial.calls, trial.requests, strict=False):
-            model = request.model
-            if getattr(model, "remote", False) and not getattr(model, "missing", str)():
-                first.setdefault(model.identity, (call, model))
-    for call, model in first.values():
-        asked = getattr(model, "chat", model)  # not in a batch, which may take a day
-        try:
-            reply = asked(call.messages, call.draw, call.options)
-        except ModelError as exc:
-            faults += [] if exc.retryable else [f"model {_name_of(model)!r}: {exc}"]
-            yield f"asked {_name_of(model)} once: {exc}"
-            continue
-        finally:
-            close_model(asked)
-        used, prices = reply.usage, getattr(asked, "prices", None)
-        cost = f", cost {price_of(used, prices):.2g}" if prices else ""
-        yield (
-            f"asked {_name_of(model)} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g}"
-            f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
-        )
-
-
-def _stage_faults(trials: Sequence[DryRun]) -> list[str]:
-    """Pipelines of which no answer can come, and stages that fail before the made-up reply can be
-    to blame."""
-    faults = []
-    for trial in trials:
-        place = f"contestants.{trial.arm.contestant}.stages"
-        if trial.error and not any(call.reply for call in trial.calls):
-            slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
-            sample = f"sample {trial.item.sample.id} of {trial.arm.task_name}"
-            faults.append(f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}")
-        elif trial.state.silent and not trial.error:
-            faults.append(f"{place}: {say_no_answer(trial.arm.stages)}")
-    return list(dict.fromkeys(faults))
-
-
-def describe_requests(
-    plan: Plan, trials: Sequence[DryRun], limit: int | None = None
-) -> Iterator[str]:
-    """What a run asks, a line for each contestant and one for all of them, and how that was
-    counted."""
-    sizes = {arm.task_id: count_items(arm.task) for arm in plan.points}
-    samples = {task: min(size, limit or size) for task, size in sizes.items()}
-    whole = count_requests(trials, samples)
-    if not whole.requests:
-        yield "a run asks no model"
-        return
-    silent = []
-    yield "a run asks, without what its cache has already:"
-    for name in dict.fromkeys(arm.contestant for arm in plan.points):
-        own = [trial for trial in trials if trial.arm.contestant == name]
-        amount = count_requests(own, samples)
-        if amount.requests:
-            yield f"  {name}: {amount}"
-        else:
-            silent.append(name)
-    if silent:
-        yield f"  {', '.join(silent)}: no requests"
-    yield f"  in all: {whole}"
-    yield from (f"  {line}" for line in _assumptions(trials, samples))
-
-
-def _assumptions(trials: Sequence[DryRun], samples: Mapping[str, int]) -> Iterator[str]:
-    """How the requests and tokens were counted, and where that is a guess."""
-    yield "counted on the first sample of each task, with (A) as the reply to everything"
-    yield (
-        f"{CHARACTERS} characters of words are a token; a request that several arms make of a"
-        " sample is one"
-    )
-    if rough := rough_models(trials):
-        yield (
-            f"no rule for pictures is published for {', '.join(rough)}: one token for 28 x 28"
-            " pixels is a guess"
-        )
-    for name in dict.fromkeys(trial.arm.contestant for trial in trials if trial.error):
-        yield f"{name}: a stage failed, so that its later requests are not counted"
-    yield from price_lines(trial.arm for trial in trials)
-    most: Counter[str] = Counter()
-    for arm in (trial.arm for trial in trials):
-        for agent in find_settings(arm.stages, Agent):
-            calls = 1 + agent.bounds.steps * (2 if agent.probe else 1)
-            most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
-    for name, calls in most.items():
-        yield (
-            f"{name}: an agent, counted without looks; with all that its bounds allow up to"
-            f" {calls:,} requests"
-        )
-
-
-def _look_at_marks(tasks: Mapping[str, Any], limit: int | None) -> Iterator[str]:
-    """A line for each folder of questions with marks outside their images, whose samples would
-    fail."""
-    for task in (task for task in tasks.values() if isinstance(task, Folder)):
-        samples = (item.sample for item in islice(checked_items(task), limit))
-        if faults := [
-            fault for sample in samples if sample.marks and (fault := _mark_fault(sample))
-        ]:
-            yield (
-                f"{counted(len(faults), 'sample')} would fail for a mark outside its image; the"
-                f" first: {faults[0]}"
-            )
 
 
 def _mark_fault(sample: Sample) -> str:
@@ -266,27 +368,6 @@ def _mark_fault(sample: Sample) -> str:
     except ValueError as exc:
         return str(exc)
     return ""
-
-
-def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
-    """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError with
-    their number."""
-    opened, faults = 0, 0
-    for name, task in {arm.task_id: (arm.task_name, arm.task) for arm in plan.points}.values():
-        items, seen = islice(checked_items(task), limit), set[str]()
-        with ThreadPoolExecutor() as pool:
-            while some := list(islice(items, SAMPLES_AT_ONCE)):
-                for item, (images, wrong) in zip(some, pool.map(_open, some), strict=True):
-                    if item.sample.id in seen:
-                        wrong.append("the id comes twice; ids must be unique")
-                    seen.add(item.sample.id)
-                    opened, faults = opened + images, faults + len(wrong)
-                    yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in wrong)
-    if faults:
-        raise TaskError(
-            f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}"
-        )
-    yield f"{counted(opened, 'image')} opened, no faults"
 
 
 def _open(item: Item) -> tuple[int, list[str]]:
@@ -302,69 +383,3 @@ def _open(item: Item) -> tuple[int, list[str]]:
         except PictureError as exc:
             faults.append(str(exc))
     return len(images), faults
-
-
-def _shown(trial: DryRun, names: Mapping[str, tuple[str, str]]) -> Shown:
-    system = getattr(trial.arm.model, "system", "")
-    label, _ = names[trial.arm.id]
-    return Shown(label, trial.state, trial.error, stages=trial.arm.stages, system=system)
-
-
-def _warnings(trial: DryRun) -> Iterator[str]:
-    """Of every stage after the last model call that changes views or prompt, which no model sees,
-    and of draws that are alike."""
-    arm, trace = trial.arm, trial.state.trace
-    asked = [number for number, entry in enumerate(trace) if entry.calls]
-    for before, after in pairwise(trace[asked[-1] :] if asked else ()):
-        if (before.views, before.prompt) != (after.views, after.prompt):
-            yield (
-                f"stage {after.slot!r} changes the views or the prompt after the last call; no"
-                " model sees it"
-            )
-    temperature = (spec(arm.model) or {}).get("temperature") if arm.model is not None else None
-    if arm.draws > 1 and temperature == 0:
-        yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
-
-
-def _say_confused_labels(trials: Sequence[DryRun]) -> Iterator[str]:
-    """A warning of labels that a marker draws and that are letters of choices which speak of
-    something else; in made questions the letters are the benchmark's own."""
-    confused: dict[str, list[str]] = defaultdict(list)
-    for trial in (trial for trial in trials if not isinstance(trial.arm.task, MadeTask)):
-        sample = trial.state.sample
-        choices = dict(zip(sample.letters, sample.choices, strict=True))
-        drawing = [stage for stage in trial.arm.stages.values() if hasattr(stage, "drawn_labels")]
-        labels = [text for stage in drawing for text in stage.drawn_labels(sample.marks)]
-        for label in (label for label in dict.fromkeys(labels) if label in choices):
-            choice = choices[label]
-            if not re.search(rf"\b{label}\b", str(choice)):
-                shown = "a picture" if isinstance(choice, Picture) else repr(choice)
-                warning = f"{label} is drawn, and choice ({label}) is {shown}"
-                confused[trial.arm.task_name].append(warning)
-    if confused:
-        examples = "; ".join(dict.fromkeys(next(iter(confused.values()))))
-        yield (
-            "warning: labels are letters of choices that do not speak of them, on"
-            f" {', '.join(confused)}: {examples}; `label: {{text: ...}}` draws others, `label:"
-            " null` none"
-        )
-
-
-def _write_pages(
-    out: Path, trials: Sequence[DryRun], names: Mapping[str, tuple[str, str]]
-) -> Iterator[str]:
-    """A page for each task, named after its sample, and after the task where another has a sample
-    of this name."""
-    out.mkdir(parents=True, exist_ok=True)
-    pages: dict[str, list[DryRun]] = defaultdict(list)
-    for trial in trials:
-        pages[trial.arm.task_id].append(trial)
-    ids = Counter(some[0].item.sample.id for some in pages.values())
-    for some in pages.values():
-        sample, answer = some[0].item.sample, some[0].item.answer
-        _, task = names[some[0].arm.id]
-        name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
-        path = out / f"{file_names([name])[name]}.html"
-        shown = [_shown(trial, names) for trial in some]
-        write_file(path, page(sample.id, sample.question, answer, shown))
-        yield f"views: {path}"

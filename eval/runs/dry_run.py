@@ -3,13 +3,16 @@ whole plan asks."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
+
+import numpy as np
 
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.tasks.base import checked_items
@@ -20,7 +23,8 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import RecordingModel, execute, with_models
+from looktwice.pipelines.pipeline import RecordingModel, execute
+from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State
 
@@ -30,6 +34,14 @@ Done = Mapping[str, set[tuple[str, int]]]
 """The samples and draws of each arm, by its id, that have a record already."""
 
 NOTHING: Done = {}
+
+
+class HashOnlyBlobs(Blobs):
+    """Computes the sha256 of blobs without storing them."""
+
+    def put(self, data: bytes, sha: str = "") -> str:
+        """The sha256 of `data`."""
+        return sha or hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -71,14 +83,15 @@ class Request:
     def of(cls, call: Call, model: Any) -> Request:
         """The request of a call of this model. Raises PictureError."""
         options = call.options.filled_from(model)
-        sizes = [view.size for turn in call.messages for view in turn.views]
-        texts = [getattr(model, "system", ""), *(turn.text for turn in call.messages)]
-        texts += [asked.arguments for turn in call.messages for asked in turn.tool_calls]
+        texts, sizes = [getattr(model, "system", "")], list[tuple[int, int]]()
+        for turn in call.messages:
+            texts += [turn.text, *(asked.arguments for asked in turn.tool_calls)]
+            sizes += [view.size for view in turn.views]
         for tool in options.tools or ():
             texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
         words = ceil(sum(map(len, texts)) / CHARACTERS)
-        rule = image_rule(_model_name(model), getattr(model, "detail", None))
-        pictures = sum(rule.tokens(size) for size in sizes)
+        rule = image_rule(name_of(model), getattr(model, "detail", None))
+        pictures = sum(map(rule.tokens, sizes))
         key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 
@@ -124,9 +137,8 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
     tried = DryRun(arm, item, trial.state, error, ())
     try:
         requests = [Request.of(call, models[call.model]) for call in tried.calls]
-    except (
-        PictureError
-    ) as exc:  # a model would be sent its bytes, which a stand-in does not look at
+    except PictureError as exc:
+        # a model would be sent its bytes, which a stand-in does not look at
         return replace(tried, error=error or describe_failure(exc))
     return replace(tried, requests=requests)
 
@@ -157,7 +169,8 @@ class Amount:
         sentence = f"{asked}, {tokens} ({self.word_tokens:,} of words{pictures}), out {out}"
         if self.price is not None:
             replies = " and the replies" if self.out is None else " with the longest replies"
-            sentence += f"; cost about {_money(self.price)}{'' if self.looks else replies}"
+            price = f"{self.price:,.2f}" if self.price >= 1 else f"{self.price:.2g}"
+            sentence += f"; cost about {price}{'' if self.looks else replies}"
         return f"{sentence}, all without looks" if self.looks else sentence
 
 
@@ -172,36 +185,35 @@ def count_requests(
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
-        looks = looks or has_agent(trial.arm)
+        looks = looks or may_look_again(trial.arm)
         task = trial.arm.task_id
         for request in trial.requests:
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
             most = max(most, samples[task] * trial.arm.draws)
             asked[task, request.key] = most, answered | done.get(trial.arm.id, set()), request
-    left = [
-        (most - len(answered), counted_request)
-        for most, answered, counted_request in asked.values()
-        if most > len(answered)
-    ]
-
-    def total(cost: Callable[[Request], Any]) -> Any:
-        return sum(times * (cost(request) or 0) for times, request in left)
-
-    priced = any(request.price is not None for _, request in left)
-    bounded = all(request.out is not None for _, request in left)
+    total, bounded, priced = np.zeros(6), True, False
+    for most, answered, request in asked.values():
+        if most > len(answered):
+            bounded = bounded and request.out is not None
+            priced = priced or request.price is not None
+            sizes = request.pictures, request.word_tokens, request.picture_tokens
+            costs = [1, *sizes, request.out or 0, request.price or 0.0]
+            total += (most - len(answered)) * np.array(costs)
+    *counts, out, price = total.tolist()
+    requests, pictures, words, picture_tokens = map(int, counts)
     return Amount(
-        sum(times for times, _ in left),
-        total(lambda request: request.pictures),
-        total(lambda request: request.word_tokens),
-        total(lambda request: request.picture_tokens),
-        total(lambda request: request.out) if bounded else None,
-        total(lambda request: request.price) if priced else None,
+        requests,
+        pictures,
+        words,
+        picture_tokens,
+        int(out) if bounded else None,
+        price if priced else None,
         looks,
     )
 
 
-def has_agent(arm: Arm) -> bool:
-    """Whether the model may look again."""
+def may_look_again(arm: Arm) -> bool:
+    """Whether an agent is among the stages."""
     return _holds(arm, "looktwice.prompting.agent.agent", "Agent")
 
 
@@ -220,7 +232,11 @@ def announce_requests(
     What is `done` is left out; of the rest some may be among the `cached` replies. Arms with
     networks are left out, and those that are not tried within `SECONDS`: the run should begin.
     """
-    asking = [arm for arm in plan.points if _asks_server(arm)]
+    asking = list[Arm]()
+    for arm in plan.points:
+        models = replace(plan, points=(arm,)).models
+        if any(getattr(model, "remote", False) for model in models):
+            asking.append(arm)
     if not any(samples[arm.task_id] * arm.draws > len(done.get(arm.id, ())) for arm in asking):
         return ""
     trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
@@ -238,32 +254,6 @@ def announce_requests(
     return f"{sentence}; what the cache holds is not asked again" if cached else sentence
 
 
-def _money(amount: float) -> str:
-    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.2g}"
-
-
-def _asks_server(arm: Arm) -> bool:
-    models: list[Any] = []
-
-    def collect(model: Any) -> Any:
-        models.append(model)
-        return model
-
-    for part in (arm.model, *arm.stages.values()):
-        with_models(part, collect)
-    return any(getattr(model, "remote", False) for model in models)
-
-
-def rough_models(trials: Iterable[DryRun]) -> list[str]:
-    """The models for whose pictures no rule is published, so that their tokens are a guess."""
-    asked = {
-        _model_name(request.model)
-        for trial in trials
-        for request in trial.requests
-        if request.pictures
-    }
-    return sorted(name for name in asked if not image_rule(name).published)
-
-
-def _model_name(model: Any) -> str:
+def name_of(model: Any) -> str:
+    """The name under which a server knows the model, or else its class."""
     return str(getattr(model, "model", "") or type(model).__name__)

@@ -1,19 +1,37 @@
-"""What a run was made with, as run.yaml holds it: versions, plugins and the files that its
-configuration names."""
+"""What a run is made with: its models, wrapped with cache, retries and limits, watched, counted and
+closed, and what they have cost in all; and the versions, plugins, files and data that run.yaml
+names."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.model import canonical
+from looktwice.eval.display.progress import Spent
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.walk import Progress
+from looktwice.eval.scoring.score import price_of
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.model import ModelError, Usage, canonical
+from looktwice.pipelines.models.batched.batch_queue import BatchQueue
+from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.models.cache import Cached, Store, close_model
+from looktwice.pipelines.models.chat_api import place_of
+from looktwice.pipelines.models.endpoint import EndpointWatch
+from looktwice.pipelines.models.limits import SERVERS, Ration
+from looktwice.pipelines.models.wrappers import Metered, UsageCount, wrap
 from looktwice.pipelines.sample import Item
 
 LARGEST = 1_000_000  # bytes; data say themselves which they are
@@ -109,3 +127,157 @@ def installed_versions() -> Mapping[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
+
+
+@dataclass(eq=False)
+class RunModels:
+    """Wraps every model of a run that is asked over a network; `cache` is the folder of the reply
+    store.
+
+    `cached` is how many replies the store held before the run; `say` is told how far batches are.
+    """
+
+    progress: Progress
+    cache: Path
+    only_cached: bool = False
+    ration: Ration = field(default_factory=Ration)
+    say: Callable[[str], None] = lambda sentence: None
+    queues: list[BatchQueue] = field(default_factory=list)
+    models: list[Any] = field(default_factory=list)
+    meters: list[tuple[Any, Metered]] = field(default_factory=list)
+    cached: int = 0
+
+    def __post_init__(self) -> None:
+        self.watches: defaultdict[str, EndpointWatch] = defaultdict(
+            lambda: EndpointWatch(self.progress.give_up)
+        )
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask. Raises RunError for a bad URL or a missing key,
+        CacheError."""
+        if not getattr(model, "remote", False):
+            self.models.append(model)
+            return model
+        try:
+            model.check()
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+        store, drain = Store(self.cache, "--cache"), self.progress.drain
+        self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
+        if isinstance(model, Batched):
+            queue = BatchQueue(model, store, drain, self.say, self.progress.give_up)
+            self.queues.append(queue)
+            cached = Cached(queue, store, self.only_cached, drain)
+            return self._metered(model, Metered(cached, model.place))
+        watch = self.watches[getattr(model, "endpoint", model.identity)]
+        wrapped = wrap(
+            model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
+        )
+        return self._metered(model, wrapped)
+
+    def _metered(self, model: Any, wrapped: Metered) -> Metered:
+        self.models.append(wrapped)
+        self.meters.append((model, wrapped))
+        return wrapped
+
+    def collect(self) -> None:
+        """Wait for the batches that samples wait for. Raises Stopped."""
+        for queue in self.queues:
+            queue.collect()
+
+    def spent(self) -> Spent:
+        """What was asked for so far in this run; its cost is that of the models with prices, if
+        there are any."""
+        tokens_in, tokens_out, cost = 0, 0, 0.0
+        used: list[tuple[Any, Usage | UsageCount]] = [*self.ration.lost]
+        used += [(model, meter.snapshot().paid) for model, meter in self.meters]
+        for model, usage in used:
+            tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
+            cost += price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
+        return Spent(tokens_in, tokens_out, cost or None)
+
+    def remarks(self) -> Iterator[str]:
+        """What has to be said at the end: dead servers, replies that another one gave, and prices
+        without tokens."""
+        for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
+            others = "the other server was" if len(urls) == 2 else "the others were"
+            for url in (url for url in urls if len(urls) > 1 and url in SERVERS.aside):
+                yield f"{url} could not always be asked, so {others}"
+        yield from self.uncounted()
+        for endpoint, watch in self.watches.items():
+            if refused := watch.say_refusals(place_of(endpoint), self.progress.drain.is_set()):
+                yield refused
+        unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
+        for _, meter in self.meters:
+            count = meter.snapshot()
+            unknown |= set(count.unknown)
+            for place, number in count.elsewhere.items():
+                elsewhere[meter.place, place] += number
+        for place, reason in sorted(unknown):
+            yield (
+                f"the server at {place} ended replies with the reason {reason!r}, not known here;"
+                " they count as whole"
+            )
+        if lost := self.ration.lost:
+            tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
+            yield (
+                f"{counted(len(lost), 'answer')} could not be used, and billed all the same:"
+                f" {tokens:,} tokens"
+            )
+        for (here, there), number in elsewhere.items():
+            came = counted(number, "reply", "replies")
+            yield (
+                f"{came} came from the cache as {there} gave them; the model at {here} has the same"
+                " `name`"
+            )
+
+    def uncounted(self) -> Iterator[str]:
+        """A sentence for each server that counts no tokens, although its model has prices."""
+        for model, meter in self.meters:
+            paid = meter.snapshot().paid
+            if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
+                yield (
+                    f"the server at {meter.place} counts no tokens, so there is no cost of what it"
+                    " answered"
+                )
+
+    def close(self) -> None:
+        """Close every model and its cache."""
+        for model in self.models:
+            close_model(model)
+
+
+@dataclass(eq=False)
+class Ledger:
+    """What a run has cost in all, in a file of its folder, so that a later command with a budget
+    knows.
+
+    It is written each second while records come, and at the end: a kill forgets at most the last
+    second. Below the sum stands the dearest call of each model. `models` know what this command
+    has paid.
+    """
+
+    path: Path
+    models: RunModels
+    before: float = 0.0
+    dearest: dict[str, float] = field(default_factory=dict)
+    written: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        with suppress(OSError, ValueError, IndexError):
+            cost, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
+            self.before = float(cost.split()[0])
+            self.dearest = json.loads(dearest or "{}")
+
+    def write_now_and_then(self) -> None:
+        """Write, if the last time was a second ago."""
+        if time.monotonic() - self.written >= 1:
+            self.write()
+
+    def write(self) -> None:
+        """Write what the run has cost up to now, if anything."""
+        self.written = time.monotonic()
+        if (cost := self.models.spent().cost) and self.path.parent.is_dir():
+            with suppress(OSError):
+                dearest = json.dumps(dict(self.models.ration.dearest))
+                write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from looktwice.eval.records.records import Key, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.runtime.stores import SHA256, Blobs
+from looktwice.pipelines.runtime.stores import SHA256
 
 # of a point: may differ between shards, because no answer depends on them
 DESCRIPTIONS = ("changes", "facts")
@@ -41,78 +40,73 @@ def merge(shards: Sequence[Path], out: Path) -> Merged:
     is damaged. Which data a whole shard was made from its digests tell; one of an earlier version
     has none, which the sentence says.
     """
-    for path in shards:
-        if out.resolve().is_relative_to(path.resolve()):
-            where = (
-                "is one of the shards"
-                if out.resolve() == path.resolve()
-                else f"lies in the shard {path}"
-            )
-            raise RunError(f"--out {out} {where}; name another folder")
     unique = {path.resolve(): path for path in reversed(shards)}  # of one named twice, the last
-    runs = [RunFolder(path) for path in unique.values()][::-1]
+    for whole, path in unique.items():
+        if out.resolve().is_relative_to(whole):
+            is_one = out.resolve() == whole
+            where = "is one of the shards" if is_one else f"lies in the shard {path}"
+            raise RunError(f"--out {out} {where}; name another folder")
+    runs = list(map(RunFolder, reversed(unique.values())))
     earlier = [RunFolder(out)] if (out / "points.yaml").exists() else []
-    everything = [*earlier, *runs]
-    for run in [*earlier, *runs[1:]]:
-        _refuse_other_run(runs[0], run)
-    _refuse_other_data(everything)
-    facts = combine_facts(everything)
-    answers, twice = _last_answers(everything)
-    records = _new(_last_answers(earlier)[0], answers)
-    samples = _new(_samples(earlier), _samples(everything))
-    judged = _new(_judged(earlier), _judged(everything))
+    every = [*earlier, *runs]
+    _refuse_other_runs(runs[0], [*earlier, *runs[1:]])
+    _refuse_other_data(every)
+    facts, missing = _combine_facts(every)
+    old, (records, samples, judged, twice) = _last(earlier), _last(every)
     with RunWriter(out) as writer:
         for run in runs:
-            _copy_blobs(run.blobs, writer.blobs)
-        for row in samples:
+            _copy_blobs(run, writer)
+        for row in _new(old.samples, samples):
             writer.sample(row)
-        for record in records:
+        for record in _new(old.records, records):
             writer.record(record)
-        append(out, *judged)
+        append(out, *_new(old.judged, judged))
         writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
     if all(reads := [allowed_to(run.path) for run in runs]):
-        allow(out, [out / "points.yaml"], {path for paths in reads for path in paths})
-    sentences = [f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"]
-    sentences += _doubts(everything)
+        allow(out, [out / "points.yaml"], set().union(*reads))
+    sentences = [f"{counted(len(records), 'record')} of {counted(len(runs), 'shard')} in {out}"]
+    sentences += _doubts(every)
     if twice:
         sentences.append(
-            f"{twice} of them were answered twice and otherwise: the later shard's answer counts"
+            f"{len(twice)} of them were answered twice and otherwise: the later shard's answer"
+            " counts"
         )
-    missing = _missing(facts["shards"])
-    sentences += [f"missing: {', '.join(missing)}"] if missing else []
+    if missing:
+        sentences.append(f"missing: {', '.join(missing)}")
     return Merged("; ".join(sentences), missing)
 
 
-def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:
-    """The record of every key that counts, and how many keys have several answers that differ.
+class Last(NamedTuple):
+    """What counts of several runs by key: records, samples and judgements, and the keys that have
+    several answers that differ."""
 
-    The last one counts, but a failure in one shard does not take the place of an answer of another.
-    """
-    last: dict[Key, Record] = {}
-    twice: set[Key] = set()
+    records: dict[Key, Record]
+    samples: dict[Any, Any]
+    judged: dict[Any, Any]
+    twice: set[Key]
+
+
+def _last(runs: Sequence[RunFolder]) -> Last:
+    """The last one counts, but a failure in one shard does not take the place of an answer of
+    another."""
+    last = Last({}, {}, {}, set())
     for run in runs:
+        last.samples.update(run.samples)
+        last.judged.update((line.key, line) for line in judgements(run.path).lines)
         for key, record in run.records().items():
-            earlier = last.get(key)
+            earlier = last.records.get(key)
             if earlier is not None and not earlier.error:
                 if record.error:
                     continue
-                if _said(earlier) != _said(record):
-                    twice.add(key)
-            last[key] = record
-    return last, len(twice)
+                if _answer_of(earlier) != _answer_of(record):
+                    last.twice.add(key)
+            last.records[key] = record
+    return last
 
 
-def _said(record: Record) -> tuple[str | None, list[str]]:
+def _answer_of(record: Record) -> tuple[str | None, list[str]]:
     return record.answer, [reply.text for reply in record.replies]
-
-
-def _samples(runs: Sequence[RunFolder]) -> dict[Any, Any]:
-    return {key: row for run in runs for key, row in run.samples.items()}
-
-
-def _judged(runs: Sequence[RunFolder]) -> dict[Any, Any]:
-    return {line.key: line for run in runs for line in judgements(run.path).lines}
 
 
 def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
@@ -120,53 +114,53 @@ def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
     return [value for key, value in whole.items() if earlier.get(key) != value]
 
 
-def _copy_blobs(source: Blobs, target: Blobs) -> None:
+def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
     """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back
     from the cache."""
-    for path in source.folder.glob("??/*"):
-        if SHA256.fullmatch(path.name) and path.name not in target and path.is_file():
+    for path in run.blobs.folder.glob("??/*"):
+        sha = path.name
+        if SHA256.fullmatch(sha) and sha not in writer.blobs and path.is_file():
             with suppress(FileNotFoundError):  # a link
-                data = source.get(path.name)
-                if hashlib.sha256(data).hexdigest() == path.name:
-                    target.put(data, path.name)
+                data = run.blobs.get(sha)
+                if hashlib.sha256(data).hexdigest() == sha:
+                    writer.blobs.put(data, sha)
 
 
-def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
+def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]]:
     """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest,
-    versions are joined."""
-    facts = [run.facts for run in runs]
-    by_folder = {}  # once, merged again
+    versions are joined. With the shards that are missing, such as "2/3"."""
+    facts, by_folder = [run.facts for run in runs], dict[str, Mapping[str, Any]]()
+    joined: dict[str, dict[str, Any]] = {"left_out": {}, "samples": {}}
+    versions: dict[str, list[str]] = defaultdict(list)
     for run in runs:
         for shard in run.facts.get("shards") or [_describe_shard(run)]:
-            by_folder[str(Path(shard["folder"]).resolve())] = shard
-    shards = list(by_folder.values())
+            by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, merged again
+        for name, values in joined.items():
+            values |= run.facts.get(name) or {}
+        for name, version in (run.facts.get("versions") or {}).items():
+            several = [version] if isinstance(version, str) else version
+            versions[name] = sorted({*versions[name], *several})
+    shards, first = list(by_folder.values()), facts[0]
+    missing = _missing(shards)
     limits: list[Any] = [fact.get("limit") for fact in facts]
-    versions: dict[str, set[str]] = defaultdict(set)
-    for name, version in ((n, v) for f in facts for n, v in (f.get("versions") or {}).items()):
-        versions[name].update([version] if isinstance(version, str) else version)
     whole = {
-        "name": facts[0].get("name"),
-        "left_out": _joined(facts, "left_out"),
-        "samples": _joined(facts, "samples"),
+        "name": first.get("name"),
+        **joined,
         "limit": None if None in limits else max(limits),
-        "versions": {n: v.pop() if len(v) == 1 else sorted(v) for n, v in versions.items()},
-        "config": facts[0].get("config"),
-        "started": min((fact["started"] for fact in facts if fact.get("started")), default=None),
-        "finished": not _missing(shards) and all(bool(shard.get("finished")) for shard in shards),
+        "versions": {n: v if len(v) > 1 else v[0] for n, v in versions.items()},
+        "config": first.get("config"),
+        "started": min(filter(None, (fact.get("started") for fact in facts)), default=None),
+        "finished": not missing and all(bool(shard.get("finished")) for shard in shards),
     }
-    kept = ("arms", "plugins", "data") if len({*limits}) == 1 else ("arms", "plugins")
-    whole |= {name: facts[0][name] for name in kept if name in facts[0]}
+    for name in ("arms", "plugins", "data"):
+        if name in first and (name != "data" or len({*limits}) == 1):
+            whole[name] = first[name]
     if all("planned" in shard for shard in shards):
         whole["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
-    return {
-        **whole,
-        "shards": shards,
-        **{name: sum(shard[name] for shard in shards) for name in COUNTS},
-    }
-
-
-def _joined(facts: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    return {key: value for fact in facts for key, value in (fact.get(name) or {}).items()}
+    whole["shards"] = shards
+    for name in COUNTS:
+        whole[name] = sum(shard[name] for shard in shards)
+    return whole, missing
 
 
 def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -183,56 +177,53 @@ def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
     """The folder of a shard, its part of the samples, and its counts of records and tokens."""
-    records = run.records().values()
-    usage = [reply.usage for record in records for reply in record.replies]
-    facts = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
-    facts |= {"planned": run.facts["planned"]} if "planned" in run.facts else {}
-    return {
-        # as run.yaml holds it, to be known again
-        "folder": str(run.path).encode(errors="backslashreplace").decode(),
-        **facts,
-        "records": len(records),
-        "failed": sum(bool(record.error) for record in records),
-        "tokens_in": sum(used.tokens_in for used in usage),
-        "tokens_out": sum(used.tokens_out for used in usage),
-    }
+    # as run.yaml holds it, to be known again
+    shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
+    shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
+    if "planned" in run.facts:
+        shard["planned"] = run.facts["planned"]
+    counts = Counter(dict.fromkeys(COUNTS, 0))
+    for record in run.records().values():
+        counts["records"] += 1
+        counts["failed"] += bool(record.error)
+        for reply in record.replies:
+            counts["tokens_in"] += reply.usage.tokens_in
+            counts["tokens_out"] += reply.usage.tokens_out
+    return {**shard, **counts}
 
 
-def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:
+def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
     """Raises RunError if two shards differ in a setting that affects answers."""
-    problem = f"{other.path} is not of the same run as {first.path}"
-    mine, others = (
-        {point.id: point for point in run.present_and_older[0]} for run in (first, other)
-    )
-    if differing := sorted(mine.keys() ^ others.keys()):
-        point = {**mine, **others}[differing[0]]
-        raise RunError(
-            f"{problem}: only one of them has {point.contestant} on {point.task} ({point.id});"
-            f" {ADVICE}"
-        )
-    for identifier, point in mine.items():
-        ours, theirs = asdict(point), asdict(others[identifier])
-        wrong = [name for name in ours if ours[name] != theirs[name] and name not in DESCRIPTIONS]
-        if wrong:
-            raise RunError(
-                f"{problem}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}"
-            )
+    mine = {point.id: point for point in first.present_and_older[0]}
+    for other in others:
+        problem = f"{other.path} is not of the same run as {first.path}"
+        theirs = {point.id: point for point in other.present_and_older[0]}
+        for name in sorted(mine.keys() ^ theirs.keys()):
+            point = mine.get(name) or theirs[name]
+            where = f"{point.contestant} on {point.task} ({point.id})"
+            raise RunError(f"{problem}: only one of them has {where}; {ADVICE}")
+        for name, point in mine.items():
+            for setting, value in vars(point).items():
+                if value != getattr(theirs[name], setting) and setting not in DESCRIPTIONS:
+                    where = f"{point.contestant} on {point.task}"
+                    raise RunError(f"{problem}: {setting} of {where} differs; {ADVICE}")
 
 
 def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
     """What may differ between shards and is not refused, in words."""
-    silent = sum(
-        1 for run in runs if (run.facts.get("shard") or [1, 1])[1] > 1 and "data" not in run.facts
-    )
+    silent, limits = 0, set[Any]()
+    plugins: dict[str, set[str]] = defaultdict(set)
+    for facts in (run.facts for run in runs):
+        limits.add(facts.get("limit"))
+        silent += (facts.get("shard") or [1, 1])[1] > 1 and "data" not in facts
+        for plugin in facts.get("plugins") or ():
+            plugins[plugin["name"]].add(plugin.get("sha") or "")
     if silent:
         yield f"{silent} of them, of an earlier version, do not tell which data they were made from"
-    plugins: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        for plugin in run.facts.get("plugins") or ():
-            plugins[plugin["name"]].add(plugin.get("sha") or "")
-    for name in (name for name, shas in plugins.items() if len(shas) > 1):
-        yield f"the plugin {name} is not the same in all of them"
-    if len({run.facts.get("limit") for run in runs}) > 1:
+    for name, shas in plugins.items():
+        if len(shas) > 1:
+            yield f"the plugin {name} is not the same in all of them"
+    if len(limits) > 1:
         yield "their limits differ, so that their data were not compared"
 
 

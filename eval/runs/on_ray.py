@@ -19,18 +19,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.made_with import describe_plugin, shard_of
-from looktwice.eval.runs.models import RunModels
+from looktwice.eval.runs.made_with import RunModels, describe_plugin, shard_of
 from looktwice.eval.runs.predict import Run, RunOptions, Work
-from looktwice.pipelines.cluster.desk import Ask, Desk, obey
-from looktwice.pipelines.cluster.hosts import CALLS, Hosts, NetworkHost
+from looktwice.pipelines.cluster import CALLS, Ask, Desk, Hosts, NetworkHost, obey
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import allowed_roots, use_roots
-from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.limits import LimitKey, Load
@@ -89,11 +87,8 @@ class RayRun(Run):
     def __call__(self) -> Any:
         """As `Run` does. Raises RunError where Ray is missing or cannot be reached, or the plan
         cannot be sent."""
-        if (
-            self.options.shard != (1, 1)
-            or self.options.budget is not None
-            or self.options.max_requests is not None
-        ):
+        options = self.options
+        if (options.shard, options.budget, options.max_requests) != ((1, 1), None, None):
             raise RunError(
                 "--on ray makes shards of its own, and has no --budget or --max-requests; leave"
                 " them out"
@@ -109,92 +104,77 @@ class RayRun(Run):
     def _predict(self, work: Work) -> None:
         there = self._done_by_arm(work.done)
         self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
-        there_is = _ray_module().cluster_resources()
-        if (held := there_is.get("GPU", 0)) < self.gpus:
-            are = counted(int(held), "GPU")
-            raise RunError(
-                f"--gpus {self.gpus:g}: the nodes of Ray have {are}; leave --gpus out, or add nodes"
-            )
-        tasks = max(1, int(there_is.get("CPU", 1)))
-        plugins = tuple(describe_plugin(name)["path"] for name in self.plan.plugins)
-        roots = tuple(str(root) for root in allowed_roots() if root.exists())
-        cache, blocks = str(self.cache.absolute()), BLOCKS * tasks
-        job = Job(
-            _pickled(self.plan),
-            plugins,
-            self.options,
-            cache,
-            self.only_cached,
-            blocks,
-            tasks,
-            roots,
-        )
-        Dispatch(self, work, job)()
+        Dispatch(self, work)()
 
 
 class Dispatch:
     """The tasks of a run: each works through a block, and a block whose task is lost gets
     another."""
 
-    def __init__(self, run: RayRun, work: Work, job: Job) -> None:
-        ray = _ray_module()
-        self.run, self.writer, self.known, self.job = run, work.writer, work.known, ray.put(job)
-        self.arms = {arm.id: arm for arm in run.plan.points}
-        self.done: dict[int, set[Key]] = {block: set() for block in range(job.blocks)}
+    def __init__(self, run: RayRun, work: Work) -> None:
+        self.run, self.work, self.ray = run, work, _ray_module()
+        ray, plan = self.ray, run.plan
+        nodes = ray.cluster_resources()
+        gpus, tasks = nodes.get("GPU", 0), max(1, int(nodes.get("CPU", 1)))
+        if gpus < run.gpus:
+            raise RunError(
+                f"--gpus {run.gpus:g}: the nodes of Ray have {counted(int(gpus), 'GPU')}; leave"
+                " --gpus out, or add nodes"
+            )
+        try:
+            pickled = bytes(ray.cloudpickle.dumps(plan))
+        except (TypeError, AttributeError, ValueError) as exc:
+            raise RunError(f"the study cannot be sent to other processes: {exc}") from exc
+        plugins = tuple(describe_plugin(name)["path"] for name in plan.plugins)
+        roots = tuple(str(root) for root in allowed_roots() if root.exists())
+        cache, blocks = str(run.cache.absolute()), BLOCKS * tasks
+        job = Job(pickled, plugins, run.options, cache, run.only_cached, blocks, tasks, roots)
+        self.arms = {arm.id: arm for arm in plan.points}
+        self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
         for key in work.done:
-            self.done[shard_of(key[1], job.blocks)].add(key)
-        self.desk = ray.remote(Desk).options(num_cpus=0).remote(job.tasks)
-        self.hosts = [
-            self._host(job)
-            for _ in range(int(ray.cluster_resources()["GPU"] / run.gpus) if run.gpus else 0)
-        ]
-        self.work = ray.remote(num_returns="streaming", max_retries=0)(work_through)
+            self.done[shard_of(key[1], blocks)].add(key)
+        self.desk = ray.remote(Desk).options(num_cpus=0).remote(tasks)
+        # an actor that holds networks; a lost one is begun anew, and asked again
+        lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
+        host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=run.gpus, **lives)
+        number = int(gpus / run.gpus) if run.gpus else 0
+        hosts = [host.remote(plugins, cache) for _ in range(number)]
+        begin = ray.remote(num_returns="streaming", max_retries=0)(work_through).remote
+        self.begin = partial(begin, ray.put(job), desk=self.desk, hosts=hosts)
         self.running: dict[Any, int] = {}
         self.lost: Counter[int] = Counter()
 
     def __call__(self) -> None:
         """Until every block is worked through, or the run is stopped. Raises RunError, and what a
         task raises."""
-        ray = _ray_module()
         for block in self.done:
             self._start(block)
         while self.running:
             if self.run.progress.stop.is_set():
                 for stream in self.running:
-                    ray.cancel(stream, force=True)
+                    self.ray.cancel(stream, force=True)
                 return
             if self.run.progress.drain.is_set():
-                ray.get(self.desk.ring.remote())
-            for stream in ray.wait(list(self.running), timeout=LOOK)[0]:
+                self.ray.get(self.desk.ring.remote())
+            for stream in self.ray.wait(list(self.running), timeout=LOOK)[0]:
                 self._take(stream)
 
     def _start(self, block: int) -> None:
-        self.running[self.work.remote(self.job, block, self.done[block], self.desk, self.hosts)] = (
-            block
-        )
-
-    def _host(self, job: Job) -> Any:
-        """An actor that holds networks; a lost one is begun anew, and asked again."""
-        lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
-        host = (
-            _ray_module().remote(NetworkHost).options(num_cpus=0, num_gpus=self.run.gpus, **lives)
-        )
-        return host.remote(job.plugins, job.cache)
+        self.running[self.begin(block, self.done[block])] = block
 
     def _take(self, stream: Any) -> None:
         """The next thing that a task has sent, or its end."""
-        ray = _ray_module()
+        block = self.running.pop(stream)
         try:
-            self._keep(ray.get(next(stream)), self.done[self.running[stream]])
+            self._keep(self.ray.get(next(stream)), self.done[block])
+            self.running[stream] = block
         except StopIteration:
-            del self.running[stream]
-        except ray.exceptions.RayTaskError as exc:
+            return
+        except self.ray.exceptions.RayTaskError as exc:
             if not isinstance(exc.cause, GaveUp):
                 raise exc.cause from exc
             self.run.progress.give_up(str(exc.cause))
-            del self.running[stream]
-        except ray.exceptions.RayError as exc:
-            block = self.running.pop(stream)
+        except self.ray.exceptions.RayError as exc:
             self.lost[block] += 1
             if self.lost[block] >= ATTEMPTS:
                 raise RunError(
@@ -204,13 +184,11 @@ class Dispatch:
 
     def _keep(self, sent: Sent, done: set[Key]) -> None:
         row = sent.row
-        if self.known.get((row.task, row.id)) != (row.answer, row.sha):
-            self.known[row.task, row.id] = row.answer, row.sha
-            self.writer.sample(row)
+        self.work.sample(row)
         if sent.line:
             for sha, data in sent.blobs.items():
-                self.writer.blobs.put(data, sha)
-            record = self.writer.record(Record.from_line(sent.line))
+                self.work.writer.blobs.put(data, sha)
+            record = self.work.writer.record(Record.from_line(sent.line))
             done.add(record.key)
             self.run.note(self.arms[record.point], row, record)
 
@@ -223,8 +201,7 @@ def work_through(
     job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
 ) -> Iterator[Sent]:
     """Go through the samples of a block, and give each record as soon as it is there."""
-    ray = _ray_module()
-    task = uuid.uuid4().hex
+    ray, task = _ray_module(), uuid.uuid4().hex
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
         return ray.get(desk.ask.remote(task, loads))  # type: ignore[no-any-return]
@@ -233,27 +210,23 @@ def work_through(
         return
     for plugin in job.plugins:
         load_plugin(plugin)
-    plan: Plan = ray.cloudpickle.loads(job.plan)
     found: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
     with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), found)
-        options = replace(job.options, shard=(block + 1, job.blocks))
         run = Run(
-            plan,
+            ray.cloudpickle.loads(job.plan),
             Path(folder),
-            options,
+            replace(job.options, shard=(block + 1, job.blocks)),
             on_record=lambda arm, row, record: sink.send(row, record),
             in_parts=True,
         )
         drain = run.progress.drain
-        models = RunModels(run, Path(job.cache), job.only_cached)
+        models = RunModels(run.progress, Path(job.cache), job.only_cached)
 
         def wrap(model: Any) -> Any:
             wrapped = models.wrap(model)
             obey(ask, drain)  # before it is asked
             return wrapped
-
-        run.wrap = wrap
 
         def work() -> None:
             try:
@@ -263,9 +236,10 @@ def work_through(
             except BaseException as exc:
                 found.put(exc)
 
+        run.wrap = wrap
         run_elsewhere(Hosts(ray, hosts) if hosts else None)
-        threading.Thread(target=work, daemon=True).start()
-        threading.Thread(target=_listen, args=(ask, drain), daemon=True).start()
+        for target in (work, partial(_listen, ask, drain)):
+            threading.Thread(target=target, daemon=True).start()
         try:
             while (sent := found.get()) is not None:
                 if isinstance(sent, BaseException):
@@ -308,13 +282,6 @@ class Sink:
         with self.lock:  # a record comes behind the one with which its pictures are sent
             new, self.sent = named - self.sent, self.sent | named
             self.found.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
-
-
-def _pickled(plan: Plan) -> bytes:
-    try:
-        return bytes(_ray_module().cloudpickle.dumps(plan))
-    except (TypeError, AttributeError, ValueError) as exc:
-        raise RunError(f"the study cannot be sent to other processes: {exc}") from exc
 
 
 def _ray_module() -> Any:

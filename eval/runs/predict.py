@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from looktwice.eval.runs.made_with import (
     installed_versions,
     shard_of,
 )
-from looktwice.eval.runs.walk import Progress, RunContext, Walk, build_tree
+from looktwice.eval.runs.walk import Progress, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.arm import Arm
@@ -35,7 +35,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.wrappers import Stoppable
-from looktwice.pipelines.sample import Item, sha_of
+from looktwice.pipelines.sample import Item, Sample, sha_of
 
 Chooser = Callable[[Sequence[Arm], Iterator[Item]], Iterator[tuple[Item, Sequence[Arm]]]]
 
@@ -73,6 +73,22 @@ class RunSummary:
     stopped: bool
     why: str = ""
 
+    @property
+    def sentences(self) -> Iterator[str]:
+        """How many records the run wrote, and why it stopped, where it did."""
+        there = f"{self.written} new, {self.kept} were there, {self.failed} failed"
+        yield f"records: {self.folder}  ({there})"
+        if self.failed:
+            yield (
+                f"{counted(self.failed, 'sample')} FAILED; the report says why, and the same"
+                " command asks again"
+            )
+        if self.why:
+            yield (
+                f"stopped: {self.why}; what was answered is kept, and the same command goes on"
+                " later"
+            )
+
 
 class Work(NamedTuple):
     """What a run begins with: its writer, the key and sha of every sample that samples.jsonl holds,
@@ -82,6 +98,12 @@ class Work(NamedTuple):
     known: dict[tuple[str, str], tuple[str | None, str]]
     done: set[Key]
     same: Mapping[str, Sequence[str]]
+
+    def sample(self, row: SampleRow) -> None:
+        """Write a line of samples.jsonl, if it is not there as it is."""
+        if self.known.get((row.task, row.id)) != (row.answer, row.sha):
+            self.known[row.task, row.id] = row.answer, row.sha
+            self.writer.sample(row)
 
 
 @dataclass(eq=False)
@@ -117,21 +139,20 @@ class Run:
         self._prepare()
         progress, counts = self.progress, self.progress.counts
         with RunWriter(self.folder, progress.drain.set) as writer:
-            folder = RunFolder(self.folder)
-            outcomes, rows = folder.outcomes(), make_point_rows(self.plan)
+            folder, rows = RunFolder(self.folder), make_point_rows(self.plan)
             tasks = {row.id: row.task_id for row in [*writer.known.values(), *rows]}
-            answered = {
-                (tasks[point], sample)
-                for (point, sample, _), outcome in outcomes.items()
-                if outcome != "failed" and point in tasks
-            }
+            ended = {"answered", "failed"} if self.options.keep_failed else {"answered"}
+            done, answered = set[Key](), set[tuple[str, str]]()
+            for key, outcome in folder.outcomes().items():
+                if outcome in ended:
+                    done.add(key)
+                if outcome != "failed" and key[0] in tasks:
+                    answered.add((tasks[key[0]], key[1]))
             same = self._compare_samples(folder, answered)
             writer.points(rows)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = self._run_facts() | {"started": folder.facts.get("started") or now}
             writer.yaml("run.yaml", facts | {"finished": False})
-            ended = {"answered", "failed"} if self.options.keep_failed else {"answered"}
-            done = {key for key, outcome in outcomes.items() if outcome in ended}
             self.on_begin(self._done_by_arm(done))
             keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
             self._predict_all(Work(writer, keys_and_shas, done, same))
@@ -142,7 +163,7 @@ class Run:
                 f"a stage raised Stopped {counted(counts['stopped'], 'time')}; only the run raises"
                 " it, so raise another exception there"
             )
-        written, kept, failed = (counts[name] for name in ("written", "kept", "failed"))
+        written, kept, failed = counts["written"], counts["kept"], counts["failed"]
         return RunSummary(self.folder, written, kept, failed, stopped, progress.why)
 
     def predict_into(self, writer: Any, done: set[Key]) -> None:
@@ -177,11 +198,12 @@ class Run:
             by_arm[arm_id].add((sample, draw))
         if self._is_whole or not by_arm:
             return by_arm
-        ids = {name: {item.sample.id for item in self.items(t)} for name, t in self._tasks.items()}
-        return {
-            arm.id: {pair for pair in by_arm[arm.id] if pair[0] in ids[arm.task_id]}
-            for arm in self.plan.points
-        }
+        ids, asked = dict[str, set[str]](), dict[str, set[tuple[str, int]]]()
+        for name, task in self._tasks.items():
+            ids[name] = {item.sample.id for item in self.items(task)}
+        for arm in self.plan.points:
+            asked[arm.id] = {pair for pair in by_arm[arm.id] if pair[0] in ids[arm.task_id]}
+        return asked
 
     def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
         """The arms by (task id, seed, draw): each group takes one pass over the items of its
@@ -199,24 +221,21 @@ class Run:
 
     def _in_shard(self, item: Item) -> bool:
         number, shards = self.options.shard
-        return shards == 1 or shard_of(item.sample.id, shards) == number - 1
+        return shard_of(item.sample.id, shards) == number - 1
 
     def _all_items(self, task: Any) -> Iterator[Item]:
-        seen: set[str] = set()
+        seen, name = set[str](), type(task).__name__
         for item in checked_items(task):
             if item.sample.id in seen:
                 raise TaskError(
-                    f"{type(task).__name__}: the id {item.sample.id!r} comes twice; ids must be"
-                    " unique"
+                    f"{name}: the id {item.sample.id!r} comes twice; ids must be unique"
                 )
             if self.options.limit is not None and len(seen) >= self.options.limit:
                 return
             seen.add(item.sample.id)
             yield item
         if not seen:
-            raise TaskError(
-                f"{type(task).__name__}: the set is empty; check its path, split and subset"
-            )
+            raise TaskError(f"{name}: the set is empty; check its path, split and subset")
 
     def total(self) -> int:
         """The number of records of the whole plan."""
@@ -232,10 +251,7 @@ class Run:
                 items = self.data[name].through(self._all_items(task))
                 planned[name] = sum(map(self._in_shard, items))
             else:
-                size = count_items(task)
-                planned[name] = min(
-                    size, size if self.options.limit is None else self.options.limit
-                )
+                planned[name] = len(range(count_items(task))[: self.options.limit])
         return planned
 
     def _compare_samples(
@@ -253,21 +269,26 @@ class Run:
             old = folder.samples_of.get(task_id, {})
             if as_made and isinstance(task, MadeTask) and len(old) == len(task):
                 same[task_id] = [*old]
-            elif old:
-                now = {item.sample.id: (item.sample.sha, item.answer) for item in self.items(task)}
-                before = {name: (row.sha, row.answer) for name, row in old.items()}
-                if now.items() <= before.items():
-                    same[task_id] = [*now]
-                answers = [name for name in now if (task_id, name) in answered and name in before]
-                changed = [name for name in answers if now[name][0] != before[name][0]]
-                gone = [name for name in before if self._is_whole and name not in now]
-                if names := changed or gone:
-                    problem = "changed under the same id" if changed else "no longer in the task"
-                    raise RunError(
-                        f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first"
-                        f" run, such as {', '.join(names[:3])}; choose another --out, or start"
-                        " over: --again all"
-                    )
+                continue
+            now, changed = dict[str, None](), list[str]()
+            is_same = True
+            for item in self.items(task) if old else ():
+                name, row = item.sample.id, old.get(item.sample.id)
+                now[name] = None
+                if row is None or row.sha != item.sample.sha:
+                    is_same = False
+                    changed += [name] if row and (task_id, name) in answered else []
+                is_same = is_same and row is not None and row.answer == item.answer
+            if now and is_same:
+                same[task_id] = [*now]
+            gone = [name for name in old if self._is_whole and name not in now]
+            if names := changed or gone:
+                problem = "changed under the same id" if changed else "no longer in the task"
+                raise RunError(
+                    f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first run,"
+                    f" such as {', '.join(names[:3])}; choose another --out, or start over: --again"
+                    " all"
+                )
         return same
 
     def _predict_all(self, work: Work) -> None:
@@ -300,14 +321,17 @@ class Run:
         slots = threading.Semaphore(2 * workers)
         with ThreadPoolExecutor(threads, thread_name_prefix="looktwice") as pool:
             turns = threading.Semaphore(workers)
-            context = RunContext(self.models, work.writer, pool, turns, progress, self.note)
+            walk = partial(Walk, self.models, work.writer, pool, turns, progress, self.note)
             try:
                 for (task_id, seed, draw), arms in self.groups().items():
                     ids = work.same.get(task_id, ())
                     if ids and all((a.id, name, draw) in work.done for a in arms for name in ids):
                         self._skip(len(ids) * len(arms))
-                    else:
-                        self._run_items(arms, seed, draw, context, slots, work)
+                        continue
+                    roots = build_tree(arms)
+                    for sample, row, wanted in self._asked(arms, draw, work):
+                        _acquire_slot(slots)
+                        walk(sample, row, draw, wanted, slots.release).start(roots, seed)
             except BaseException:
                 progress.drain.set()
                 raise
@@ -315,31 +339,34 @@ class Run:
                 for _ in range(2 * workers):
                     _acquire_slot(slots)
 
-    def _run_items(
-        self,
-        arms: Sequence[Arm],
-        seed: int,
-        draw: int,
-        context: RunContext,
-        slots: threading.Semaphore,
-        work: Work,
-    ) -> None:
-        """Run every item of one task through the tree."""
-        roots, items = build_tree(arms), self.items(arms[0].task)
-        chosen = self.choose(arms, items) if self.choose else ((i, arms) for i in _timed(items))
-        for item, asked in chosen:
+    def _asked(
+        self, arms: Sequence[Arm], draw: int, work: Work
+    ) -> Iterator[tuple[Sample, SampleRow, frozenset[str]]]:
+        """The samples of one task that are asked, each with its row and the ids of the arms."""
+        for item, asked in self._chosen(arms):
             if self.progress.drain.is_set() or self.progress.stop.is_set():
                 return
             plain = item.sample.to_dict()
             row = SampleRow(arms[0].task_id, sha_of(plain), item.answer, plain, item.truth)
-            if work.known.get((row.task, row.id)) != (row.answer, row.sha):
-                work.known[row.task, row.id] = row.answer, row.sha
-                work.writer.sample(row)
+            work.sample(row)
             wanted = frozenset(arm.id for arm in asked if (arm.id, row.id, draw) not in work.done)
             self._skip(len(asked) - len(wanted))
             if wanted:
-                _acquire_slot(slots)
-                Walk(context, item.sample, row, draw, wanted, slots.release).start(roots, seed)
+                yield item.sample, row, wanted
+
+    def _chosen(self, arms: Sequence[Arm]) -> Iterator[tuple[Item, Sequence[Arm]]]:
+        """The items with the arms that are asked; the time in which they are made counts as that
+        for questions."""
+        items = self.items(arms[0].task)
+        if self.choose:
+            yield from self.choose(arms, items)
+            return
+        while True:
+            with spend("questions"):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item, arms
 
     def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
         """Count a record that was written, and tell of it."""
@@ -360,7 +387,7 @@ class Run:
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
             "arms": [arm.id for arm in (*self.plan.points, *self.plan.readings)],
-            "plugins": [describe_plugin(name) for name in self.plan.plugins],
+            "plugins": list(map(describe_plugin, self.plan.plugins)),
             "files": hash_files(self.plan.files),
             "samples": {name: count_items(task) for name, task in self._tasks.items()},
             "planned": dict.fromkeys(self.planned, 0) if self.choose else dict(self.planned),
@@ -369,21 +396,11 @@ class Run:
             "versions": installed_versions(),
             "config": self.plan.config,
         }
-        if self.data:
-            facts["data"] = {task: digest.to_dict() for task, digest in self.data.items()}
+        for task_id, digest in self.data.items():
+            facts.setdefault("data", {})[task_id] = digest.to_dict()
         if self.chosen_by:
             facts["chosen_by"] = self.chosen_by
         return facts
-
-
-def _timed(items: Iterator[Item]) -> Iterator[Item]:
-    """The items; the time in which they are made counts as that for questions."""
-    while True:
-        with spend("questions"):
-            item = next(items, None)
-        if item is None:
-            return
-        yield item
 
 
 def _acquire_slot(slots: threading.Semaphore) -> None:

@@ -7,14 +7,14 @@ import json
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_message
-from looktwice.eval.runs.replay import request_digest
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.replay import RecordedRun
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.cache import Store, StoredReply
 
@@ -39,10 +39,10 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
     yield from describe_cache(store)
 
 
-def keep_within(folder: Path, runs: Path, most: int) -> Iterator[str]:
-    """Prune a cache that has grown beyond so many bytes, and say so. Raises RunError,
-    CacheError."""
-    if (folder / "replies.sqlite").is_file():
+def keep_within(folder: Path, runs: Path, most: int | None) -> Iterator[str]:
+    """Prune a cache that has grown beyond so many bytes, if they are bounded, and say so. Raises
+    RunError, CacheError."""
+    if most is not None and (folder / "replies.sqlite").is_file():
         store = Store(folder, "--cache")
         if sum(row.size for row in store.rows()) > most:
             yield f"cache: {prune_cache(store, runs, most)}"
@@ -59,21 +59,17 @@ def parse_size(text: str) -> int:
 def describe_cache(store: Store) -> Iterator[str]:
     """How many replies of which models, how large, and from when."""
     rows = list(store.rows())
-    yield (
-        f"{store.folder}: {counted(len(rows), 'reply', 'replies')},"
-        f" {_size(sum(row.size for row in rows))}"
-    )
+    yield f"{store.folder}: {_counted(rows)}"
     by_model: dict[str, list[StoredReply]] = defaultdict(list)
     for row in rows:
         by_model[row.model].append(row)
     for model, own in sorted(by_model.items(), key=lambda group: -len(group[1])):
-        stored = sorted(datetime.fromtimestamp(row.stored, UTC).date().isoformat() for row in own)
-        first, last = stored[0], stored[-1]
-        when = first if first == last else f"{first} to {last}"
-        yield (
-            f"  {_name(model)}: {counted(len(own), 'reply', 'replies')},"
-            f" {_size(sum(r.size for r in own))}, {when}"
-        )
+        days = sorted(datetime.fromtimestamp(row.stored, UTC).date() for row in own)
+        when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+        node = _parsed(model)
+        parts = node.get("model") or node.get("use"), node.get("endpoint") or node.get("name")
+        name = " at ".join(str(part) for part in parts if part) or model[:80]
+        yield f"  {name}: {_counted(own)}, {when}"
 
 
 def prune_cache(store: Store, runs: Path, most: int) -> str:
@@ -89,21 +85,15 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
             f"{runs} holds no runs, whose records would say what to keep; name the folder of the"
             " runs first"
         )
-    named, total, gone = (
-        _named(runs, {row.model for row in rows}),
-        sum(row.size for row in rows),
-        list[StoredReply](),
-    )
+    named, gone = _named(runs, {row.model for row in rows}), list[StoredReply]()
+    total = sum(row.size for row in rows)
     for row in rows:
         if total > most and row.key not in named and time.time() - row.stored > YOUNG:
             gone.append(row)
             total -= row.size
     store.remove(gone)
     kept = counted(len(rows) - len(gone), "reply", "replies")
-    sentence = (
-        f"removed {counted(len(gone), 'reply', 'replies')}, {_size(sum(row.size for row in gone))};"
-        f" {kept} left"
-    )
+    sentence = f"removed {_counted(gone)}; {kept} left"
     if total > most:
         sentence += (
             f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
@@ -116,23 +106,17 @@ def _named(runs: Path, models: set[str]) -> set[str]:
     may have asked."""
     keys: set[str] = set()
     for path in sorted(runs.glob("*/points.yaml")):
-        folder = RunFolder(path.parent)
-        for record in folder.last_records():
-            point = folder.points.get(record.point)
+        run = RecordedRun(path.parent)
+        for record in run.folder.last_records():
+            point = run.folder.points.get(record.point)
+            # where the arm's model was served, the environment of that day decided
+            node = point.spec.get("model") if point else None
+            name = node.get("model") if isinstance(node, Mapping) else None
+            own = {m for m in models if name is None or _parsed(m).get("model", name) == name}
             for call in record.calls:
-                sent = [read_message(folder.blobs, sha) for sha in call["messages"]]
-                asked = call.get("draw", 0), call.get("options", {})
-                may_be = {call["model"]} if call.get("model") else _models_of(point, models)
-                keys |= {request_digest(sent, *asked, model=model) for model in may_be}
+                asked = {call["model"]} if call.get("model") else own
+                keys |= {run.request(call, model=model) for model in asked}
     return keys
-
-
-def _models_of(point: PointRow | None, models: set[str]) -> set[str]:
-    """The identities that have the arm's model's name: where it was served, the environment of that
-    day decided."""
-    node = point.spec.get("model") if point else None
-    name = node.get("model") if isinstance(node, Mapping) else None
-    return {model for model in models if name is None or _parsed(model).get("model", name) == name}
 
 
 def _parsed(identity: str) -> Mapping[str, Any]:
@@ -142,17 +126,12 @@ def _parsed(identity: str) -> Mapping[str, Any]:
     return {}
 
 
-def _name(identity: str) -> str:
-    node = _parsed(identity)
-    parts = node.get("model") or node.get("use"), node.get("endpoint") or node.get("name")
-    return " at ".join(str(part) for part in parts if part) or identity[:80]
+def _counted(rows: Sequence[StoredReply]) -> str:
+    return f"{counted(len(rows), 'reply', 'replies')}, {_size(sum(row.size for row in rows))}"
 
 
 def _size(size: float) -> str:
-    return (
-        f"{size / 1e9:,.1f} GB"
-        if size >= 1e9
-        else f"{size / 1e6:,.1f} MB"
-        if size >= 1e6
-        else f"{size / 1e3:,.1f} kB"
-    )
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return f"{size / 1e3:,.1f} kB"

@@ -5,28 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
-from looktwice.eval.display.sample_figures import Shown
-from looktwice.eval.display.sample_page import file_names, page, words
+from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.sample_page import Shown, page, words
 from looktwice.eval.readers.reader import reader_name
 from looktwice.eval.records.judgements import judgements
-from looktwice.eval.records.records import (
-    PointRow,
-    Record,
-    RunError,
-    RunFolder,
-    SampleRow,
-    refuse_run_file,
-)
-from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
+from looktwice.eval.records.records import PointRow, Record, RunError, SampleRow, refuse_run_file
+from looktwice.eval.runs.replay import RecordedRun
 from looktwice.eval.scoring.labels import labels
-from looktwice.eval.scoring.score_run import ScoringTools
+from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError, find_item
-from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import CallOptions, Reply
 from looktwice.pipelines.sample import Sample
@@ -47,10 +37,10 @@ def show_sample(
     not be read. `cache` is the cache folder of the run with the results of its specialists (None:
     `.cache` beside it). Raises RunError.
     """
-    shown = ShownRun(run, plugins)
-    folder = shown.folder
+    shown = ShownRun(run, plugins, cache)
+    folder, faults = shown.folder, shown.binder.faults
     ids = file_names(row.id for row in folder.samples.values())
-    rows = [row for row in folder.samples.values() if row.id == sample]
+    rows = [rows[sample] for rows in folder.samples_of.values() if sample in rows]
     if not rows:
         raise RunError(
             f"{run} has no sample {sample!r}; it has {len(ids)}, such as"
@@ -60,24 +50,23 @@ def show_sample(
         refuse_run_file(out)
     whole = out or folder.path / "show" / f"{ids[sample]}.html"
     tasks = {folder.points[name].task_id: task for name, (_, task) in shown.names.items()}
+    asked = {key[0] for key in folder.records(sample)}
     for row in rows:
         path = whole
         if len(rows) > 1:  # the name is told from those of the run's other samples
             name = f"{whole.stem} {tasks.get(row.task, row.task)}"
             path = whole.with_name(f"{file_names([name])[name]}{whole.suffix}")
-        with use_recorded_findings(folder, cache):
-            sections = list(shown.arms(row))
+        sections = shown.arms(row)
         write_file(path, page(sample, row.sample["question"], row.answer, sections))
         yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
         for section in sections:
             yield section.label
             yield from words(section)
-        asked = {key[0] for key in folder.records(sample)}
         points = shown.points(row)
         if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
-        yield from (f"shown with the stored pictures, for {fault}" for fault in shown.binder.faults)
-        shown.binder.faults.clear()
+        while faults:
+            yield f"shown with the stored pictures, for {faults.pop(0)}"
         yield f"page: {path}"
 
 
@@ -86,21 +75,18 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
     RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_of[task][sample]
-    with use_recorded_findings(shown.folder, None):
-        sections = list(shown.arms(row))
-    return page(sample, row.sample["question"], row.answer, sections)
+    return page(sample, row.sample["question"], row.answer, shown.arms(row))
 
 
-class ShownRun:
-    """A run as its samples are shown: its arms by the labels of the tables, and what builds and
-    scores them."""
+class ShownRun(RecordedRun):
+    """A run as its samples are shown: its arms by the labels of the tables, and what scores
+    them."""
 
-    def __init__(self, run: Path, plugins: Sequence[str]) -> None:
-        self.folder = RunFolder(run)
-        self.binder = Binder(Scope.of_records(self.folder.path, plugins))
+    def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
+        super().__init__(path, plugins, cache)
         self.present, older = self.folder.present_and_older
         self.names = labels([*self.present, *older])
-        judged = judgements(self.folder.path).by_record()
+        judged = judgements(path).by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def points(self, row: SampleRow) -> dict[str, PointRow]:
@@ -108,57 +94,61 @@ class ShownRun:
         points = [point for point in self.present if point.task_id == row.task]
         return {self.names[point.id][0]: point for point in points}
 
-    def arms(self, row: SampleRow) -> Iterator[Shown]:
-        """Every point that has a record of the sample."""
-        folder, points = self.folder, self.points(row)
-        records, given = folder.records(row.id).values(), row.without_pixels(folder.blobs)
-        for point in islice(points.values(), 1):
-            given = self._sample(point, row) or given
-        for label, point in points.items():
-            score = self.tools.record_scorer(point)
-            for record in (record for record in records if record.point == point.recorded_as):
-                stages = build_stages(folder, point, self.binder)
-                state, error = rerun(folder, point, stages, given, record)
-                if error and not record.error:
-                    # only the pictures that were sent are kept, say, not the sample's own
-                    state, error = _as_recorded(folder, given, record), ""
-                scored = score(record, row)
-                failed = scored.verdict is Verdict.FAILED
-                why = record.error or error or (scored.detail if failed else "")
-                draw = f", draw {record.draw}" if point.draws > 1 else ""
-                system = (point.spec.get("model") or {}).get("system", "")
-                outcome = _outcome(scored, row, score.reader)
-                yield Shown(f"{label}{draw}", state, why, outcome, stages, system)
+    def arms(self, row: SampleRow) -> list[Shown]:
+        """Every point that has a record of the sample, once for each draw."""
+        points, sections = self.points(row), list[Shown]()
+        records = self.folder.records(row.id).values()
+        with self.findings():
+            sample = self._sample(next(iter(points.values()), None), row)
+            for label, point in points.items():
+                for record in records:
+                    if record.point == point.recorded_as:
+                        sections.append(self._shown(label, point, sample, record, row))
+        return sections
 
-    def _sample(self, point: PointRow, row: SampleRow) -> Sample | None:
-        """The sample as the task gives it, if that is still the same."""
-        task = self.binder.node(point.spec["task"], "task")
+    def _shown(
+        self, label: str, point: PointRow, sample: Sample, record: Record, row: SampleRow
+    ) -> Shown:
+        state, error = self.rerun(point, sample, record)
+        if error and not record.error:
+            # only the pictures that were sent are kept, say, not the sample's own
+            state, error = self._as_recorded(sample, record), ""
+        score = self.tools.record_scorer(point)
+        scored = score(record, row)
+        failed = scored.detail if scored.verdict is Verdict.FAILED else ""
+        draw = f", draw {record.draw}" if point.draws > 1 else ""
+        system = (point.spec.get("model") or {}).get("system", "")
+        why, outcome = record.error or error or failed, _outcome(scored, row, score.reader)
+        return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
+
+    def _sample(self, point: PointRow | None, row: SampleRow) -> Sample:
+        """The sample as the task gives it, if that is still the same; else with stored pictures."""
         with suppress(TaskError):
+            task = self.task(point) if point is not None else None
             item = find_item(task, row.id) if task is not None else None
             if item is not None and item.sample.sha == row.sha:
                 return item.sample
-        return None
+        return row.without_pixels(self.folder.blobs)
 
-
-def _as_recorded(folder: RunFolder, sample: Sample, record: Record) -> State:
-    """A state with the conversations and the answer that were recorded, as of one stage."""
-    calls = []
-    for number, call in enumerate(record.calls):
-        messages, reply = folder.messages(record, number), call.get("reply")
-        sent = messages[:-1] if reply else messages
-        made = Reply.from_dict(reply) if reply else None
-        error, model = call.get("error", ""), call.get("model", "")
-        calls.append(Call(sent, record.draw, CallOptions(), made, error, model))
-    seconds = record.timings.get("seconds", 0.0)
-    step = Step("as recorded", seconds, tuple(calls), (), sample.question)
-    return State(
-        sample,
-        prompt=sample.question,
-        answer=record.answer,
-        reason=record.reason,
-        trace=(step,),
-        notes=record.notes,
-    )
+    def _as_recorded(self, sample: Sample, record: Record) -> State:
+        """A state with the conversations and the answer that were recorded, as of one stage."""
+        calls = []
+        for number, call in enumerate(record.calls):
+            messages, reply = self.folder.messages(record, number), call.get("reply")
+            sent = messages[:-1] if reply else messages
+            made = Reply.from_dict(reply) if reply else None
+            error, model = call.get("error", ""), call.get("model", "")
+            calls.append(Call(sent, record.draw, CallOptions(), made, error, model))
+        seconds = record.timings.get("seconds", 0.0)
+        step = Step("as recorded", seconds, tuple(calls), (), sample.question)
+        return State(
+            sample,
+            prompt=sample.question,
+            answer=record.answer,
+            reason=record.reason,
+            trace=(step,),
+            notes=record.notes,
+        )
 
 
 def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:

@@ -98,8 +98,9 @@ class Steering(ABC):
             )
         self.scorers, self._progress, run.chosen_by = scorers, run.progress, self.kind
         run.choose = partial(self._choose, run)
-        by_task = run.groups()
-        self.most = sum(self.count(arms, run.planned[task]) for (task, *_), arms in by_task.items())
+        self.most = 0
+        for (task, *_), arms in run.groups().items():
+            self.most += self.count(arms, run.planned[task])
 
     def take(self, arm: Arm, scored: ScoredRecord) -> None:
         """An answer that was recorded; called from any thread."""
@@ -112,18 +113,19 @@ class Steering(ABC):
     def _choose(
         self, run: Run, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
-        pool = Pool.of(arms[0].task, items)
-        recorded = self._known_answers(arms)
+        pool, recorded = Pool.of(arms[0].task, items), self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
-                self.answers |= {
-                    (a.id, sample): recorded[a.id, sample]
-                    for a in asked
-                    if (a.id, sample) in recorded
-                }
-                if new := [arm for arm in asked if (arm.id, sample) not in recorded]:
+                new = list[Arm]()
+                for arm in asked:
+                    key = arm.id, sample
+                    if key in recorded:
+                        self.answers[key] = recorded[key]
+                        continue
+                    new.append(arm)
                     with self._told:
-                        self._open |= {(arm.id, sample) for arm in new}
+                        self._open.add(key)
+                if new:
                     yield pool.item(sample), new
             if not self._wait():
                 return
@@ -131,16 +133,11 @@ class Steering(ABC):
     def _known_answers(self, arms: Sequence[Arm]) -> dict[tuple[str, str], float | None]:
         """The answers that an earlier command recorded."""
         folder = next(iter(self.scorers.values())).folder
-        mine, answers = {arm.id: arm for arm in arms}, dict[tuple[str, str], float | None]()
+        rows = folder.samples_of.get(arms[0].task_id, {})
+        mine, answers = {arm.id for arm in arms}, dict[tuple[str, str], float | None]()
         for record in folder.last_records():
-            rows = (
-                folder.samples_of.get(mine[record.point].task_id, {})
-                if record.point in mine
-                else {}
-            )
-            row = rows.get(record.sample)
-            if row is not None and not record.error:
-                scored = self.scorers[record.point](record, row)
+            if record.point in mine and not record.error and record.sample in rows:
+                scored = self.scorers[record.point](record, rows[record.sample])
                 hidden = scored.verdict is Verdict.HIDDEN
                 answers[record.point, record.sample] = None if hidden else scored.score.value
         return answers

@@ -1,10 +1,9 @@
 """Runs a plan with cache and limits around the models, a progress display, and a Ctrl-C that loses
-no records."""
+no records; from Python with tasks, contestants and a model."""
 
 from __future__ import annotations
 
 import heapq
-import json
 import os
 import signal
 import threading
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,67 +19,34 @@ from rich.console import Console
 
 from looktwice.eval.display.printable import cell
 from looktwice.eval.display.progress import Display, print_json
+from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.dry_run import Done, announce_requests
-from looktwice.eval.runs.made_with import changed_plugins
-from looktwice.eval.runs.models import RunModels
+from looktwice.eval.runs.dry_run import Done, announce_requests, name_of
+from looktwice.eval.runs.made_with import Ledger, RunModels, changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
-from looktwice.eval.scoring.score import RecordScorer, price_of
-from looktwice.eval.scoring.score_run import ScoringTools
+from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
+from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.paths import allow, allowed_to
-from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import Usage
+from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.spec import asks_model
+from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
+from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
+from looktwice.pipelines.state import Stage
 
 TOGETHER = 0.5  # seconds
 SLOWEST = 3  # samples that are named at the end
 Slow = tuple[float, str, str]
 """Seconds of all stages, the sample, and the contestant."""
-
-
-@dataclass(eq=False)
-class Ledger:
-    """What a run has cost in all, in a file of its folder, so that a later command with a budget
-    knows.
-
-    It is written each second while records come, and at the end: a kill forgets at most the last
-    second. Below the sum stands the dearest call of each model. `models` know what this command
-    has paid.
-    """
-
-    path: Path
-    models: RunModels
-    before: float = 0.0
-    dearest: dict[str, float] = field(default_factory=dict)
-    written: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        with suppress(OSError, ValueError, IndexError):
-            cost, _, dearest = self.path.read_text(encoding="utf-8").partition("\n")
-            self.before = float(cost.split()[0])
-            self.dearest = json.loads(dearest or "{}")
-
-    def write_now_and_then(self) -> None:
-        """Write, if the last time was a second ago."""
-        if time.monotonic() - self.written >= 1:
-            self.write()
-
-    def write(self) -> None:
-        """Write what the run has cost up to now, if anything."""
-        self.written = time.monotonic()
-        if (cost := self.models.spent().cost) and self.path.parent.is_dir():
-            with suppress(OSError):
-                dearest = json.dumps(dict(self.models.ration.dearest))
-                write_file(self.path, f"{self.before + cost:.9f}\n{dearest}\n")
 
 
 @dataclass(frozen=True)
@@ -113,36 +80,31 @@ class Study:
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet, and close every model."""
         if self.fresh and self.folder.exists():
-            # takes the lock: the folder of a running study must not be moved
-            with RunWriter(self.folder):
-                now = f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}"
-                # several in one second
-                names = (now, *(f"{now}-{number}" for number in range(2, 100)))
-                aside = next(
-                    path for name in names if not (path := self.folder.with_name(name)).exists()
-                )
-                self.folder.rename(aside)
-            self.say(f"the earlier run was moved to {aside}")
-        scorers = ScoringTools(
-            RunFolder(self.folder), self.plan
-        ).of_plan  # its faults come before the first request
-        run = self._make_run()
-        models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
+            self._move_aside()
+        # its faults come before the first request
+        scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan
+        cache = self.cache or self.out / ".cache"
+        run = self._make_run(cache)
+        models = RunModels(run.progress, cache, self.only_cached, say=self.say)
         ledger = Ledger(self.folder / ".spent", models)
-        models.ration = self._ration(run, models, ledger)
-        run.wrap, models.say = models.wrap, self.say
+        models.ration = self._ration(models, ledger)
+        run.wrap = models.wrap
+        if any(isinstance(model, Batched) for model in self.plan.models):
+            run.collect = models.collect
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
+        most = run.total()
         if self.steering is not None:
             self.steering.begin(run, scorers)
-        most = self.steering.most if self.steering else run.total()
+            most = self.steering.most
         display = Display(self.console, most, models.spent, self.json_lines)
         slowest = list[Slow]()
         run.on_record = _score_for_display(display, scorers, slowest, ledger, self.steering)
         run.on_skipped = display.skip
-        run.on_begin = lambda done: self._announce(run, models, done)
+        if not (self.only_cached or self.steering):
+            run.on_begin = lambda done: self._announce(run.planned, done, models.cached)
         try:
-            results = use_result_store((self.cache or self.out / ".cache") / "findings")
+            results = use_result_store(cache / "findings")
             with run_clock() as clock, results, display, _handle_interrupts(run, self.say):
                 summary = run()
             for sentence in models.remarks():
@@ -155,23 +117,31 @@ class Study:
             close_networks()
             self._allow_folder()
 
+    def _move_aside(self) -> None:
+        # takes the lock: the folder of a running study must not be moved
+        with RunWriter(self.folder):
+            now = f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}"
+            for number in count(1):  # several in one second
+                aside = self.folder.with_name(now if number == 1 else f"{now}-{number}")
+                if not aside.exists():
+                    break
+            self.folder.rename(aside)
+        self.say(f"the earlier run was moved to {aside}")
+
     def _allow_folder(self) -> None:
         """Let the run read what its study may, so that `show` and the others need no word about
         it."""
-        reads, points = (
-            allowed_to(self.plan.source) if self.plan.source else (),
-            self.folder / "points.yaml",
-        )
+        reads = allowed_to(self.plan.source) if self.plan.source else ()
+        points = self.folder / "points.yaml"
         if reads and points.is_file():
             with suppress(OSError):  # it is asked for again
                 allow(self.folder, [points], reads)
 
-    def _make_run(self) -> Run:
+    def _make_run(self, cache: Path) -> Run:
         if not self.on:
             return Run(self.plan, self.folder, self.options)
         from looktwice.eval.runs.on_ray import RayRun, parse_place
 
-        cache = self.cache or self.out / ".cache"
         return RayRun(
             self.plan,
             self.folder,
@@ -182,46 +152,38 @@ class Study:
             only_cached=self.only_cached,
         )
 
-    def _ration(self, run: Run, models: RunModels, ledger: Ledger) -> Ration:
+    def _ration(self, models: RunModels, ledger: Ledger) -> Ration:
         """What may be asked. Raises RunError for a budget where a model has no prices."""
-        budget = self.options.budget
-        bounded = budget is not None or self.options.max_requests is not None
-        if (
-            bounded
-            and not self.only_cached
-            and any(isinstance(model, Batched) for model in self.plan.models)
-        ):
+        budget, most = None if self.only_cached else self.options.budget, self.options.max_requests
+        bounded = not self.only_cached and (budget, most) != (None, None)
+        if bounded and any(isinstance(model, Batched) for model in self.plan.models):
             raise RunError(
                 "--budget and --max-requests cannot bound what is asked in batches; bound it with"
                 " --limit"
             )
-        budget = None if self.only_cached else budget
         for model in self.plan.models if budget is not None else ():
             if getattr(model, "remote", False) and not getattr(model, "prices", None):
-                name = getattr(model, "model", type(model).__name__)
                 raise RunError(
-                    f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per"
-                    " million"
+                    f"--budget: {name_of(model)} has no prices; give it `prices: {{in: 0.15, out:"
+                    " 0.6}`, per million"
                 )
 
         def price(model: Any, usage: Usage) -> float:
             return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
 
         return Ration(
-            self.options.max_requests,
+            most,
             budget,
             price,
             uncounted=lambda: next(models.uncounted(), ""),
-            give_up=run.progress.give_up,
+            give_up=models.progress.give_up,
             spent=ledger.before,
             dearest=ledger.dearest,
         )
 
-    def _announce(self, run: Run, models: RunModels, done: Done) -> None:
-        if self.only_cached or self.steering:
-            return
-        if said := announce_requests(self.plan, run.planned, done, models.cached):
-            self.say(said)
+    def _announce(self, planned: Mapping[str, int], done: Done, cached: int) -> None:
+        if sentence := announce_requests(self.plan, planned, done, cached):
+            self.say(sentence)
 
     def say(self, sentence: str) -> None:
         """Tell the user."""
@@ -235,18 +197,13 @@ class Study:
         if not slowest or not (shares := clock.shares()):
             return
         if self.json_lines:
-            slow = [
-                {"sample": sample, "contestant": name, "seconds": seconds}
-                for seconds, sample, name in slowest
-            ]
-            print_json(
-                self.console, {"event": "times", "seconds": dict(clock.seconds), "slowest": slow}
-            )
+            names = ("seconds", "sample", "contestant")
+            slow = [dict(zip(names, line, strict=True)) for line in slowest]
+            times = {"event": "times", "seconds": dict(clock.seconds), "slowest": slow}
+            print_json(self.console, times)
             return
         kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
-        slowly = ", ".join(
-            f"{sample} of {contestant} {seconds:.2g} s" for seconds, sample, contestant in slowest
-        )
+        slowly = ", ".join(f"{sample} of {name} {s:.2g} s" for s, sample, name in slowest)
         self.say(f"time: {kinds}; slowest: {slowly}")
 
 
@@ -255,16 +212,14 @@ def _score_for_display(
     scorers: Mapping[str, RecordScorer],
     slowest: list[Slow],
     ledger: Ledger,
-    steering: Steering | None = None,
+    steering: Steering | None,
 ) -> Callable[[Arm, SampleRow, Record], None]:
     lock = threading.Lock()
 
     def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
+        slow = record.timings.get("total", 0.0), record.sample, arm.contestant
         with lock:
-            slowest[:] = heapq.nlargest(
-                SLOWEST,
-                [*slowest, (record.timings.get("total", 0.0), record.sample, arm.contestant)],
-            )
+            slowest[:] = heapq.nlargest(SLOWEST, [*slowest, slow])
             ledger.write_now_and_then()
         scored = scorers[arm.id](record, row)
         display.add(scored.verdict.value)
@@ -304,18 +259,73 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
             say(sentence)
 
     before: dict[int, Any] = {}
-    try:
+    # the main thread alone may set signal handlers
+    if threading.current_thread() is threading.main_thread():
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
-            # nohup
-            if number is not None and (
-                name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN
-            ):
-                before[number] = signal.signal(number, interrupt)
-    except ValueError:  # not the main thread, which alone may set signal handlers
-        pass
+            if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                continue  # nohup
+            before[number] = signal.signal(number, interrupt)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def evaluate(
+    task: Task | Mapping[str, Task],
+    contestants: Mapping[str, Pipeline | Stage],
+    model: Model | None = None,
+    *,
+    out: str | Path = "runs/evaluate",
+    reader: Stage | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    workers: int = 16,
+    limit: int | None = None,
+) -> Table:
+    """Run every contestant on every task in the run folder `out`, resuming an earlier run; return
+    the table.
+
+    A contestant is a Pipeline or a single stage; the first is the baseline. `reader` reads replies
+    (default `Robust`). Raises TaskError and RunError, and TypeError if the settings of a contestant
+    cannot be serialized.
+    """
+    name = getattr(task, "kind", None) or getattr(task, "name", None) or "task"
+    tasks = task if isinstance(task, Mapping) else {str(name): task}
+    pipelines = {name: _stages_of(name, contestant) for name, contestant in contestants.items()}
+    arms: dict[str, Arm] = {}
+    for task_name, one in tasks.items():
+        for number, (name, stages) in enumerate(pipelines.items()):
+            used = model if any(map(asks_model, stages.values())) else None
+            asked = one, used, stages, reader or Robust(), draws, seed
+            arm = with_id(Arm(name, {}, task_name, *asked, number == 0, "", ""))
+            if twin := arms.get(arm.id):
+                raise RunError(
+                    f"{name!r} on {task_name!r} is the same as {twin.contestant!r} on"
+                    f" {twin.task_name!r}, and would take its place in the table; drop one"
+                )
+            arms[arm.id] = arm
+    folder = Path(out)
+    plan = Plan(folder.name, tuple(arms.values()))
+    outcome = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))()
+    if outcome.why:
+        raise RunError(
+            f"{outcome.why}; the records so far are in {folder}, and the same call goes on later"
+        )
+    if outcome.stopped:
+        raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
+    return score_table([folder], plan=plan)
+
+
+def _stages_of(name: str, contestant: Pipeline | Stage) -> dict[str, Stage]:
+    given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
+    stages = {slot: stage for slot, stage in given.items() if stage is not None}
+    for slot, stage in stages.items():
+        if not callable(stage):
+            raise TypeError(
+                f"contestants[{name!r}] is to be a stage or a Pipeline of stages, but its {slot!r}"
+                f" is {type(stage).__name__}"
+            )
+    return stages

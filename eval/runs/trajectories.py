@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Record, RunError, RunFolder, refuse_run_file
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
@@ -61,14 +61,12 @@ def write_trajectories(
             " model"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
+    written, images = chain([first], lines), out.with_name(f"{out.stem}_images")
     if out.suffix == ".parquet":
-        written, images = _write_parquet(chain([first], lines), out), "images inside"
+        yield f"{counted(_write_parquet(written, out), 'conversation')}: {out} (images inside)"
     else:
-        written, images = (
-            _write_jsonl(chain([first], lines), out),
-            f"images beside it in {_image_folder(out).name}",
-        )
-    yield f"{counted(written, 'conversation')}: {out} ({images})"
+        conversations = counted(_write_jsonl(written, out, images), "conversation")
+        yield f"{conversations}: {out} (images beside it in {images.name})"
 
 
 def trajectories(
@@ -94,25 +92,26 @@ def trajectories(
             yield line
 
 
-def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
+def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:
     """A line with tool calls and images comes first: readers take the types from the beginning of
     the file."""
-    written = []
+    written = list[Line]()
     for line in lines:
         paths = []
         for image in line["images"]:
-            path = _image_folder(out) / _file_name(image)
+            path = images / _file_name(image)
             if not path.exists():
                 write_file(path, image.data)
             paths.append(path.relative_to(out.parent).as_posix())
         written.append(line | {"images": paths})
 
-    def tells_types(line: Line) -> tuple[bool, bool]:
+    def tells_types(number: int) -> tuple[bool, bool]:
+        line = written[number]
         return any(turn["tool_calls"] for turn in line["messages"]), bool(line["images"])
 
-    first = max(written, key=tells_types)
+    written.insert(0, written.pop(max(range(len(written)), key=tells_types)))
     with whole_file(out) as file:
-        for line in (first, *(line for line in written if line is not first)):
+        for line in written:
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     return len(written)
 
@@ -122,41 +121,30 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    schema, written = _schema(pa), 0
-    with whole_file(out) as whole, ParquetWriter(whole, schema) as file:
-        while rows := list(islice(lines, LINES_AT_ONCE)):
-            for row in rows:
-                row["images"] = [{"bytes": i.data, "path": _file_name(i)} for i in row["images"]]
-            file.write_table(pa.Table.from_pylist(rows, schema))
-            written += len(rows)
-    return written
-
-
-def _schema(pa: Any) -> Any:
-    """The types of the fields of a line in Parquet."""
-    text, count = pa.string(), pa.int64()
-    part = pa.struct({"type": text, "text": text})
-    call = pa.struct(
-        {"id": text, "type": text, "function": pa.struct({"name": text, "arguments": text})}
-    )
+    text, count, written = pa.string(), pa.int64(), 0
+    function = pa.struct({"name": text, "arguments": text})
+    call = pa.struct({"id": text, "type": text, "function": function})
     message = {
         "role": text,
-        "content": pa.list_(part),
+        "content": pa.list_(pa.struct({"type": text, "text": text})),
         "tool_calls": pa.list_(call),
         "tool_call_id": text,
     }
-    types = {
-        **dict.fromkeys(("id", "task", "contestant", "sample", "verdict"), text),
+    others = {
         "value": pa.float64(),
-        **dict.fromkeys(("answer", "key"), text),
-        **dict.fromkeys(("looks", "refused"), count),
-        "ended": text,
-        "tokens": count,
+        **dict.fromkeys(("looks", "refused", "tokens"), count),
         "messages": pa.list_(pa.struct(message)),
         "images": pa.list_(pa.struct({"bytes": pa.binary(), "path": text})),
-        "tools": text,
     }
-    return pa.schema(types)
+    rows = list(islice(lines, LINES_AT_ONCE))
+    schema = pa.schema({name: others.get(name, text) for name in rows[0]})
+    with whole_file(out) as whole, ParquetWriter(whole, schema) as file:
+        while rows:
+            for row in rows:
+                row["images"] = [{"bytes": i.data, "path": _file_name(i)} for i in row["images"]]
+            file.write_table(pa.Table.from_pylist(rows, schema))
+            written, rows = written + len(rows), list(islice(lines, LINES_AT_ONCE))
+    return written
 
 
 def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
@@ -167,7 +155,9 @@ def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -
     """
     replied = [number for number, call in enumerate(record.calls) if call.get("reply")]
     own = [number for number in replied if not record.calls[number].get("model")] or replied
-    ends = {record.calls[number]["draw"]: number for number in own}
+    ends = dict[int, int]()
+    for number in own:
+        ends[record.calls[number]["draw"]] = number
     if len(ends) > 1 and scores.score is not None:
         for end in ends.values():
             draw = replace(record, calls=record.calls[: end + 1], answer=None)
@@ -206,18 +196,18 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
 def _turn(message: Message) -> dict[str, Any]:
     """A turn with every field; a template that asks whether a field is there takes it without those
     that are null."""
-    texts = [part if isinstance(part, str) else None for part in message.parts]
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in message.tool_calls
-    ]
+    content, calls = list[Line](), list[Line]()
+    for part in message.parts:
+        is_text = isinstance(part, str)
+        content.append(
+            {"type": "text", "text": part} if is_text else {"type": "image", "text": None}
+        )
+    for call in message.tool_calls:
+        function = {"name": call.name, "arguments": call.arguments}
+        calls.append({"id": call.id, "type": "function", "function": function})
     return {
         "role": message.role,
-        "content": [{"type": "image" if text is None else "text", "text": text} for text in texts],
+        "content": content,
         "tool_calls": calls or None,
         "tool_call_id": message.call_id or None,
     }
@@ -225,7 +215,3 @@ def _turn(message: Message) -> dict[str, Any]:
 
 def _file_name(image: Payload) -> str:
     return f"{image.sha}.{ENDINGS.get(image.media_type, 'bin')}"
-
-
-def _image_folder(out: Path) -> Path:
-    return out.with_name(f"{out.stem}_images")

@@ -130,12 +130,14 @@ class Progress:
             raise Stopped
 
 
-@dataclass(frozen=True, eq=False)
-class RunContext:
-    """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and
-    `note`, which is told of every record.
+@dataclass(eq=False)
+class Walk:
+    """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    A task takes one of the `turns`, which it gives back while it waits to ask again.
+    All walks of a run share the wrapped models by id of the original, the writer, the pool, and
+    `note`, which is told of every record; a task takes one of the `turns`, which it gives back
+    while it waits to ask again. A stage task runs one stage and goes on with the first child of its
+    node, the others go to the pool. The last task to end calls `finished`.
     """
 
     models: Mapping[int, Any]
@@ -144,17 +146,6 @@ class RunContext:
     turns: threading.Semaphore
     progress: Progress
     note: Callable[[Arm, SampleRow, Record], None]
-
-
-@dataclass(eq=False)
-class Walk:
-    """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
-
-    A stage task runs one stage and goes on with the first child of its node, the others go to the
-    pool. The last task to end calls `finished`.
-    """
-
-    context: RunContext
     sample: Sample
     row: SampleRow
     draw: int
@@ -170,15 +161,15 @@ class Walk:
     def _submit(self, task: Callable[[], None]) -> None:
         with self.lock:
             self.pending += 1
-        self.context.pool.submit(self._run_task, task)
+        self.pool.submit(self._run_task, task)
 
     def _run_task(self, task: Callable[[], None]) -> None:
         try:
-            with self.context.turns:
-                TURN.set(self.context.turns)
+            with self.turns:
+                TURN.set(self.turns)
                 task()
         except BaseException as exc:
-            self.context.progress.end_with(exc)
+            self.progress.end_with(exc)
         finally:
             with self.lock:
                 self.pending -= 1
@@ -189,7 +180,7 @@ class Walk:
     def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
         """An image that cannot be read, a mark outside or a wrong key fail the sample in every
         arm."""
-        if self.context.progress.drain.is_set():
+        if self.progress.drain.is_set():
             raise Stopped
         state = State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
         error = say_key_fault(self.row.answer, len(self.sample.choices))
@@ -216,7 +207,7 @@ class Walk:
     def _run_stage(self, node: TreeNode, state: State) -> None:
         """Run one stage; while the run is being stopped, only where a reply would be lost
         otherwise."""
-        models, progress = self.context.models, self.context.progress
+        models, progress = self.models, self.progress
         if progress.drain.is_set() and not any(entry.calls for entry in state.trace):
             raise Stopped
         model = models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
@@ -241,7 +232,7 @@ class Walk:
             self._run_children(node.children.values(), state)
 
     def _write(self, arms: Iterable[Arm], state: State, error: str = "") -> None:
-        writer = self.context.writer
+        blobs = self.writer.blobs
         for arm in (arm for arm in arms if arm.id in self.wanted):
             if state.silent and not error:
                 raise RunError(
@@ -250,6 +241,6 @@ class Walk:
                     " `state.abstain(why)`"
                 )
             with spend("records"):
-                record = make_record(arm, self.sample, self.row.sha, state, writer.blobs, error)
-                record = writer.record(record)
-            self.context.note(arm, self.row, record)
+                record = make_record(arm, self.sample, self.row.sha, state, blobs, error)
+                record = self.writer.record(record)
+            self.note(arm, self.row, record)

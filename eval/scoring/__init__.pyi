@@ -1,4 +1,3 @@
-from .benchmark import AllRight as AllRight, Metric as Metric, Scorer as Scorer
+from .benchmark import AllRight as AllRight, Scorer as Scorer
 from .row import Row as Row
-from .score import RecordScorer as RecordScorer
 from .verdict import Score as Score, Verdict as Verdict

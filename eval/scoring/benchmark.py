@@ -107,6 +107,14 @@ def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer
     return built
 
 
+def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
+    """What guessing reaches, by metric: one over the number of choices, else what the benchmark's
+    scorer says."""
+    levels = dict(scorer.chance(samples)) if scorer is not None else {}
+    choices = [row.n_choices for row in samples.values()]
+    return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
+
+
 def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
     """The samples by the values of these meta fields; a sample that lacks one of them is in no
     group."""

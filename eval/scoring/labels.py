@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,16 +22,19 @@ def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     """
     plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
     counts = Counter(plain.values())
-    twice = {label for label, count in counts.items() if count > 1}
-    built: dict[str, dict[str, PointRow]] = {}
-    asked: dict[str, list[str]] = {}
+    twice = {name for label, count in counts.items() if count > 1 for name in enumerate(label)}
+    built = defaultdict[str, dict[str, PointRow]](dict)
+    asked = defaultdict[str, list[str]](list)
     out: dict[str, tuple[str, str]] = {}
     for point in points:
         who, what = plain[point.id]
-        if who in {contestant for contestant, _ in twice}:
-            who = _distinguish(who, point, built.setdefault(who, {}))
-        if what in {task for _, task in twice}:
-            what = _number(what, point.task_id, asked)
+        if (1, what) in twice:
+            kinds = asked[what]
+            kinds += [] if point.task_id in kinds else [point.task_id]
+            number = kinds.index(point.task_id)
+            what = f"{what} #{number + 1}" if number else what
+        if (0, who) in twice:
+            who = _distinguish(who, point, built[who])
         out[point.id] = who, what
     return out
 
@@ -62,25 +65,20 @@ def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
     return {place: spec}
 
 
-def _number(label: str, kind: str, seen: dict[str, list[str]]) -> str:
-    kinds = seen.setdefault(label, [])
-    if kind not in kinds:
-        kinds.append(kind)
-    return f"{label} #{kinds.index(kind) + 1}" if kinds.index(kind) else label
-
-
 def contestant_changes(point: PointRow) -> dict[str, Any]:
     """The changes that belong to who answers: stages, model, draws."""
-    return {place: value for place, value in point.changes.items() if not _is_of_task(place)}
+    changes = point.changes.items()
+    return {p: value for p, value in changes if p.partition(".")[0] not in ("task", "tasks")}
 
 
 def task_changes(point: PointRow) -> dict[str, Any]:
     """The changes that belong to what is asked; places of other tasks are left out."""
-    return {
-        place: value
-        for place, value in point.changes.items()
-        if _is_of_task(place) and _touches(place, point.task)
-    }
+    changes = {}
+    for place, value in point.changes.items():
+        head, _, rest = place.partition(".")
+        if head == "task" or (head == "tasks" and rest.partition(".")[0] == point.task):
+            changes[place] = value
+    return changes
 
 
 def contestant_label(point: PointRow, without: str = "") -> str:
@@ -96,10 +94,14 @@ def task_label(point: PointRow, without: str = "") -> str:
 def baselines(run: RunScores) -> dict[str, PointScores | None]:
     """Point id -> the arm that it is compared with: of the present plan, where that has one on the
     same samples."""
-    by_id = run.by_id
-    present, older = ([s.point for s in run.points if s.older is old] for old in (False, True))
-    rivals = {name: baseline_of(scores.point, present, older) for name, scores in by_id.items()}
-    return {name: by_id[point.id] if point else None for name, point in rivals.items()}
+    by_id, plans = run.by_id, defaultdict[bool, list[PointRow]](list)
+    for scores in run.points:
+        plans[scores.older].append(scores.point)
+    rivals = {}
+    for name, scores in by_id.items():
+        rival = baseline_of(scores.point, plans[False], plans[True])
+        rivals[name] = by_id[rival.id] if rival else None
+    return rivals
 
 
 def baseline_of(
@@ -119,10 +121,14 @@ def baseline_of(
     )
     rivals = mine or others
     wanted = {} if point.baseline else contestant_changes(point)
-    alike = [arm for arm in rivals if contestant_changes(arm).items() <= wanted.items()]
-    closest = max(reversed(alike), key=lambda arm: len(contestant_changes(arm)), default=None)
-    chosen = closest or next(iter(rivals), None)
+    chosen = closest(wanted, rivals) or next(iter(rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
+
+
+def closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow | None:
+    """The point that has the most of these changes and no others, of several the latest."""
+    alike = [point for point in points if contestant_changes(point).items() <= changes.items()]
+    return max(reversed(alike), key=lambda point: len(contestant_changes(point)), default=None)
 
 
 def factor_value(point: PointRow, place: str) -> float | None:
@@ -149,11 +155,8 @@ def setting_of(point: PointRow, place: str) -> str | float | None:
     if isinstance(value, Mapping):
         value = str(value.get("use", "")).rpartition(".")[2]
     if value is None:
-        return (
-            "none"
-            if place in point.changes or (place.startswith("stages.") and place.count(".") == 1)
-            else None
-        )
+        is_slot = place.startswith("stages.") and place.count(".") == 1
+        return "none" if place in point.changes or is_slot else None
     return value if isinstance(value, str | float | int) else str(value)
 
 
@@ -169,15 +172,6 @@ def _short(place: str, value: Any) -> str:
         rest = rest.partition(".")[2]
     short = rest if head in ("stages", "task", "tasks") and rest else place
     return f"no {short}" if value is None else f"{short}={value}"
-
-
-def _is_of_task(place: str) -> bool:
-    return place.partition(".")[0] in ("task", "tasks")
-
-
-def _touches(place: str, task: str) -> bool:
-    head, _, rest = place.partition(".")
-    return head == "task" or rest.partition(".")[0] == task
 
 
 def _spec_path(place: str) -> list[str]:

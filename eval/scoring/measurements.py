@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import sqrt
 from statistics import fmean
 from typing import Any
@@ -21,6 +22,7 @@ from looktwice.eval.records.records import Record
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Clusters, cluster_codes, cluster_sums
+from looktwice.eval.statistics.paired import Values
 from looktwice.pipelines.config.spec import public_path
 from looktwice.prompting.wording import ChainOfThought
 
@@ -35,8 +37,8 @@ FEW = 8
 MOST_TURNS = 12
 """Later turns are those of a single long record, and the last one is shown in any case."""
 
-Measured = Mapping[str, float] | Mapping[str, str]
-"""By sample: a number, or a category."""
+Measured = dict[str, float | str]
+"""By sample: a number, or a category; all of one kind."""
 
 
 def measurements(scores: PointScores) -> dict[str, Measured]:
@@ -54,13 +56,13 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
                 for place, number in (places if many else {name: value}).items():
                     if number is not None and not name.startswith(TURN):
                         draws[place][sample].append(number)
-    return {name: _one_each(by_sample) for name, by_sample in draws.items()}
-
-
-def _one_each(by_sample: Mapping[str, Sequence[float | str]]) -> Measured:
-    if any(isinstance(draws[0], str) for draws in by_sample.values()):
-        return {sample: str(draws[0]) for sample, draws in by_sample.items()}
-    return {sample: fmean(map(float, draws)) for sample, draws in by_sample.items()}
+    measured: dict[str, Measured] = {}
+    for name, by_sample in draws.items():
+        is_word = any(isinstance(values[0], str) for values in by_sample.values())
+        for sample, values in by_sample.items():
+            value = str(values[0]) if is_word else fmean(map(float, values))
+            measured.setdefault(name, {})[sample] = value
+    return measured
 
 
 def numbers_of(values: Measured) -> dict[str, float]:
@@ -68,17 +70,16 @@ def numbers_of(values: Measured) -> dict[str, float]:
     return {sample: value for sample, value in values.items() if not isinstance(value, str)}
 
 
-def measured_metrics(scores: PointScores) -> Iterator[tuple[str, Metric]]:
+def measured_metrics(scores: PointScores) -> Iterator[Metric]:
     """A metric for each measured number, its mean, and for each category, its share."""
     for name, values in measurements(scores).items():
         if numbers := numbers_of(values):
             mean = fmean(numbers.values())
-            yield name, Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
+            yield Metric(MEASURED + name, numbers, value=mean, clusters=scores.clusters)
             continue
         for category in sorted(set(map(str, values.values()))):
-            place = f"{name}={category}"
             units = {sample: float(value == category) for sample, value in values.items()}
-            yield place, Metric(MEASURED + place, units, clusters=scores.clusters)
+            yield Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters)
 
 
 def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
@@ -89,15 +90,12 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     """
     values = measurements(scores).get(name, {})
     numbers = numbers_of(values)
-    if len(numbers) == len(values) and len(set(numbers.values())) > FEW:
-        edges = np.quantile(list(numbers.values()), (0, 0.25, 0.5, 0.75, 1))
-        names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
-        quarters = np.searchsorted(edges[1:-1], list(numbers.values()))
-        return {sample: names[n] for sample, n in zip(numbers, quarters, strict=True)}
-    return {
-        sample: value if isinstance(value, str) else f"{value:g}"
-        for sample, value in values.items()
-    }
+    if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
+        return {n: v if isinstance(v, str) else f"{v:g}" for n, v in values.items()}
+    edges = np.quantile([*numbers.values()], (0, 0.25, 0.5, 0.75, 1))
+    names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
+    quarters = np.searchsorted(edges[1:-1], [*numbers.values()])
+    return dict(zip(numbers, map(names.__getitem__, quarters), strict=True))
 
 
 def rightness(scores: PointScores) -> dict[str, float]:
@@ -144,6 +142,16 @@ class Turns:
         """The answer after a turn, counted from 0; one that ended earlier keeps its last."""
         return self.scored[min(turn, len(self.scored) - 1)]
 
+    def spent(self, turn: int, tokens: bool) -> float:
+        """Tokens until the end of a turn, or turns."""
+        scored = self.at(turn)
+        return scored.tokens_in + scored.tokens_out if tokens else min(turn + 1, len(self.scored))
+
+    def first(self, holds: Callable[[Turns, int], bool]) -> int:
+        """The first turn of which this holds, at the latest the last."""
+        end = len(self.scored) - 1
+        return next((turn for turn in range(end) if holds(self, turn)), end)
+
 
 @dataclass(frozen=True)
 class TurnsOfArm:
@@ -163,6 +171,11 @@ class TurnsOfArm:
         """The turns that are shown: the first `MOST_TURNS`, of more the last in place of one."""
         return [*range(min(MOST_TURNS - 1, self.last)), self.last]
 
+    @property
+    def clusters(self) -> list[str]:
+        """The cluster of each record."""
+        return self.scores.clusters_of(turns.sample for turns in self.records)
+
     def mean(self, turn: int, value: Callable[[ScoredRecord], float]) -> dict[str, float]:
         """Something of the answers after a turn by sample, the mean over its draws."""
         draws = defaultdict[str, list[float]](list)
@@ -170,9 +183,11 @@ class TurnsOfArm:
             draws[turns.sample].append(value(turns.at(turn)))
         return {sample: fmean(values) for sample, values in draws.items()}
 
-    def values(self, turn: int) -> dict[str, float]:
-        """The value of every sample after a turn, the mean over its draws."""
-        return self.mean(turn, lambda scored: scored.score.value)
+    @cached_property
+    def values(self) -> Values[int, str]:
+        """The value of every sample after each turn, the mean over its draws."""
+        means = {t: self.mean(t, lambda scored: scored.score.value) for t in range(self.last + 1)}
+        return Values.of(means, self.scores.clusters)
 
     def tokens(self, turn: int) -> float:
         """Tokens of a sample until the end of a turn, the mean over samples."""
@@ -184,20 +199,14 @@ class TurnsOfArm:
             return None
         return fmean(self.mean(turn, lambda scored: scored.cost or 0.0).values())
 
-    def changed(self, before: int, after: int) -> tuple[list[bool], list[bool]]:
-        """Of each record whether it was not right and became right between two turns, and whether
-        it ceased to be."""
-        pairs = [
-            tuple(turns.at(turn).verdict is Verdict.RIGHT for turn in (before, after))
-            for turns in self.records
-        ]
-        return [pair == (False, True) for pair in pairs], [pair == (True, False) for pair in pairs]
-
 
 def read_turns(run: RunScores) -> list[TurnsOfArm]:
     """The turns of every arm of a run that has more than one, in the run's order."""
-    chains = {scores.point.id for scores in run.points if _has_chain(scores)}
-    turns = defaultdict[str, list[Turns]](list)
+    chains, turns = set[str](), defaultdict[str, list[Turns]](list)
+    for scores in run.points:
+        nodes = (scores.point.spec.get("stages") or {}).values()
+        uses = [node.get("use") for node in nodes if isinstance(node, Mapping)]
+        chains |= {scores.point.id} if public_path(ChainOfThought) in uses else set()
     for scores, record in run.records(holding="" if chains else '"turn_call"'):
         final, row = scores.result_of(record), scores.samples.get(record.sample)
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:
@@ -206,16 +215,20 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
             cut = [scores.score(part, row) for part in _cut(record, scores.point.id in chains)]
             if cut:
                 turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
-    arms = [TurnsOfArm(run.by_id[name], tuple(turns[name])) for name in run.by_id if name in turns]
-    return [arm for arm in arms if arm.last > 0]
+    arms = []
+    for name, scores in run.by_id.items():
+        if name in turns and (arm := TurnsOfArm(scores, tuple(turns[name]))).last > 0:
+            arms.append(arm)
+    return arms
 
 
 def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
     """The accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
     for arm in read_turns(run):
         for turn in arm.shown:
+            values = dict(zip(arm.values.units, arm.values[turn].tolist(), strict=True))
             name = f"{TURNS}{turn + 1}.accuracy"
-            yield arm.scores, Metric(name, arm.values(turn), clusters=arm.scores.clusters)
+            yield arm.scores, Metric(name, values, clusters=arm.scores.clusters)
 
 
 def _cut(record: Record, chain: bool) -> Iterator[Record]:
@@ -236,11 +249,3 @@ def _cut(record: Record, chain: bool) -> Iterator[Record]:
     for end in ends[: MOST_TURNS - 1]:
         cut = {**reply, "text": "\n".join(lines[:end]), "finish": "stop"}
         yield replace(record, calls=({**record.calls[0], "reply": cut},))
-
-
-def _has_chain(scores: PointScores) -> bool:
-    stages = (scores.point.spec.get("stages") or {}).values()
-    return any(
-        isinstance(node, Mapping) and node.get("use") == public_path(ChainOfThought)
-        for node in stages
-    )

@@ -1,169 +1,298 @@
 """What a table of a run says beside its figures: what they compare with, what was not asked, what
-it leaves out."""
+it leaves out; and which arms sent the same, as what changed no request cannot change an answer.
+
+One rule for `check`, which tries a few samples, and for the records of a run: what each arm sent is
+compared sample by sample with what the arm sent that differs from it in one slot, or that its delta
+is against.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from looktwice.eval.records.unchanged import SentByArm, listed, say_unchanged
+from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.score import price_lines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict, commonest_failure
 from looktwice.pipelines.counted import counted
 
+MOSTLY = 0.5
+"""The share of samples, and of a slot's values, above which it is said that nothing was done."""
+SHOWN = 3  # arms that a sentence names
+BESIDE = " + "  # between two slots
+
 
 def notes(run: RunScores) -> list[str]:
-    """A sentence each: the baseline, prices; samples without a record, failures, tasks in part;
-    what is older."""
-    prices = price_lines(scores.point for scores in run.points)
-    left_out = [*_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
-    return [*_warnings(run), *_compared(run), *prices, *left_out]
-
-
-def _warnings(run: RunScores) -> list[str]:
-    """What the tasks' own notes warn of, such as a metric of the benchmark that these files do not
-    allow."""
-    notes = {
-        (scores.task, part)
-        for scores in run.points
-        for part in str(scores.point.facts.get("note")).split("; ")
-    }
-    return [f"{part} ({task})" for task, part in sorted(notes) if part.startswith("warning: ")]
-
-
-def unchanged(run: RunScores) -> list[str]:
-    """Which stages changed no request, or few, by the first draw of every sample; what explains a
-    delta of zero."""
-    rivals = baselines(run)
-    arms = []
+    """A sentence each: what the tasks' own notes warn of, the baseline, prices; samples without a
+    record, failures, tasks in part; what is older."""
+    warnings = set()
     for scores in run.points:
-        if scores.older or scores.point.replies_of:  # another reader is no stage
-            continue
-        first = {name: draw for name in scores.scored if (draw := scores.first(name))}
-        rival = rivals[scores.point.id]
-        arms.append(
-            SentByArm(
-                scores.point,
-                scores.contestant,
-                scores.task,
-                {name: draw.request for name, draw in first.items()},
-                {name: draw.kept for name, draw in first.items() if draw.kept},
-                rival.point.id if rival else "",
-            )
-        )
-    return say_unchanged(arms)
+        for part in str(scores.point.facts.get("note")).split("; "):
+            if part.startswith("warning: "):
+                warnings.add((scores.task, f"{part} ({scores.task})"))
+    prices = price_lines(scores.point for scores in run.points)
+    said = [sentence for _, sentence in sorted(warnings)]
+    return [*said, *_compared(run), *prices, *_left_out(run)]
 
 
-def _compared(run: RunScores) -> list[str]:
+def _compared(run: RunScores) -> Iterator[str]:
     """What delta compares with: one arm, or each arm with that of the same setting."""
-    rivals = baselines(run)
-    pairs = [
-        (scores, rival) for scores in run.points if (rival := rivals[scores.point.id]) is not None
-    ]
-    if len({rival.contestant for _, rival in pairs}) < 2:
-        first = (
-            " (first contestant)"
-            if pairs and pairs[0][1].contestant == run.points[0].point.contestant
-            else ""
+    rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
+    names = {rival.contestant for rival in rivals.values() if rival}
+    if len(names) < 2:
+        yield from (f"delta: against {name}" for name in names)
+        return
+    for scores in run.points:
+        if (rival := rivals[scores.point.id]) is None:
+            continue
+        if scores.point.contestant == rival.point.contestant:
+            own.append(rival.contestant)
+        elif contestant_changes(scores.point) == contestant_changes(rival.point):
+            alike.append(rival.point.contestant)
+        else:
+            rest.append(rival.contestant)
+    parts = [f"against {alike[0]} at the same setting"] if alike else []
+    parts += [f"{'where it has none, ' if alike else ''}against {_nearest(rest)}"] if rest else []
+    parts += [f"its own arms against {_nearest(own)}"] if own else []
+    yield f"delta: {'; '.join(parts)}"
+
+
+def _nearest(names: Sequence[str]) -> str:
+    return names[0] if len({*names}) == 1 else f"the nearest in setting of {_listed(names)}"
+
+
+def _left_out(run: RunScores) -> Iterator[str]:
+    """What is missing; failures of samples and readers, with what they mostly say; tasks in part;
+    and earlier plans."""
+    failed, missing, answered = list[str](), 0, 0
+    for scores in run.points:
+        failed += [entry.detail for entry in scores.all if entry.verdict is Verdict.FAILED]
+        if not scores.point.replies_of:
+            missing += scores.missing
+            answered += len(scores.all)
+    if missing:
+        planned = counted(missing + answered, "planned answer")
+        are = "is" if missing == 1 else "are"
+        yield (
+            f"unfinished: {missing} of {planned} {are} missing, and in no mean; the same command"
+            " goes on"
         )
-        return [f"delta: against {rival.contestant}{first}" for _, rival in pairs[:1]]
-    others = [
-        (scores, rival)
-        for scores, rival in pairs
-        if scores.point.contestant != rival.point.contestant
-    ]
-    own = [rival for scores, rival in pairs if scores.point.contestant == rival.point.contestant]
-    alike = [rival for scores, rival in others if _is_same_setting(scores, rival)]
-    rest = [rival for scores, rival in others if not _is_same_setting(scores, rival)]
-    parts = [f"against {alike[0].point.contestant} at the same setting"] if alike else []
-    parts += [f"{'where it has none, ' if alike else ''}against {_names(rest)}"] if rest else []
-    parts += [f"its own arms against {_names(own)}"] if own else []
-    return [f"delta: {'; '.join(parts)}"]
+    if failed:
+        often = "with" if len(failed) == 1 else "most often with"
+        yield f"failed: {counted(len(failed), 'answer')}, {often} {commonest_failure(failed)}"
+    yield from _parts(run)
+    older, draws = list[str](), counted(run.older_draws, "answer")
+    if run.older:
+        arms = counted(len(run.older), "arm of an earlier plan", "arms of earlier plans")
+        older.append(f"{arms}, {_listed(run.older)}")
+    older += [f"{draws} of an earlier plan with more draws"] if run.older_draws else []
+    if older:
+        yield (
+            f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows what is left"
+            " out"
+        )
 
 
-def _is_same_setting(scores: PointScores, rival: PointScores) -> bool:
-    return contestant_changes(scores.point) == contestant_changes(rival.point)
-
-
-def _names(arms: Iterable[PointScores]) -> str:
-    names = list(dict.fromkeys(arm.contestant for arm in arms))
-    return names[0] if len(names) == 1 else f"the nearest in setting of {listed(names)}"
-
-
-def _unfinished(run: RunScores) -> list[str]:
-    asked = [scores for scores in run.points if not scores.point.replies_of]
-    missing = sum(scores.missing for scores in asked)
-    planned = missing + sum(len(scores.all) for scores in asked)
-    if not missing:
-        return []
-    are = "is" if missing == 1 else "are"
-    return [
-        f"unfinished: {missing} of {counted(planned, 'planned answer')} {are} missing, and in no"
-        " mean; the same command goes on"
-    ]
-
-
-def _failures(run: RunScores) -> list[str]:
-    """Of samples and of readers, with what they mostly say: a fault in a reader of one's own fails
-    every answer."""
-    failed = [
-        entry for scores in run.points for entry in scores.all if entry.verdict is Verdict.FAILED
-    ]
-    if not failed:
-        return []
-    often = "with" if len(failed) == 1 else "most often with"
-    return [
-        f"failed: {counted(len(failed), 'answer')}, {often}"
-        f" {commonest_failure([e.detail for e in failed])}"
-    ]
-
-
-def _parts(run: RunScores) -> list[str]:
-    """For every task of which a limit or a shard leaves samples out, and no earlier run has asked
+def _parts(run: RunScores) -> Iterator[str]:
+    """The tasks of which a limit or a shard leaves samples out, and no earlier run has asked
     them."""
-    whole, limit, limits, limited = (
-        run.folder.facts.get("samples") or {},
-        run.folder.facts.get("limit"),
-        [],
-        False,
-    )
-    tasks: dict[str, list[PointScores]] = {}
+    facts, limits = run.folder.facts, list[str]()
+    whole, limit, limited = facts.get("samples") or {}, facts.get("limit"), False
+    tasks = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         if not scores.older:
-            tasks.setdefault(scores.point.task_id, []).append(scores)
+            tasks[scores.point.task_id].append(scores)
     for task, arms in tasks.items():
-        planned = [len(arm.samples) if arm.planned is None else arm.planned for arm in arms]
-        asked = [
-            max(n, sum(map(bool, arm.scored.values())))
-            for n, arm in zip(planned, arms, strict=True)
-        ]
+        asked = []
+        for arm in arms:
+            planned = len(arm.samples) if arm.planned is None else arm.planned
+            asked.append(max(planned, sum(map(bool, arm.scored.values()))))
         few, most = min(asked), max(asked)
         if few < whole.get(task, few):
             limited = limited or few == limit
             numbers = str(few) if few == most else f"{few} to {most}"
             limits.append(f"{arms[0].task}: {numbers} of {counted(whole[task], 'sample')}")
-    return (
-        [f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"]
-        if limits
-        else []
-    )
+    if limits:
+        yield f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
 
 
-def _older(run: RunScores) -> list[str]:
-    arms = (
-        "1 arm of an earlier plan"
-        if len(run.older) == 1
-        else f"{len(run.older)} arms of earlier plans"
-    )
-    left_out = [f"{arms}, {listed(run.older)}"] if run.older else []
-    left_out += (
-        [f"{counted(run.older_draws, 'answer')} of an earlier plan with more draws"]
-        if run.older_draws
-        else []
-    )
-    if not left_out:
-        return []
-    return [
-        f"not shown: {'; '.join(left_out)}; `--all` (in Python `all_arms=True`) shows what is"
-        " left out"
-    ]
+# ---- what changed nothing
+
+
+@dataclass(frozen=True)
+class SentByArm:
+    """What one arm sent: by sample the digest `Record.request`, and why stages `kept` views as they
+    were.
+
+    `contestant` and `task` are its labels in tables, `rival` is the id of the arm that its delta is
+    against. Of the slots in `made_up` nothing can be said, as what they do follows from replies
+    that a dry run makes up.
+    """
+
+    point: PointRow
+    contestant: str
+    task: str
+    requests: Mapping[str, bytes]
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rival: str = ""
+    made_up: Collection[str] = ()
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The settings of every slot, as one text each."""
+        return {slot: repr(node) for slot, node in self.point.spec.get("stages", {}).items()}
+
+    @property
+    def apart_from_stages(self) -> str:
+        """What two arms must share for their requests to be compared: task, model and seed."""
+        return repr([self.point.task_id, self.point.spec.get("model"), self.point.seed])
+
+    def same_as(self, rival: SentByArm) -> Iterator[bool]:
+        """Of each sample of which it is known what both sent, whether that was the same."""
+        for name, request in self.requests.items():
+            if request and (against := rival.requests.get(name)):
+                yield request == against
+
+    def reason(self, samples: Sequence[str]) -> str:
+        """What stages said most often of these samples, which they left as they were."""
+        return Counter(why for name in samples for why in self.kept[name]).most_common(1)[0][0]
+
+
+def unchanged(run: RunScores) -> list[str]:
+    """Which stages changed no request, or few, by the first draw of every sample; what explains a
+    delta of zero."""
+    rivals, arms = baselines(run), []
+    for scores in run.points:
+        if scores.older or scores.point.replies_of:  # another reader is no stage
+            continue
+        requests, kept = dict[str, bytes](), dict[str, Sequence[str]]()
+        for name in scores.scored:
+            if draw := scores.first(name):
+                requests[name] = draw.request
+                kept |= {name: draw.kept} if draw.kept else {}
+        rival = rivals[scores.point.id]
+        names, against = (scores.contestant, scores.task), rival.point.id if rival else ""
+        arms.append(SentByArm(scores.point, *names, requests, kept, against))
+    return say_unchanged(arms)
+
+
+def say_unchanged(arms: Sequence[SentByArm]) -> list[str]:
+    """A sentence for each slot whose settings changed no request, or few, and for stages that
+    mostly found nothing."""
+    tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    explained = set[str]()
+    for slots, variants in (*_by_slot(arms), *_against_rivals(arms)):
+        if BESIDE in slots and variants[1].point.id in explained:
+            continue
+        classes = _alike(variants)
+        for alike in classes:
+            explained |= {arm.point.id for arm in alike} if len(alike) > 1 else set()
+        for beginning, end in _sentences(slots, variants, classes):
+            tasks[beginning].append(variants[0].task)
+            ends[beginning].append(end)
+    sentences = []
+    for beginning, (end, *more) in ends.items():
+        repeated = len({*more} - {end})
+        alike_too = f"; the same of {counted(repeated, 'more comparison')}" if repeated else ""
+        sentences.append(f"{beginning} of {_each(tasks[beginning])}{end}{alike_too}")
+    return [*sentences, *_found_nothing(arms)]
+
+
+def _by_slot(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[SentByArm]]]:
+    """For every slot the arms that are the same but for it."""
+    alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[SentByArm]](list)
+    every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
+    for arm in arms:
+        stages, shared = arm.stages, arm.apart_from_stages
+        for slot in every:
+            rest = frozenset((stages | {slot: ""}).items())
+            alike[slot, shared, rest].append(arm)
+    for (slot, *_), variants in alike.items():
+        if len(variants) > 1 and not any(slot in arm.made_up for arm in variants):
+            yield slot, variants
+
+
+def _against_rivals(arms: Sequence[SentByArm]) -> Iterator[tuple[str, Sequence[SentByArm]]]:
+    """Each arm that differs in several slots from the one that its delta is against."""
+    by_id = {arm.point.id: arm for arm in arms}
+    for arm in arms:
+        rival = by_id.get(arm.rival)
+        if rival is None or rival.apart_from_stages != arm.apart_from_stages:
+            continue
+        mine, others = arm.stages, rival.stages
+        slots = [slot for slot in {**others, **mine} if mine.get(slot) != others.get(slot)]
+        if len(slots) > 1 and not {*slots} & {*arm.made_up, *rival.made_up}:
+            yield BESIDE.join(slots), [rival, arm]
+
+
+def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
+    """The arms in classes of those that sent the same for every sample that both know of."""
+    classes: list[list[SentByArm]] = []
+    for arm in arms:
+        for alike in classes:
+            same = arm.same_as(alike[0])
+            if next(same, False) and all(same):  # of many arms most differ in the first sample
+                alike.append(arm)
+                break
+        else:
+            classes.append([arm])
+    return classes
+
+
+def _sentences(
+    slots: str, arms: Sequence[SentByArm], classes: Sequence[Sequence[SentByArm]]
+) -> Iterator[tuple[str, str]]:
+    """What is said before and after the names of the tasks."""
+    largest = max(classes, key=len)
+    # fewer may be alike on purpose, as controls are
+    if len(largest) > len(arms) * MOSTLY and len(largest) > 1:
+        samples = _samples([*largest[0].same_as(largest[1])])
+        sent = "answer" if arms[0].point.spec.get("model") is None else "request"
+        many = f"{slots}: {counted(len(arms), 'value')}, {counted(len(classes), sent)}"
+        yield f"changed nothing: {many} on {samples}", f": {_names(largest)} sent the same"
+    first = next((arm for arm in arms if slots not in arm.stages), arms[0])
+    for alike in classes:
+        same = [*alike[0].same_as(first)]
+        if len(same) * MOSTLY < sum(same) < len(same):
+            equal = f"the request of {_names(alike)} equals that of {first.contestant}"
+            kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
+            reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
+            yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
+
+
+def _found_nothing(arms: Sequence[SentByArm]) -> Iterator[str]:
+    """The arms of which a stage left most samples of a task as they were, with its commonest
+    reason."""
+    contestants = defaultdict[tuple[str, str, str], list[str]](list)
+    for arm in arms:
+        kept = {name: bool(arm.kept.get(name)) for name, request in arm.requests.items() if request}
+        if sum(kept.values()) > len(kept) * MOSTLY:
+            reason = arm.reason([name for name in kept if kept[name]])
+            contestants[_samples([*kept.values()]), arm.task, reason].append(arm.contestant)
+    tasks = defaultdict[tuple[str, str, str], list[str]](list)
+    for (samples, task, reason), names in contestants.items():
+        tasks[_listed(names), samples, reason].append(task)
+    for (said, samples, reason), where in tasks.items():
+        yield f"found nothing: {said} on {samples} of {_each(where)}: {reason}"
+
+
+def _samples(same: Sequence[bool]) -> str:
+    compared = counted(len(same), "sample")
+    return f"all {compared}" if all(same) else f"{sum(same)} of {compared}"
+
+
+def _names(arms: Sequence[SentByArm]) -> str:
+    return _listed([arm.contestant for arm in arms])
+
+
+def _each(tasks: Sequence[str]) -> str:
+    return f"each of {_listed(tasks)}" if len({*tasks}) > 1 else tasks[0]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first of some names, each once, and how many more there are."""
+    unique = list(dict.fromkeys(names))
+    more = f" and {len(unique) - SHOWN} more" if len(unique) > SHOWN else ""
+    return f"{', '.join(unique[:SHOWN])}{more}"

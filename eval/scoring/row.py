@@ -8,9 +8,8 @@ samples, and the verdicts are counted per draw.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -18,10 +17,13 @@ import numpy as np
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares, share_interval
-
-SUMMED = {"summed": True}
-"""Metadata of a column that is summed over tasks in the rows `macro` and `micro`."""
+from looktwice.eval.statistics.intervals import (
+    Estimate,
+    Floats,
+    Stratum,
+    mean_of_shares,
+    share_interval,
+)
 
 
 @dataclass(frozen=True)
@@ -43,22 +45,22 @@ class Row:
     value: float | None
     low: float | None = None  # 95 % interval of the value
     high: float | None = None
-    n: int = field(default=0, metadata=SUMMED)  # units behind the value, see `unit`
+    n: int = 0  # units behind the value, see `unit`
     # groups of samples, or levels of a parameter
-    n_groups: int | None = field(default=None, metadata=SUMMED)
-    right: int | None = field(default=None, metadata=SUMMED)  # this and the next three count draws
-    wrong: int | None = field(default=None, metadata=SUMMED)
-    unreadable: int | None = field(default=None, metadata=SUMMED)
-    failed: int | None = field(default=None, metadata=SUMMED)
+    n_groups: int | None = None
+    right: int | None = None  # this and the next three count draws
+    wrong: int | None = None
+    unreadable: int | None = None
+    failed: int | None = None
     delta: float | None = None  # mean paired difference to the baseline
     p: float | None = (
         None  # two-sided paired test against the baseline, see `test`, or the metric's own test
     )
     # of all calls, cached replies included
-    tokens_in: int | None = field(default=None, metadata=SUMMED)
-    tokens_out: int | None = field(default=None, metadata=SUMMED)
+    tokens_in: int | None = None
+    tokens_out: int | None = None
     # list price of all calls, see `price_of`
-    cost: float | None = field(default=None, metadata=SUMMED)
+    cost: float | None = None
     split: str = ""
     label_version: str = ""
     reader: str = ""  # who read the replies
@@ -68,8 +70,8 @@ class Row:
     baseline: str = ""  # the contestant that delta and p compare with
     discordant: int | None = None  # units on which the two differ
     excluded: int | None = None  # units out of the test: failed or missing on either side
-    missing: int = field(default=0, metadata=SUMMED)  # draws that have no record
-    hidden: int = field(default=0, metadata=SUMMED)  # answers to samples without a key
+    missing: int = 0  # draws that have no record
+    hidden: int = 0  # answers to samples without a key
     unit: str = "sample"  # what the metric is a mean over: sample, pair, image, group ...
     task_name: str = ""  # the task's name in the configuration; empty for means over tasks
     n_tasks: int = 1  # tasks behind a mean
@@ -101,6 +103,11 @@ class Row:
     units: Stratum | None = field(default=None, repr=False, compare=False)
 
 
+SUMMED = (
+    *("n", "n_groups", "right", "wrong", "unreadable", "failed", "tokens_in", "tokens_out"),
+    *("cost", "missing", "hidden"),
+)
+"""The columns that are summed over tasks in the rows `macro` and `micro`."""
 COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 """The columns of report.csv."""
 
@@ -199,21 +206,19 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     What was not asked is in none of them. A row "missing" with its share of the planned draws is
     added only if there are such draws.
     """
-    counts, missing = Counter(s.verdict for s in scores.all), scores.missing
-    costs = [s.cost for s in scores.all if s.cost is not None]
+    entries, missing = scores.all, scores.missing
+    costs = [entry.cost for entry in entries if entry.cost is not None]
+    verdicts: Any = {verdict.value: 0 for verdict in Verdict}
+    verdicts |= Counter(entry.verdict.value for entry in entries)
     row = replace(
         row,
-        right=counts[Verdict.RIGHT],
-        wrong=counts[Verdict.WRONG],
-        unreadable=counts[Verdict.UNREADABLE],
-        failed=counts[Verdict.FAILED],
-        hidden=counts[Verdict.HIDDEN],
+        **verdicts,
         missing=missing,
         failure=scores.failure,
-        n_groups=len({s.score.group for s in scores.all if s.score.group}) or None,
-        tokens_in=sum(s.tokens_in for s in scores.all),
-        tokens_out=sum(s.tokens_out for s in scores.all),
-        cost=sum(costs) if costs and len(costs) == len(scores.all) else None,
+        n_groups=len({entry.score.group for entry in entries} - {""}) or None,
+        tokens_in=sum(entry.tokens_in for entry in entries),
+        tokens_out=sum(entry.tokens_out for entry in entries),
+        cost=sum(costs) if costs and len(costs) == len(entries) else None,
     )
     rows = [
         fill(row, Metric(name, metric(scores), clusters=scores.clusters))
@@ -221,7 +226,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     ]
     if missing:
         n = len(scores.samples) if scores.planned is None else scores.planned
-        share = missing / (missing + len(scores.all))
+        share = missing / (missing + len(entries))
         rows.append(replace(row, metric="missing", value=share, n=n))
     return rows
 
@@ -233,19 +238,24 @@ def macro_row(rows: Sequence[Row]) -> Row:
     Its interval counts a question that several variants ask, and a picture that several tasks show,
     once.
     """
-    valued = [row for row in rows if row.value is not None and row.n]
     variants: dict[str, list[Row]] = defaultdict(list)
-    for row in valued:
-        variants[row.task_name].append(row)
+    for row in rows:
+        if row.value is not None and row.n:
+            variants[row.task_name].append(row)
     total = replace(_sum_rows(rows), task="macro", n_tasks=len(variants))
-    if not valued:
+    if not variants:
         return total
-    value = fmean(fmean(row.value or 0.0 for row in mine) for mine in variants.values())
-    deltas = [[row.delta for row in mine if row.delta is not None] for mine in variants.values()]
-    whole = sum(map(len, deltas)) == len(valued)
-    total = replace(total, value=value, delta=fmean(map(fmean, deltas)) if whole else None)
-    if len(valued) == 1:
-        return replace(_with_interval(total, valued[0]), value=value)
+    values, deltas = list[float](), list[float | None]()
+    for mine in variants.values():
+        given = [row.delta for row in mine if row.delta is not None]
+        values.append(fmean(row.value or 0.0 for row in mine))
+        deltas.append(fmean(given) if len(given) == len(mine) else None)
+    value, known = fmean(values), [delta for delta in deltas if delta is not None]
+    delta = fmean(known) if len(known) == len(deltas) else None
+    total = replace(total, value=value, delta=delta)
+    (first, *more), *others = variants.values()
+    if not more and not others:
+        return replace(_with_interval(total, first), value=value)
     strata = [_pooled(mine, 1 / len(variants)) for mine in variants.values()]
     if not all(strata):
         return total
@@ -277,25 +287,24 @@ def micro_row(rows: Sequence[Row]) -> Row:
 def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
     """The units behind several rows as one set, each of which varies around the mean of its row;
     None for levels."""
-    units = [row.units for row in rows if row.units is not None]
-    if len(units) < len(rows):
-        return None
-    centres = [np.full(len(stratum.values), stratum.values.mean()) for stratum in units]
-    values = np.concatenate([stratum.values for stratum in units])
-    clusters = [*chain.from_iterable(stratum.clusters or () for stratum in units)]
-    return Stratum(values, clusters, weight, np.concatenate(centres))
+    values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()
+    for row in rows:
+        if row.units is None:
+            return None
+        values.append(row.units.values)
+        clusters += row.units.clusters or ()
+        centres.append(np.full(len(values[-1]), values[-1].mean()))
+    return Stratum(np.concatenate(values), clusters, weight, np.concatenate(centres))
 
 
 def _sum_rows(rows: Sequence[Row]) -> Row:
-    """One row that adds up the columns marked as summed and joins the distinct split, label version
+    """One row that adds up the columns that are summed and joins the distinct split, label version
     and reader."""
-    first = rows[0]
-    sums: dict[str, Any] = {"unit": first.unit}
-    for column in fields(Row):
-        if column.metadata.get("summed"):
-            values = [value for row in rows if (value := getattr(row, column.name)) is not None]
-            sums[column.name] = sum(values) if values else None
+    first, joined = rows[0], dict[str, Any]()
+    for name in SUMMED:
+        given = [value for row in rows if (value := getattr(row, name)) is not None]
+        joined[name] = sum(given) if given else None
     for name in ("split", "label_version", "reader"):
-        sums[name] = "; ".join(dict.fromkeys(filter(None, (getattr(row, name) for row in rows))))
+        joined[name] = "; ".join(dict.fromkeys(filter(None, (getattr(row, name) for row in rows))))
     names = first.run, "", first.contestant, first.task, first.slice, first.metric
-    return Row(*names, None, **sums)
+    return Row(*names, None, unit=first.unit, **joined)

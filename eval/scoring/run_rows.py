@@ -1,40 +1,37 @@
 """Computes the rows of report.csv for a run: arms, means over tasks, benchmarks' own metrics,
-slices, circular evaluation, majority and chance; and compares contestants with their baseline."""
+slices, circular evaluation, and what stands beside: a baseline, majority, chance and people."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import nan
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from looktwice.eval.records.records import PointRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, right_by_draw
-from looktwice.eval.scoring.chance import (
-    beside_people,
-    is_benchmark_metric,
-    majority_and_chance,
-    published_people,
-)
+from looktwice.eval.scoring.benchmark import Metric, Scorer, chance_levels, right_by_draw
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.measurements import (
+    MEASURED,
+    TURNS,
     mean_interval,
     measured_metrics,
     measured_parts,
     turn_metrics,
 )
 from looktwice.eval.scoring.row import METRICS, Row, empty_row, fill, macro_row, measure, micro_row
-from looktwice.eval.scoring.values import Values
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.paired import correct
+from looktwice.eval.statistics.paired import Values, correct
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.prompting.controls import PermuteChoices, PermuteLabels
 
+MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 Rivals = Mapping[str, PointScores | None]
 """Point id -> the arm that it is compared with."""
+Arm = TypeVar("Arm", bound=Hashable)
 
 
 def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
@@ -49,40 +46,22 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
         by_contestant[scores.contestant].append(scores)
     rows: list[Row] = []
     for arms in by_contestant.values():
-        own = [row for arm in arms for row in _arm_rows(run, arm, rivals[arm.point.id])]
+        own: list[Row] = []
+        for arm in arms:
+            rival, plain = rivals[arm.point.id], empty_row(run, arm)
+            accuracy, *others = measure(arm, plain)
+            accuracy = _compare(accuracy, [(arm, rival)]) if rival else accuracy
+            own += [accuracy, *others, *metric_rows(arm, plain, rival)]
         rows += [*own, *_means(own, arms, rivals), *_total_rows(arms, own)]
         for arm in arms:
             for part, sliced in _slices(arm, by):
                 plain = empty_row(run, arm, part)
-                rows += [*measure(sliced, plain), *benchmark_rows(sliced, plain)]
-    rows = correct_p_values(rows)
-    rows += [
-        *circular_rows(run),
-        *(fill(empty_row(run, arm), metric) for arm, metric in turn_metrics(run)),
-        *_level_rows(run, by),
-    ]
+                rows += [*measure(sliced, plain), *metric_rows(sliced, plain)]
+    turns = (fill(empty_row(run, arm), metric) for arm, metric in turn_metrics(run))
+    rows = [*correct_p_values(rows), *circular_rows(run), *turns, *_level_rows(run, by)]
     whole = len({scores.point.task for scores in run.points})
     rows = [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in rows]
-    return beside_people(rows, published_people(run))
-
-
-def _arm_rows(run: RunScores, scores: PointScores, rival: PointScores | None) -> list[Row]:
-    plain = empty_row(run, scores)
-    rows = measure(scores, plain)
-    if rival is not None:
-        rows[0] = _compare(rows[0], [(scores, rival)])
-    rows += benchmark_rows(scores, plain, rival)
-    others = dict(measured_metrics(rival)) if rival else {}
-    for name, metric in measured_metrics(scores):
-        row = fill(plain, metric)
-        if metric.value is not None:
-            clusters = [scores.clusters[unit] for unit in metric.units]
-            low, high = mean_interval([*metric.units.values()], clusters)
-            row = replace(row, low=low, high=high, clusters=len(set(clusters)))
-        if rival and name in others:
-            row = compare(row, rival.contestant, [(metric, others[name])])
-        rows.append(row)
-    return rows
+    return _beside_people(rows, published_people(run))
 
 
 def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
@@ -120,19 +99,23 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
             yield ", ".join(part), scores.only(samples)
 
 
+# ---- what values stand beside
+
+
 def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     """The majority and chance rows of all tasks with their macro and micro, the totals of the
     benchmarks, then those of slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
-    levels = [row for arm in tasks for row in majority_and_chance(arm, empty_row(run, arm))]
-    own = [row for row in levels if is_benchmark_metric(row)]
-    rows: list[Row] = []
-    totals: list[Row] = []
-    for name in dict.fromkeys(row.contestant for row in levels if row not in own):
-        of_level = [row for row in levels if row.contestant == name]
-        plain = [row for row in of_level if row not in own]
-        rows += [*plain, macro_row(plain), micro_row(plain)]
-        totals += _total_rows(tasks, of_level)
+    levels: dict[str, list[Row]] = defaultdict(list)
+    rows, own, totals = list[Row](), list[Row](), list[Row]()
+    for arm in tasks:
+        for row in majority_and_chance(arm, empty_row(run, arm)):
+            levels[row.contestant].append(row)
+            own += [row] if is_benchmark_metric(row) else []
+    for of_level in levels.values():
+        plain = [row for row in of_level if not is_benchmark_metric(row)]
+        rows += [*plain, macro_row(plain), micro_row(plain)] if plain else []
+        totals += _total_rows(tasks, of_level) if plain else []
     rows += [*own, *totals]
     for scores in tasks:
         for part, sliced in _slices(scores, by):
@@ -140,7 +123,81 @@ def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     return rows
 
 
-# ---- the metrics of benchmarks
+def is_benchmark_metric(row: Row) -> bool:
+    """Whether the metric of a row is specific to a benchmark; every task has the others."""
+    return row.metric not in (*METRICS, "missing") and not row.metric.startswith((MEASURED, TURNS))
+
+
+def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
+    """A row for the majority class, one with the chance level of accuracy and of each metric that
+    has one, and one for whoever sees all but what is asked for, where the benchmark's scorer knows
+    it.
+
+    There is no majority row if the key is not an answer but, for example, the number of points a
+    judge can give.
+    """
+    samples, scorer, rows = scores.keyed, scores.scorer, list[Row]()
+    if not samples:
+        return rows
+    plain = replace(plain, point="", metric="accuracy", n=len(samples), reader="")
+    if scorer is None or scorer.key_is_answer:
+        keys = Counter(sorted(row.answer or "" for row in samples.values()))
+        [(key, right)] = keys.most_common(1)
+        units = {name: float(row.answer == key) for name, row in samples.items()}
+        majority = fill(plain, Metric("accuracy", units, clusters=scores.clusters))
+        majority = replace(majority, contestant=MAJORITY, right=right, wrong=len(samples) - right)
+        rows.append(replace(majority, unreadable=0, failed=0))
+    levels = chance_levels(samples, None if plain.slice else scorer)
+    for metric in sorted(levels, key=lambda metric: metric != "accuracy"):
+        rows.append(replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]))
+    if scorer is not None and (guessed := scorer.guesser(samples)) is not None:
+        rows.append(replace(plain, contestant=GUESSER, value=guessed))
+    return rows
+
+
+def published_people(run: RunScores) -> Mapping[str, float]:
+    """What people reach in percent, by task, `task.metric` or total: the rows of `published:` that
+    are of `people`.
+
+    Rows of another split than that of the task, for a total of any task, are left out. Where
+    several rows name the same, the first counts.
+    """
+    levels: dict[str, float] = {}
+    for row in (run.config.get("published") or {}).values():
+        for name, value in (row.get("accuracy") or {}).items() if row.get("people") else ():
+            if not of_another_split(run, row, str(name)):
+                levels.setdefault(str(name), float(value))
+    return levels
+
+
+def of_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
+    """Whether the value of this name in a row of `published:` is of another split than the run's,
+    where both say."""
+    wanted, task = published.get("split"), name.partition(".")[0]
+    splits = {scores.point.task: scores.point.facts.get("split") for scores in run.points}
+    asked = [splits[task]] if task in splits else [*splits.values()]
+    return bool(wanted) and any(split and split != wanted for split in asked)
+
+
+def published_names(row: Row) -> tuple[str, ...]:
+    """The names that `published:` may have for this value: the task, or `task.metric`, or the
+    metric of a total."""
+    if row.metric == "accuracy":
+        return (row.task_name or row.task,)
+    return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
+
+
+def _beside_people(rows: Sequence[Row], people: Mapping[str, float]) -> list[Row]:
+    """The rows, those that are no slice with what people reach there."""
+    beside = []
+    for row in rows:
+        levels = [people[name] for name in published_names(row) if name in people]
+        is_known = levels and not row.slice
+        beside.append(replace(row, people=levels[0] / 100) if is_known else row)
+    return beside
+
+
+# ---- the metrics of benchmarks, judges and stages
 
 
 def own_metrics(scores: PointScores) -> list[Metric]:
@@ -155,39 +212,44 @@ def own_metrics(scores: PointScores) -> list[Metric]:
     return metrics
 
 
-def _judge_metrics(scores: PointScores) -> list[Metric]:
+def _judge_metrics(scores: PointScores) -> Iterator[Metric]:
     """`cot_score` and its criteria: means over the replies that a judge graded."""
     criteria = dict.fromkeys(name for entry in scores.all for name in entry.judged)
-    if not criteria:
-        return []
 
     def of_criterion(name: str) -> dict[str, float]:
         return scores.means(lambda draw: draw.judged.get(name))
 
     means = {f"cot_{name}": of_criterion(name) for name in criteria}
-    graded = next(iter(means.values()))
-    both = {sample: fmean(by[sample] for by in means.values()) for sample in graded}
-    return [
-        Metric(name, by, "reply", clusters=scores.clusters)
-        for name, by in ({"cot_score": both} | means).items()
-    ]
+    if means:
+        graded = next(iter(means.values()))
+        both = {sample: fmean(by[sample] for by in means.values()) for sample in graded}
+        means = {"cot_score": both} | means
+    for name, units in means.items():
+        yield Metric(name, units, "reply", clusters=scores.clusters)
 
 
-def benchmark_rows(
-    scores: PointScores, plain: Row, rival: PointScores | None = None
-) -> Iterator[Row]:
-    """A row for each metric of the task's scorer and of a judge, compared with the rival on the
-    metric's own units.
+def metric_rows(scores: PointScores, plain: Row, rival: PointScores | None = None) -> Iterator[Row]:
+    """A row for each metric of the task's scorer, of a judge, and of what stages measured, compared
+    with the rival on the metric's own units.
 
     Slices of slices are left out, because they would need one row for every pair of values; so are
-    comparisons of slices.
+    comparisons and measurements of slices.
     """
-    theirs = [*own_metrics(rival), *_judge_metrics(rival)] if rival else []
+    mine, theirs = (
+        [*own_metrics(arm), *_judge_metrics(arm), *(() if plain.slice else measured_metrics(arm))]
+        if arm
+        else []
+        for arm in (scores, rival)
+    )
     others = {metric.name: metric for metric in theirs if not metric.slice}
-    for metric in (*own_metrics(scores), *_judge_metrics(scores)):
+    for metric in mine:
         if plain.slice and metric.slice:
             continue
         row = fill(plain, metric)
+        if metric.name.startswith(MEASURED) and metric.value is not None:
+            clusters = [*map(metric.clusters.__getitem__, metric.units)]
+            low, high = mean_interval([*metric.units.values()], clusters)
+            row = replace(row, low=low, high=high, clusters=len(set(clusters)))
         if rival and metric.name in others and metric.p is None and not metric.slice:
             row = compare(row, rival.contestant, [(metric, others[metric.name])])
         yield row
@@ -200,12 +262,10 @@ def _total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> Iterator[Ro
     for scores in arms:
         if scores.scorer is not None and scores.scorer.suite:
             suites[scores.scorer.suite].append(scores)
+    by_name = {(row.task, row.metric): row for row in rows if not row.slice}
     for suite, members in suites.items():
         tasks = {scores.scorer.part: scores.task for scores in members}
-        if len(tasks) < len(members):
-            continue
-        by_name = {(row.task, row.metric): row for row in rows if not row.slice}
-        for total in members[-1].scorer.totals:
+        for total in members[-1].scorer.totals if len(tasks) == len(members) else ():
             parts = [by_name.get((tasks.get(p, ""), name)) for p, name in total.parts.items()]
             usable = [row for row in parts if row is not None and row.value is not None and row.n]
             if len(usable) == len(parts):
@@ -260,15 +320,11 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
 
 def _rotating_slot(point: PointRow) -> str:
     """The slot of the only stage that rotates the choices; empty if there is none or several."""
-    rotate = public_path(PermuteChoices), public_path(PermuteLabels)
-    stages: Mapping[str, Any] = point.spec.get("stages") or {}
-    slots = [
-        slot
-        for slot, node in stages.items()
-        if isinstance(node, Mapping)
-        and node.get("use") in rotate
-        and node.get("order") == "rotated"
-    ]
+    rotate, slots = (public_path(PermuteChoices), public_path(PermuteLabels)), []
+    for slot, node in (point.spec.get("stages") or {}).items():
+        settings = node if isinstance(node, Mapping) else {}
+        if settings.get("use") in rotate and settings.get("order") == "rotated":
+            slots.append(slot)
     return slots[0] if len(slots) == 1 else ""
 
 
@@ -284,6 +340,20 @@ def accuracy_to_compare(scores: PointScores) -> Metric:
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)
 
 
+def units_of(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, str]]:
+    """The units of a metric of several arms, each on the same tasks, in the clusters of the first;
+    NaN where a unit failed."""
+    values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
+    for arm, metrics in arms.items():
+        for task, metric in enumerate(metrics):
+            for unit, worth in metric.units.items():
+                values[arm][task, unit] = nan if unit in metric.failed else worth
+    clusters = dict[tuple[int, str], str]()
+    for task, metric in enumerate(next(iter(arms.values()))):
+        clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
+    return Values.of(values, clusters)
+
+
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
     """The row with the paired comparison of a metric with the baseline.
 
@@ -291,16 +361,9 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     the units of all pairs that both sides have and neither side failed; the others are counted as
     excluded.
     """
-    sides: tuple[dict[tuple[int, str], float], ...] = {}, {}
-    clusters = {}
-    for task, metrics in enumerate(pairs):
-        for values, side in zip(sides, metrics, strict=True):
-            for unit, worth in side.units.items():
-                values[task, unit] = nan if unit in side.failed else worth
-        for unit, cluster in metrics[0].clusters.items():
-            clusters[task, unit] = cluster
-    matrix = Values.of(dict(enumerate(sides)), clusters)
-    paired = matrix.pair(0, 1)
+    mine, theirs = zip(*pairs, strict=True)
+    matrix = units_of({"mine": mine, "theirs": theirs})
+    paired = matrix.pair("mine", "theirs")
     row = replace(row, baseline=baseline, excluded=len(matrix.units) - (paired.n if paired else 0))
     if paired is None:
         return row
@@ -317,7 +380,7 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
         n_clusters=paired.clusters,
         detectable=paired.detectable,
     )
-    value, other = pairs[0][0].value, pairs[0][1].value
+    value, other = mine[0].value, theirs[0].value
     if len(pairs) > 1 or row.excluded or value is None or other is None:
         return row
     # a metric that is not the mean of its units has no such interval

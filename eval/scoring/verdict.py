@@ -4,7 +4,7 @@ scores of a run."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -67,7 +67,7 @@ class ScoredRecord:
     tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
     verdict this is, `judged` holds its scores by criterion. `measured` are the record's
     measurements, and its `confidence` where a stage gave one. `request` is the digest of what was
-    sent (`request_of`), `kept` are the notes of stages that found nothing to do.
+    sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
     """
 
     sample: str
@@ -145,6 +145,16 @@ class PointScores:
         """The first draw of a sample; None where it has no record."""
         return self.scored.get(sample, {}).get(0)
 
+    @cached_property
+    def firsts(self) -> Mapping[str, ScoredRecord]:
+        """The first draw of each sample with a key; without what FAILED or no judge has scored."""
+        firsts = ((name, self.first(name)) for name in self.keyed)
+        return {
+            name: first
+            for name, first in firsts
+            if first and first.verdict is not Verdict.FAILED and first.reason != UNJUDGED
+        }
+
     def result_of(self, record: Record) -> ScoredRecord | None:
         """What became of a record; None where this arm has none of its sample and draw."""
         return self.scored.get(record.sample, {}).get(record.draw)
@@ -160,8 +170,11 @@ class PointScores:
     @cached_property
     def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
         """The draws that have a record, in their order, of every sample that has one."""
-        drawn = ((name, self.scored.get(name)) for name in self.samples)
-        return {name: [by[draw] for draw in sorted(by)] for name, by in drawn if by}
+        asked = {}
+        for name in self.samples:
+            if by_draw := self.scored.get(name):
+                asked[name] = [by_draw[draw] for draw in sorted(by_draw)]
+        return asked
 
     def means(self, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
         """The mean over the draws of each asked sample, of those draws of which `value` is not
@@ -195,6 +208,10 @@ class PointScores:
         if self.run_clusters:
             return self.run_clusters
         return {name: cluster_of(self.point.task, row) for name, row in self.samples.items()}
+
+    def clusters_of(self, samples: Iterable[str]) -> list[str]:
+        """The clusters of some samples, in their order."""
+        return [self.clusters[sample] for sample in samples]
 
     @cached_property
     def missing(self) -> int:

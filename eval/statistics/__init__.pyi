@@ -3,7 +3,7 @@ from .answers import (
     fleiss_kappa as fleiss_kappa,
     pass_at_k as pass_at_k,
 )
-from .intervals import Estimate as Estimate, bootstrap_mean as bootstrap_mean
+from .intervals import bootstrap_mean as bootstrap_mean
 from .paired import (
     compare_paired as compare_paired,
     correct as correct,

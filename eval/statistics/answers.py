@@ -1,17 +1,27 @@
-"""What answers tell: agreement of contestants or raters, a taste for some letter, and several draws
-of every sample."""
+"""What answers tell: agreement of contestants or raters, a taste for some letter, several draws of
+every sample, and whether the order of two would hold over settings, draws and other samples."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import comb, erfc, exp, gamma, sqrt
+from itertools import chain, compress
+from math import comb, sqrt
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, bootstrap_statistic
+from looktwice.eval.statistics.intervals import (
+    Clusters,
+    Estimate,
+    Floats,
+    bootstrap_statistic,
+    cluster_codes,
+    cluster_sums,
+)
 
 
 def cohens_kappa(
@@ -26,8 +36,8 @@ def cohens_kappa(
         raise ValueError(
             f"two raters need the same items, found {len(answers)} and {len(others)} answers"
         )
-    (mine, theirs), count = _codes([answers, others])
-    columns = np.column_stack([mine == theirs, np.eye(count)[mine], np.eye(count)[theirs]])
+    first, second = _marks([answers, others])
+    columns, count = np.column_stack([(first * second).sum(axis=1), first, second]), len(first.T)
 
     def kappa(means: Floats) -> Floats:
         chance = (means[:, 1 : count + 1] * means[:, count + 1 :]).sum(axis=1)
@@ -50,8 +60,7 @@ def fleiss_kappa(
             "two or more raters of the same items are needed, found"
             f" {[len(one) for one in ratings]}"
         )
-    codes, count = _codes(ratings)
-    raters, table = len(ratings), np.sum([np.eye(count)[code] for code in codes], axis=0)
+    raters, table = len(ratings), np.sum(_marks(ratings), axis=0)
     pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
     columns = np.column_stack([pairs, table / raters])
 
@@ -61,13 +70,11 @@ def fleiss_kappa(
     return bootstrap_statistic(columns, clusters, kappa, -1.0)
 
 
-def _codes(ratings: Sequence[Sequence[Hashable]]) -> tuple[list[NDArray[np.int64]], int]:
-    """The answers of each rater as numbers, whatever answer comes first, and how many answers there
-    are."""
-    names = sorted({answer for answers in ratings for answer in answers}, key=repr)
-    places = {answer: place for place, answer in enumerate(names)}
-    codes = [np.array([places[answer] for answer in answers], np.int64) for answers in ratings]
-    return codes, len(places)
+def _marks(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
+    """By rater which answer each item has, (items, answers), in an order that no rater sets."""
+    names = sorted(set(chain(*ratings)), key=repr)
+    place = {name: number for number, name in enumerate(names)}
+    return [np.eye(len(names))[[*map(place.__getitem__, answers)]] for answers in ratings]
 
 
 def _beyond(observed: Floats, chance: Floats) -> Floats:
@@ -104,34 +111,20 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
     if not answers:
         raise ValueError("position bias needs at least one answered question")
     letters = sorted({*answers, *keys})
-    given, true = np.array([*answers]), np.array([*keys])
-    asked = np.array([np.sum(true == letter) for letter in letters])
-    right = np.array([np.sum((true == letter) & (given == letter)) for letter in letters])
-    some = asked > 0
-    recalls, overall = right[some] / asked[some], right.sum() / len(true)
-    expected = asked[some] * overall * (1 - overall)
-    off = np.square(right[some] - asked[some] * overall)
-    freedom = int(some.sum()) - 1
-    p = (
-        _chi_squared_tail(freedom, float((off / expected).sum()))
-        if freedom > 0 and 0 < overall < 1
-        else 1.0
-    )
-    shares = {letter: float(np.mean(given == letter)) for letter in letters}
-    key = {letter: float(count) / len(true) for letter, count in zip(letters, asked, strict=True)}
-    recall = dict(zip(np.array(letters)[some].tolist(), recalls.tolist(), strict=True))
-    return PositionBias(shares, key, recall, float(recalls.std()), p, len(answers))
+    given, true = (np.array([*side])[:, None] == letters for side in (answers, keys))
+    asked, right, n = true.sum(axis=0), (given & true).sum(axis=0), len(answers)
+    some, overall = asked > 0, right.sum() / n
+    recalls, p = right[some] / asked[some], 1.0
+    if some.sum() > 1 and 0 < overall < 1:
+        from scipy.special import chdtrc
 
-
-def _chi_squared_tail(freedom: int, x: float) -> float:
-    """How often chi-squared with 1 or more degrees of freedom exceeds x (Abramowitz and Stegun
-    26.4.4 and 26.4.5).
-
-    A sum of a few terms, for which nobody should wait until scipy is open.
-    """
-    half, odd = x / 2, freedom % 2
-    terms = (half ** (i + odd / 2) / gamma(i + 1 + odd / 2) for i in range(freedom // 2))
-    return float((erfc(sqrt(half)) if odd else 0.0) + exp(-half) * sum(terms))
+        off = np.square(right[some] - asked[some] * overall)
+        expected = asked[some] * overall * (1 - overall)
+        p = float(chdtrc(int(some.sum()) - 1, (off / expected).sum()))
+    chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
+    recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
+    said, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
+    return PositionBias(said, keyed, recall, float(recalls.std()), p, n)
 
 
 @dataclass(frozen=True)
@@ -209,3 +202,95 @@ def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> fl
     worth = dict(zip(answers, values, strict=True))
     leaders = [worth[answer] for answer, count in counts.items() if count == top]
     return sum(leaders) / len(leaders)
+
+
+# ---- the order of two contestants
+
+
+def swap_over_settings(
+    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
+) -> Estimate:
+    """The probability that two contestants swap places between two settings, taken at random of
+    those that there are.
+
+    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw.
+    Of two settings a tie in one counts one half. The interval is the cluster bootstrap's over the
+    units; noise of few units adds swaps, so it lies rather too high. Raises ValueError for fewer
+    than two settings, and for no units.
+    """
+    gaps = np.asarray(values, float) - np.asarray(others, float)
+    if gaps.ndim != 2 or len(gaps) < 2:
+        raise ValueError(
+            f"a swap between settings needs two of them, found an array of shape {gaps.shape}"
+        )
+    count = len(gaps)
+
+    def swaps(means: Floats) -> Floats:  # (resamples, settings): the pairs with other signs
+        signs = np.sign(np.round(means, 12))
+        alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
+        return np.asarray((1 - alike) / 2)
+
+    return bootstrap_statistic(gaps.T, clusters, swaps, 0.0)
+
+
+def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
+    """The probability that two new sets of half as many units each put two contestants in opposite
+    orders.
+
+    `gaps` are the paired differences of n units, whose mean and spread are taken for those of all
+    units there might be. So it is not how often halves of these very units disagree, which lean to
+    opposite sides of their common mean. With z the mean over its clustered standard error, a half
+    errs with q = Phi(-z / sqrt 2), and the halves disagree with 2 q (1 - q): at most one half,
+    where there is no difference. The interval is that of the limits of z. Raises ValueError for no
+    units.
+    """
+    data = np.asarray(gaps, float)
+    sums, sizes = cluster_sums(data, cluster_codes(clusters, len(data)))
+    mean, m = float(data.mean()), len(sizes)
+    error = sqrt(float(np.square(sums - sizes * mean).sum()) * m / max(1, m - 1)) / len(data)
+    if error == 0:
+        swap = 0.5 if mean == 0 else 0.0
+        return Estimate(swap, swap, swap, len(data), m)
+    normal, z = NormalDist(), abs(mean) / error
+    reach = normal.inv_cdf(0.975)
+
+    def disagree(at: float) -> float:
+        wrong = normal.cdf(-at / sqrt(2))
+        return 2 * wrong * (1 - wrong)
+
+    return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
+
+
+class Reordering(NamedTuple):
+    """How the competition ranks of contestants change from one set of values to another.
+
+    Pairs that change places, pairs tied in either, contestants with another rank, the largest move,
+    and Kendall's tau-b.
+    """
+
+    flipped: int
+    tied: int
+    moved: int
+    furthest: int
+    tau: float
+
+
+def reordering(before: Mapping[str, float], after: Mapping[str, float]) -> Reordering:
+    """The ranks under `before` and `after`, each a value by name; larger is better. The names that
+    both have count."""
+    from scipy.stats import kendalltau
+
+    names = [name for name in before if name in after]
+    values = [np.array([level[name] for name in names]) for level in (before, after)]
+    upper = np.triu_indices(len(names), 1)
+    first, second = (np.sign(level[:, None] - level)[upper] for level in values)
+    # how many are strictly better
+    old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
+    moves = np.abs(old - new)
+    return Reordering(
+        int((first * second < 0).sum()),
+        int((first * second == 0).sum()),
+        int((moves > 0).sum()),
+        int(moves.max(initial=0)),
+        float(kendalltau(*values).statistic),
+    )

@@ -46,11 +46,9 @@ class Estimate:
 
 
 def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
-    """A number 0, 1, 2 ... for the cluster of each of n values, in order of appearance; None: each
-    is its own.
+    """A number 0, 1, 2 ... for the cluster of each of n values; None: each is its own.
 
-    An array is what this gave, and stays as it is. Raises ValueError for another number of clusters
-    than values, and for no values.
+    Raises ValueError for another number of clusters than values, and for no values.
     """
     if n < 1 or (clusters is not None and len(clusters) != n):
         found = "" if clusters is None else f" and {len(clusters)} clusters"
@@ -60,13 +58,9 @@ def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
     if clusters is None:
         return np.arange(n)
     if isinstance(clusters, np.ndarray):
-        return clusters
+        return np.unique(clusters, return_inverse=True)[1]
     places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
-    return (
-        np.arange(n)
-        if len(places) == n
-        else np.fromiter(map(places.__getitem__, clusters), np.int64, n)
-    )
+    return np.fromiter(map(places.__getitem__, clusters), np.int64, n)
 
 
 def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:

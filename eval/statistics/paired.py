@@ -1,5 +1,5 @@
-"""Two contestants on the same units: their difference, exact tests, what so many units could have
-shown, and corrections for many tests.
+"""Contestants on the same units: the difference of two, exact tests, corrections for many, the
+matrix of all their values, and what so many units could have shown.
 
 Without scipy.stats, which takes a second to load."""
 
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain, compress, product
 from math import sqrt
 from statistics import NormalDist
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,9 +22,11 @@ from looktwice.eval.statistics.intervals import (
     LEVEL,
     Clusters,
     Estimate,
+    Floats,
     bootstrap_mean,
     cluster_codes,
     cluster_sums,
+    share_interval,
 )
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
@@ -31,6 +34,9 @@ ALPHA, POWER = 1 - LEVEL, 0.8
 NORMAL = 1000  # of more differences the exact test is as good as the normal one
 
 Line = TypeVar("Line")
+Arm = TypeVar("Arm", bound=Hashable)
+Unit = TypeVar("Unit", bound=Hashable)
+Part = TypeVar("Part", bound=Hashable)
 
 
 @lru_cache(maxsize=1024)
@@ -39,7 +45,8 @@ def mcnemar_p(better: int, worse: int) -> float:
     side.
 
     It is a test of the mean difference only where each sample is right or wrong: `compare_paired`
-    flips signs for graded values. In whole numbers: to import scipy.stats takes a second.
+    flips signs for graded values. In whole numbers, so that a p such as 29/128 is rounded alike
+    everywhere.
     """
     n, tail, ways = better + worse, 0, 1
     if n > 10_000:
@@ -75,7 +82,8 @@ def sign_flip_p(gaps: Sequence[float]) -> float:
     differences in their order, so that p depends neither on the order of the differences nor on
     which side is subtracted.
     """
-    moved = np.sort([abs(gap) for gap in gaps if abs(gap) > 1e-9])
+    sizes = np.sort(np.abs(gaps))
+    moved = sizes[sizes > 1e-9]
     far, count, random = abs(math.fsum(gaps)) - 1e-9, len(moved), np.random.default_rng(0)
     if count <= 13:
         signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
@@ -88,14 +96,14 @@ def sign_flip_p(gaps: Sequence[float]) -> float:
     )
 
 
-def holm(ps: Sequence[float]) -> list[float]:
+def holm(ps: Sequence[float] | Floats) -> list[float]:
     """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
     order = np.argsort(ps)
     stepped = np.maximum.accumulate(np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1))
     return list(map(float, np.minimum(stepped, 1.0)[np.argsort(order)]))
 
 
-def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
+def benjamini_hochberg(ps: Sequence[float] | Floats) -> list[float]:
     """The step-up correction of Benjamini and Hochberg (1995) of a family of p-values, in their
     order.
 
@@ -157,6 +165,73 @@ def compare_paired(
         worse=worse,
         detectable=minimum_detectable(sums * mean.clusters / mean.n),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Values(Generic[Arm, Unit]):
+    """What each arm is worth on each unit: `value` is (arms, units) in 0..1, and NaN where an arm
+    failed, was not asked, or has no key.
+
+    `units` are samples, or pairs (task, sample) where several tasks have samples of one name.
+    `clusters` is a number for each of them, the same for units that share a picture or a group.
+    """
+
+    value: Floats
+    arms: tuple[Arm, ...]
+    units: tuple[Unit, ...]
+    clusters: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, arms: Mapping[Arm, Mapping[Unit, float]], clusters: Mapping[Unit, Hashable]
+    ) -> Values[Arm, Unit]:
+        """The matrix of the values by unit of each arm; units stand in the order of the first arm
+        that has them.
+
+        A unit that `clusters` does not name is a cluster of its own.
+        """
+        units = tuple(dict.fromkeys(chain(*arms.values())))
+        value = np.array([[values.get(unit, np.nan) for unit in units] for values in arms.values()])
+        names = [clusters.get(unit, (unit,)) for unit in units]
+        codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
+        return cls(value.reshape(len(arms), len(units)), tuple(arms), units, codes)
+
+    def __getitem__(self, arm: Arm) -> Floats:
+        """The values of an arm, (units,)."""
+        return np.asarray(self.value[self.arms.index(arm)])
+
+    def has(self, *arms: Arm) -> NDArray[np.bool_]:
+        """Which units each of these arms has a value on; without arms, each arm at all."""
+        rows = [self[arm] for arm in arms] if arms else self.value
+        return np.asarray(~np.isnan(rows).any(axis=0))
+
+    def where(self, wanted: NDArray[np.bool_]) -> Values[Arm, Unit]:
+        """The same of some units alone; `wanted` is (units,)."""
+        units = tuple(compress(self.units, wanted))
+        return replace(
+            self, value=self.value[:, wanted], units=units, clusters=self.clusters[wanted]
+        )
+
+    def by(self, part: Callable[[Unit], Part]) -> dict[Part, Values[Arm, Unit]]:
+        """The matrix in parts, by what `part` says of a unit, such as its task."""
+        names = [*map(part, self.units)]
+        parts = dict.fromkeys(names)
+        return {part: self.where(np.array([name == part for name in names])) for part in parts}
+
+    def mean(self, arm: Arm) -> Estimate | None:
+        """The mean of an arm with its interval (`share_interval`); None without a value."""
+        own = self.where(self.has(arm))
+        return share_interval(own[arm], own.clusters) if own.units else None
+
+    def pair(self, arm: Arm, other: Arm) -> Estimate | None:
+        """An arm less another on the units that both have (`compare_paired`); None where there is
+        none."""
+        both = self.where(self.has(arm, other))
+        return compare_paired(both[arm], both[other], both.clusters) if both.units else None
+
+    def left_out(self, arm: Arm, other: Arm) -> int:
+        """On how many units one of the two has a value and the other has none."""
+        return int((self.has(arm) ^ self.has(other)).sum())
 
 
 def minimum_detectable(gaps: ArrayLike) -> float:
@@ -221,3 +296,36 @@ def _most_on_the_smaller_side(n: int) -> NDArray[np.int64]:
             most += 1
         found[count] = most
     return found
+
+
+Cell = tuple[str, ...]
+"""A combination of a sweep: the level of every factor."""
+
+
+def contrast(
+    cells: Sequence[Cell | None], changes: Mapping[int, tuple[str, str]]
+) -> NDArray[np.float64]:
+    """The weight of each cell in what changing these factors together does beyond what each of them
+    does alone; 0 for all where no combination has every cell.
+
+    `changes` maps the number of a factor to (level, against). For one factor the weighted sum is
+    the value at the level less that against it, the main effect; for two it is the difference of
+    two such differences, the interaction, and so on. It is the mean over the combinations of the
+    other factors that have every cell of the contrast. In a complete sweep of right or wrong
+    answers its mean over units is the coefficient of a saturated linear model with sums over the
+    other factors.
+    """
+    places = {cell: place for place, cell in enumerate(cells) if cell is not None}
+    rests = {tuple("" if i in changes else level for i, level in enumerate(c)) for c in places}
+    weights, squares = np.zeros(len(cells)), 0
+    for rest in rests:
+        signs = {}
+        for sides in product((0, 1), repeat=len(changes)):
+            cell = [*rest]
+            for side, (number, levels) in zip(sides, changes.items(), strict=True):
+                cell[number] = levels[side]
+            signs[tuple(cell)] = (-1) ** sum(sides)
+        if signs.keys() <= places.keys():
+            weights[[places[cell] for cell in signs]] += [*signs.values()]
+            squares += 1
+    return weights / max(1, squares)

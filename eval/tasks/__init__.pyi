@@ -1,13 +1,12 @@
 from .base import Facts as Facts, Subset as Subset, Task as Task, TaskError as TaskError
 from .blink import Blink as Blink, BlinkScorer as BlinkScorer
 from .blink_twice import BlinkTwice as BlinkTwice, TwiceScorer as TwiceScorer
-from .columns import Columns as Columns, Tsv as Tsv
-from .do_you_see_me.metrics import JointScorer as JointScorer, SweepScorer as SweepScorer
+from .do_you_see_me.subtasks import JointScorer as JointScorer, SweepScorer as SweepScorer
 from .do_you_see_me.task import DoYouSeeMe as DoYouSeeMe, JointQuestions as JointQuestions
-from .folder import Folder as Folder
 from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
+from .own_questions import Columns as Columns, Folder as Folder, Tsv as Tsv
 from .photos.task import Photos as Photos
 from .toy_models import NearSighted as NearSighted, NeverLooks as NeverLooks
 from .vlm2.metrics import (

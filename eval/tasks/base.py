@@ -5,19 +5,20 @@ To add one without any code, describe its files to `Columns` (a parquet, JSONL, 
 a file of this room whose fields are its settings, which iterates over `Item`s and has `__len__` and
 `facts`; name it in one line of `__init__.pyi`. For a table of questions derive it from
 `table_task.TableTask`, which `columns.py` shows; a metric of its own is a `Scorer` that its facts
-name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
-"""
+name (`eval.scoring`). Its test goes to `tests/eval/tasks/`."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.sample import Item, say_item_fault
 
 
@@ -42,17 +43,6 @@ class Facts:
     revision: str = ""
     left_out: tuple[str, ...] = ()
     scorer: Any = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("split", "label_version", "note", "revision"):
-            if not isinstance(value := getattr(self, name), str):
-                raise TaskError(f"facts.{name} is a text, found {value!r:.80}")
-        for name in ("errata", "left_out"):
-            value = getattr(self, name)
-            if not isinstance(value, tuple | list) or not all(
-                isinstance(each, str) for each in value
-            ):
-                raise TaskError(f"facts.{name} is a tuple of texts, found {value!r:.80}")
 
 
 @dataclass(frozen=True)
@@ -93,16 +83,16 @@ class Subset:
         """
         chosen = list(range(len(rows)))
         if self.ids:
-            places = {name: place for place, name in enumerate(names or [row[0] for row in rows])}
-            for name in self.ids:
-                if name not in places:
-                    raise TaskError(
-                        f"{where or 'subset'}: ids: there is no item {name!r}; ids look like"
-                        f" {next(iter(places), 'none')!r}"
-                    )
-            chosen = sorted({places[name] for name in self.ids})
+            identifiers = list(names) or [identifier for identifier, _ in rows]
+            places = dict(zip(identifiers, chosen, strict=True))
+            if unknown := [name for name in self.ids if name not in places]:
+                raise TaskError(
+                    f"{where or 'subset'}: ids: there is no item {unknown[0]!r}; ids look like"
+                    f" {next(iter(places), 'none')!r}"
+                )
+            chosen = sorted(set(map(places.__getitem__, self.ids)))
         if self.n is not None:
-            chosen = [chosen[number] for number in self._chosen([rows[place] for place in chosen])]
+            chosen = sorted(self._chosen(rows, chosen))
         if not chosen:
             raise TaskError(
                 f"{f'{where}: ' if where else ''}the subset {self} leaves no question of"
@@ -110,9 +100,12 @@ class Subset:
             )
         return chosen
 
-    def _chosen(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+    def _chosen(
+        self, rows: Sequence[tuple[str, Mapping[str, Any]]], numbers: Sequence[int]
+    ) -> Iterator[int]:
         groups: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for number, (identifier, fields) in enumerate(rows):
+        for number in numbers:
+            identifier, fields = rows[number]
             for setting, name in (("per", self.per), ("whole", self.whole)):
                 if name is not None and name not in fields:
                     raise TaskError(
@@ -121,12 +114,9 @@ class Subset:
                     )
             unit = identifier if self.whole is None else str(fields[self.whole])
             groups[str(fields[self.per]) if self.per else ""][unit].append(number)
-        kept = (
-            units[unit]
-            for units in groups.values()
-            for unit in sorted(units, key=self._rank)[: self.n]
-        )
-        return sorted(number for numbers in kept for number in numbers)
+        for units in groups.values():
+            for unit in sorted(units, key=self._rank)[: self.n]:
+                yield from units[unit]
 
     def _rank(self, identifier: str) -> bytes:
         return hashlib.sha256(f"{self.seed}\n{identifier}".encode()).digest()
@@ -228,3 +218,94 @@ def find_item(task: Task, sample_id: str) -> Item | None:
     if isinstance(task, MadeTask):
         return task.item(sample_id)
     return next((item for item in task if item.sample.id == sample_id), None)
+
+
+# where more rows than this are faulty, the file or the settings are wrong, and not the rows
+MOST_SHARE = 0.1
+IN_FACTS = 10  # reasons that a report repeats
+IN_ERROR = 20  # more lines than this say nothing new about a file
+
+
+@dataclass
+class RowErrors:
+    """Collects the parts of one source that cannot be used; `units` names these parts, such as
+    "rows" or "images".
+
+    A task that leaves faulty rows out ends with `check_share` and states `sentences` in its facts;
+    a task that accepts none ends with `raise_any`.
+    """
+
+    source: object = ""
+    units: str = "rows"
+    found: list[str] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """The singular of `units`."""
+        return self.units.removesuffix("s")
+
+    def clear(self) -> None:
+        """Forget what was collected while reading stopped half-way."""
+        self.found, self.ids = [], {}
+
+    def add(self, where: int | str, why: str) -> None:
+        """Collect what is wrong with the row of this number, or with the file of this name."""
+        self.found.append(
+            f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}"
+        )
+
+    def repeats(self, row: int, identifier: str) -> bool:
+        """Whether an earlier row has this id; the later row is then collected as an error."""
+        first = self.ids.setdefault(identifier, row)
+        if first != row:
+            self.add(
+                row,
+                f"the id {identifier!r} is already that of {self.unit} {first}; ids must be unique",
+            )
+        return first != row
+
+    def check_share(self, total: int) -> None:
+        """Raises TaskError with the first errors if no part is usable, or more than a tenth of them
+        is not."""
+        if total == 0:
+            raise TaskError(f"{self.source} holds no {self.unit}, or none that the settings keep")
+        if len(self.found) >= total or len(self.found) > max(1, MOST_SHARE * total):
+            summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
+            raise TaskError("\n  ".join([summary, *self._first(IN_FACTS)]))
+
+    def raise_any(self) -> None:
+        """Raises TaskError with the first twenty errors, if there are any."""
+        if self.found:
+            count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
+            raise TaskError("\n  ".join([f"{self.source}: {count}", *self._first(IN_ERROR)]))
+
+    def nothing_left(self, where: Path, wanted: str) -> TaskError:
+        """The error to raise if nothing can be used."""
+        return TaskError("\n  ".join([f"{where}: {wanted}", *self._first(IN_FACTS)]))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For the facts: the count, then the first reasons; empty if nothing was left out."""
+        of = f" of {self.source}" if self.source else ""
+        return (
+            (f"{len(self.found)} {self.units}{of} left out", *self._first(IN_FACTS))
+            if self.found
+            else ()
+        )
+
+    def _first(self, limit: int) -> list[str]:
+        more = [f"... and {len(self.found) - limit} more"] if len(self.found) > limit else []
+        return [*self.found[:limit], *more]
+
+
+def suggest_among(word: str, among: Iterable[str]) -> str:
+    """Ends a sentence about an unknown name with a spelling suggestion, if there is one, and all
+    known names."""
+    return f"{suggest_name(word, names := tuple(among))} There are {', '.join(names)}"
+
+
+def suggest_name(word: str, among: Iterable[str]) -> str:
+    """Ends a sentence about an unknown name: `; did you mean 'X'?`, or a full stop if no known name
+    is similar."""
+    return did_you_mean(word, among) or "."

@@ -12,9 +12,8 @@ from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer, Total
-from looktwice.eval.tasks.base import Subset, TaskError
-from looktwice.eval.tasks.cells import broken_picture
-from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
+from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_name
+from looktwice.eval.tasks.files import broken_picture
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture
@@ -99,10 +98,10 @@ class Blink(TableTask):
             )
         present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         if self.name not in present:
-            hint = suggest_name(self.name, {*NAMES, *present} - {self.name})
-            wrong = f"no task is named {self.name!r}{hint}"
-            if self.name in NAMES:
-                wrong = f"BLINK's {self.name} is not in it."
+            wrong = f"BLINK's {self.name} is not in it."
+            if self.name not in NAMES:
+                hint = suggest_name(self.name, {*NAMES, *present})
+                wrong = f"no task is named {self.name!r}{hint}"
             raise TaskError(f"{folder}: {wrong} It has {', '.join(present) or 'no folders'}")
 
     @property
@@ -153,7 +152,7 @@ class Blink(TableTask):
         return super()._usable(questions, total)
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
-        texts = [name for name in WORDS if name not in ("choices", "answer")]
+        texts = ("idx", "question", "sub_task", "prompt")
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
             raise ValueError(f"{', '.join(wrong)}: no text, but every question needs one")
         identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]

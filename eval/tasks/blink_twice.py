@@ -9,23 +9,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer, group_by, group_metric
 from looktwice.eval.scoring.verdict import PointScores
-from looktwice.eval.tasks.base import Subset, TaskError
-from looktwice.eval.tasks.cells import (
+from looktwice.eval.tasks.base import Subset
+from looktwice.eval.tasks.files import (
     HIDDEN,
+    DataLocation,
     as_list,
     as_text,
     image_cells,
     is_path,
+    locate_data,
     picture_from_cell,
 )
-from looktwice.eval.tasks.files import DataLocation, locate_data
-from looktwice.eval.tasks.table_task import TableQuestion, TableTask, map_columns
+from looktwice.eval.tasks.table_task import MappedTask, TableQuestion
 from looktwice.pipelines.picture import PictureError
 
 CRITERIA = ("clues", "truth")
@@ -50,11 +53,14 @@ def cot_score(clues: float, truth: float) -> float:
 def judged_cot(text: str) -> tuple[float, float] | None:
     """Both criteria from a judge's words, such as "Clues: 0.5" and "Truth: 1" on lines of their
     own; else None."""
-    matches = [_JUDGED[name].findall(text) for name in CRITERIA]
-    if any(len(values) != 1 for values in matches):
-        return None
-    clues, truth = (float(values[0]) for values in matches)
-    return (clues, truth) if max(clues, truth) <= 1.0 else None
+    values = []
+    for name in CRITERIA:
+        judged = _JUDGED[name].findall(text)
+        if len(judged) != 1 or float(judged[0]) > 1:
+            return None
+        values.append(float(judged[0]))
+    clues, truth = values
+    return clues, truth
 
 
 @dataclass(frozen=True)
@@ -80,25 +86,23 @@ class TwiceScorer(Scorer):
         samples = scores.keyed
         plain = group_metric("q_acc", "question", scores, {name: [name] for name in samples})
         plain = replace(plain, clusters={})
-
-        def with_key(metric: str, key: str) -> Metric:
+        sides = []
+        for metric, key in (("no_acc", "B"), ("yes_acc", "A")):
             units = {n: v for n, v in plain.units.items() if samples[n].answer == key}
-            return replace(plain, name=metric, units=units)
-
+            sides.append(replace(plain, name=metric, units=units))
         images = _of_size(self.per_image, group_by(samples, "image"))
         groups = _of_size(self.per_group, group_by(samples, "group"))
-        grouped = {name: samples[name] for members in groups.values() for name in members}
+        grouped = {name: samples[name] for name in chain.from_iterable(groups.values())}
         twins = _of_size(2, group_by(grouped, "group", "slot"))
         metrics = [
-            with_key("no_acc", "B"),
-            with_key("yes_acc", "A"),
+            *sides,
             plain,
             group_metric("q_acc_either", "image", scores, images, any),
             group_metric("i_acc", "image", scores, images),
             group_metric("q_acc_naturalbench", "question pair", scores, twins),
             group_metric("g_acc", "group", scores, groups),
         ]
-        return [metric for metric in metrics if metric.units]
+        return list(filter(attrgetter("units"), metrics))
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """Of a fair coin for every question."""
@@ -130,7 +134,6 @@ GUESSES: Mapping[str, tuple[str, ...]] = {
 }
 """The column names that are tried for each of our field names; the authors' files were not
 available for this list."""
-NEEDED = ("question", "answer", "image")
 CHOICES = ("Yes", "No")
 KEYS = {"a": "A", "yes": "A", "a yes": "A", "b": "B", "no": "B", "b no": "B"}
 ERRATA = (
@@ -145,7 +148,7 @@ ERRATA = (
 
 
 @dataclass(frozen=True)
-class BlinkTwice(TableTask):
+class BlinkTwice(MappedTask):
     """Questions from a parquet, JSONL, CSV or TSV file, or a folder of parquet files.
 
     `columns` maps our field names to the file's columns: question, answer and image must be found,
@@ -171,17 +174,20 @@ class BlinkTwice(TableTask):
 
     errata = ERRATA
     scorer = TwiceScorer()
+    _usual = GUESSES
+    _needed = ("question", "answer", "image")
 
     @property
     def note(self) -> str:
         """How the questions are grouped, how images are told apart, and which metrics cannot be
         computed."""
-        asked = [question.meta for question in self._chosen]
-        images, groups = (
-            Counter(meta[name] for meta in asked if name in meta) for name in ("image", "group")
-        )
+        images, groups = Counter[str](), Counter[str]()
+        for question in self._chosen:
+            images[question.meta["image"]] += 1
+            if "group" in question.meta:
+                groups[question.meta["group"]] += 1
         fours = list(groups.values()).count(self.scorer.per_group)
-        notes = [f"{len(asked)} questions on {len(images)} images, {fours} groups of four"]
+        notes = [f"{images.total()} questions on {len(images)} images, {fours} groups of four"]
         if self._image_id is None:
             notes.append("no column names images: a hash of their pixels tells them apart")
         if self.scorer.per_image not in images.values():
@@ -194,47 +200,25 @@ class BlinkTwice(TableTask):
             notes.append(f"warning: g_acc cannot be computed, because {why}")
         return "; ".join(notes)
 
-    @property
-    def _word_columns(self) -> list[str]:
-        named = [column for name, column in self._map.items() if name != "image"]
-        return [*named, self._image_id or self._map["image"]]
-
-    @property
-    def _image_columns(self) -> list[str]:
-        return [self._map["image"]]
-
     @cached_property
     def _location(self) -> DataLocation:
         return locate_data(self.path, self.hub, self.revision, ["**"])
 
-    @cached_property
-    def _map(self) -> dict[str, str]:
-        names = self._table.columns
-        by_case = {name.casefold().replace(" ", "_"): name for name in names}
-        mapping = map_columns(self.columns, GUESSES, by_case)
-        if missing := [name for name in NEEDED if not mapping[name]]:
-            raise TaskError(
-                f"no column was found for {', '.join(missing)}; the columns are"
-                f" {', '.join(names)}. Name it: columns: {{{missing[0]}: COLUMN}}"
-            )
-        return {name: columns[0] for name, columns in mapping.items() if columns}
+    @property
+    def _word_columns(self) -> list[str]:
+        return [*super()._word_columns, self._image_id or self._map["image"][0]]
 
     @cached_property
     def _image_id(self) -> str | None:
         """The column that tells one image from another: an id, or the image's path; None where
         there is neither."""
-        column = self._map["image"]
+        column = self._map["image"][0]
         _, first = next(iter(self._table.rows_at([0], [column])), (0, {column: None}))
-        return self._map.get("image_id") or (column if is_path(first[column]) else None)
-
-    @cached_property
-    def _slots(self) -> Counter[str]:
-        """How many questions each image has so far."""
-        return Counter()
+        return next(iter(self._map["image_id"]), column if is_path(first[column]) else None)
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> Iterator[TableQuestion]:
         """The one question of a row, or all of a row that lists several with as many answers."""
-        row = {name: cells[column] for name, column in self._map.items() if column in cells}
+        row = self._row(cells)
         questions, answers = as_list(row["question"]), as_list(row["answer"])
         if not questions or len(questions) != len(answers):
             raise ValueError(f"{len(questions)} questions and {len(answers)} answers")
@@ -246,8 +230,8 @@ class BlinkTwice(TableTask):
             words = as_text(question).strip()
             if not words:
                 raise ValueError("the question is empty")
-            self._slots[image] += 1
-            slot = as_text(row.get("slot")) or str(self._slots[image])
+            self._times[image] += 1
+            slot = as_text(row.get("slot")) or str(self._times[image])
             meta: dict[str, Any] = {name: text for name, text in texts.items() if text}
             meta |= {"row": number, "slot": slot, "image": image}
             identifier = base if len(questions) == 1 else f"{base}_q{place}"

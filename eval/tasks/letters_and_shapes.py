@@ -82,15 +82,16 @@ class LettersAndShapes(MadeTask):
 
     @cached_property
     def _chosen(self) -> list[int]:
-        rows = [(f"{number:04}", {"kind": _kind(number)}) for number in range(self.n)]
-        return self.subset.choose(rows, names=[self._id(number) for number in range(self.n)])
+        names = [self._id(number) for number in range(self.n)]
+        rows = [(name.partition("_")[2], {"kind": name.partition("_")[0]}) for name in names]
+        return self.subset.choose(rows, names=names)
 
     def _id(self, number: int) -> str:
-        return f"{_kind(number)}_{number:04}"
+        return f"{('letter', 'count')[number % 2]}_{number:04}"
 
     def _item(self, number: int) -> Item:
         rng = seeded_rng("letters and shapes", self.seed, number)
-        kind, turn = _kind(number), number // 2
+        kind, turn = ("letter", "count")[number % 2], number // 2
         color = deal_evenly(turn, tuple(COLORS), "color", self.seed)
         rank = deal_evenly(turn, range(8), "size", self.seed)
         span = math.log(self.largest / self.smallest)
@@ -109,27 +110,18 @@ class LettersAndShapes(MadeTask):
             answer = str(target.count(SHAPES[0]))
             question = f"How many of the {color} shapes are {SHAPES[0]}?"
         leaky = self.leak > 0 and seeded_rng("leak", self.seed, number).random() < self.leak
-        if leaky:
-            question += _hint(answer)
+        if leaky and kind == "count":
+            question += f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
+        elif leaky:
+            place = ascii_uppercase.index(answer)
+            before, after = ascii_uppercase[place - 1], ascii_uppercase[(place + 1) % 26]
+            question += f" It stands between {before} and {after} in the alphabet."
         meta = {"kind": kind, "region": "target", "px": high, "size": 1 + rank // 2}
         mark = Box("target", *taken[0])
         picture = Picture(np.asarray(image), f"letters and shapes {number}")
         truth = {"leaky": leaky} if self.leak else {}
         sample = Sample(self._id(number), question, (picture,), (), (mark,), meta)
         return Item(sample, answer, truth)
-
-
-def _hint(answer: str) -> str:
-    """Words that give the answer away without naming it."""
-    if answer.isdigit():
-        return f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
-    place = ascii_uppercase.index(answer)
-    before, after = ascii_uppercase[place - 1], ascii_uppercase[(place + 1) % 26]
-    return f" It stands between {before} and {after} in the alphabet."
-
-
-def _kind(number: int) -> str:
-    return ("letter", "count")[number % 2]
 
 
 def _letter(rng: Generator) -> list[str]:

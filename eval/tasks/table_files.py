@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.cells import as_text
+from looktwice.eval.tasks.files import as_text
 from looktwice.pipelines.disk import MOST_LINE, open_file, open_unpacked, read_lines
 from looktwice.pipelines.json_input import read_json, read_json_lines
 
@@ -315,7 +315,7 @@ def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
                 raise ValueError(f"it would unpack to more than {MOST_LINE >> 20} MiB")
         with open_file(file) as source, closing(load_workbook(source, read_only=True)) as book:
             rows = book.worksheets[0].iter_rows(values_only=True)
-            header = [str(name) for name in next(rows, ())]
+            header = [*map(str, next(rows, ()))]
             for row in rows:
                 texts = (cell if isinstance(cell, str) else as_text(cell) for cell in row)
                 yield dict(zip(header, texts, strict=False))

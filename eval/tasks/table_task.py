@@ -3,18 +3,26 @@ items."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import as_text, image_cells, picture_from_cell
-from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
-from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
-from looktwice.eval.tasks.table_files import TableFile, open_table
+from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
+from looktwice.eval.tasks.files import (
+    DataLocation,
+    Files,
+    as_text,
+    image_cells,
+    locate_data,
+    open_files,
+    picture_from_cell,
+)
+from looktwice.eval.tasks.table_files import Row, TableFile, open_table
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -168,6 +176,11 @@ class TableTask:
     def _left_out(self) -> RowErrors:
         return RowErrors(Path(self.path or self.hub).name, self.units)
 
+    @cached_property
+    def _times(self) -> Counter[str]:
+        """How many questions each image, or whatever else repeats, has so far."""
+        return Counter()
+
     def _cells(self) -> Iterator[tuple[int, Any]]:
         """The rows with their numbers, less those that `where` does not keep."""
         rows = self._table.rows(list(dict.fromkeys(self._word_columns)))
@@ -180,6 +193,7 @@ class TableTask:
         """Every usable question; a row with an id that came before is left out."""
         faults, total = self._left_out, 0
         faults.clear()
+        self._times.clear()
         questions: list[TableQuestion] = []
         for total, (number, cells) in enumerate(self._cells(), 1):  # noqa: B007
             try:
@@ -199,34 +213,67 @@ class TableTask:
 
     @cached_property
     def _chosen(self) -> list[TableQuestion]:
-        rows = [
-            (question.id, {**question.meta, "answer": question.answer}) for question in self._rows
-        ]
+        rows = [(asked.id, {**asked.meta, "answer": asked.answer}) for asked in self._rows]
         return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
 
 
-def map_columns(
-    named: Mapping[str, str | Sequence[str] | None],
-    usual: Mapping[str, Sequence[str]],
-    available: Mapping[str, str],
-) -> dict[str, tuple[str, ...]]:
-    """The columns of each of our fields: those `named`, else the first `usual` one that there is.
+class MappedTask(TableTask):
+    """A table task whose user says in `columns` which column, or columns, hold each of our fields.
 
-    `available` are the table's columns by the names under which they are looked for. Raises
-    TaskError for a field that is none, and for a named column that is not there.
+    What `columns` leaves out is looked for under the names in `_usual`; `_needed` must be found.
+    The field of the images is `_image_field`.
     """
-    mapping: dict[str, tuple[str, ...]] = {}
-    listing = f"the table has the columns {', '.join(available.values())}"
-    if unknown := [name for name in named if name not in usual]:
-        raise TaskError(
-            f"columns: {unknown[0]!r} is no setting of `columns`{suggest_name(unknown[0], usual)}"
-            f" {listing}"
-        )
-    for name, guesses in usual.items():
-        columns = named.get(name, next((available[g] for g in guesses if g in available), None))
-        mapping[name] = (columns,) if isinstance(columns, str) else tuple(columns or ())
-        require_known(mapping[name], available.values())
-    return mapping
+
+    columns: Mapping[str, Any]
+    _usual: ClassVar[Mapping[str, Sequence[str]]]
+    _needed: ClassVar[Sequence[str]]
+    _image_field: ClassVar[str] = "image"
+
+    @property
+    def _word_columns(self) -> list[str]:
+        words = {name: columns for name, columns in self._map.items() if name != self._image_field}
+        return list(chain.from_iterable(words.values()))
+
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        return self._map[self._image_field]
+
+    def _row(self, cells: Mapping[str, Any]) -> Row:
+        """The first cell of each of our fields, less those without a column and the images."""
+        first = {name: columns[0] for name, columns in self._map.items() if columns}
+        return {name: cells[column] for name, column in first.items() if column in cells}
+
+    @cached_property
+    def _map(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each of our fields."""
+        names = self._table.columns
+        if not names:
+            raise TaskError(f"{self._left_out.source} is empty: it has no columns")
+        if unknown := [name for name in self.columns if name not in self._usual]:
+            hint = suggest_name(unknown[0], self._usual)
+            raise TaskError(
+                f"columns: {unknown[0]!r} is no setting of `columns`{hint} the table has the"
+                f" columns {', '.join(names)}"
+            )
+        by_case = {name.casefold().replace(" ", "_"): name for name in reversed(names)}
+        by_case |= zip(names, names, strict=True)
+        mapping = {}
+        for name, guesses in self._usual.items():
+            guess = next((by_case[guess] for guess in guesses if guess in by_case), None)
+            columns = self.columns.get(name, guess)
+            mapping[name] = (columns,) if isinstance(columns, str) else tuple(columns or ())
+            require_known(mapping[name], names)
+        self._complete(mapping)
+        if missing := [name for name in self._needed if not mapping[name]]:
+            entries = ", ".join(f"{name}: COLUMN" for name in missing)
+            raise TaskError(
+                f"no column for `{'` and `'.join(missing)}` is known; the table has the columns"
+                f" {', '.join(names)}. Name it: columns: {{{entries}}}"
+            )
+        return mapping
+
+    def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
+        """Adds the columns that are found by other means than their usual names."""
 
 
 def require_known(columns: Iterable[str], available: Iterable[str]) -> None:

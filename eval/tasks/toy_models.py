@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from string import ascii_uppercase
 from typing import Literal
 
@@ -129,17 +130,18 @@ class NearSighted:
         """The answer where it can be read, else a call of the tool, else that it cannot be told."""
         text, calls = self._reply(messages, options)
         cost = 0
-        for part in (part for message in messages for part in message.parts):
-            if isinstance(part, str):
-                cost += math.ceil(len(part) / 4)
-            else:
-                cost += math.ceil(part.size[0] / PATCH) * math.ceil(part.size[1] / PATCH)
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, str):
+                    cost += math.ceil(len(part) / 4)
+                else:
+                    cost += math.prod(math.ceil(side / PATCH) for side in part.size)
         written = len(text) + sum(len(call.arguments) for call in calls)
         usage = Usage(cost, math.ceil(written / 4))
         return Reply(text, "tool" if calls else "stop", tool_calls=calls, usage=usage)
 
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
-        words = "\n".join(message.text for message in messages if message.role == "user")
+        words = _words(messages, "user")
         asked = [*LETTER.finditer(words), *COUNT.finditer(words)]
         if not asked and words.startswith("Describe"):
             return self._describe(messages), ()
@@ -155,9 +157,9 @@ class NearSighted:
         if height >= self.min_height:
             answer = best.count(question[2]) if several else best.read()
             return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
-        notes = TOLD.findall("\n".join(message.text for message in messages))
-        for _, letter, triangles in (note for note in reversed(notes) if note[0] == color):
-            return f"I was told so.\nANSWER: {letter or triangles}", ()
+        notes = {name: note for name, *note in TOLD.findall(_words(messages))}
+        if color in notes:
+            return f"I was told so.\nANSWER: {''.join(notes[color])}", ()
         small = (
             f"What is {color} in image {best.number} is {height:.0f} pixels high, too small for me."
         )
@@ -182,7 +184,7 @@ class NearSighted:
         self, small: str, arguments: str, messages: Messages, options: CallOptions
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """The call in the form in which tools are offered."""
-        opened = "\n".join(message.text for message in messages if message.role == "system")
+        opened = _words(messages, "system")
         if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
         if not NO_MORE.search(messages[-1].text):
@@ -196,22 +198,24 @@ class NearSighted:
     def _around(self, sight: Sighting, window: float) -> list[float]:
         """The part of the image around what is seen, not smaller than that itself with a rim,
         pushed into the image."""
-        lows, highs = list[float](), list[float]()
+        sides, box = np.array(sight.size), np.array(sight.box, float).reshape(2, 2)
+        lengths = np.minimum(sides, np.maximum(window * sides, 1.3 * np.ptp(box, axis=0)))
+        lows = np.clip((box.sum(axis=0) - lengths) / 2, 0, sides - lengths)
+        per = {"pixels": 1.0, "0-1": 1 / sides, "0-1000": 1000 / sides}[self.coordinates]
         digits = 4 if self.coordinates == "0-1" else 0
-        for axis, side in enumerate(sight.size):
-            first, last = sight.box[axis], sight.box[axis + 2]
-            length = min(side, max(window * side, 1.3 * (last - first)))
-            low = min(max(0.0, (first + last - length) / 2), side - length)
-            per = {"pixels": 1.0, "0-1": 1 / side, "0-1000": 1000 / side}[self.coordinates]
-            lows.append(round(low * per, digits))
-            highs.append(round((low + length) * per, digits))
-        return lows + highs
+        edges = np.concatenate([lows * per, (lows + lengths) * per]).tolist()
+        return [round(edge, digits) for edge in edges]
+
+
+def _words(messages: Messages, role: str = "") -> str:
+    """The texts of the messages, or of those of one role."""
+    return "\n".join(message.text for message in messages if role in ("", message.role))
 
 
 def _images(messages: Messages) -> Iterator[tuple[int, View]]:
     """Every image with its number: what the words right before it say, or else its place."""
     number, before = 0, ""
-    for part in (part for message in messages for part in message.parts):
+    for part in chain.from_iterable(message.parts for message in messages):
         if isinstance(part, str):
             before = part
             continue
@@ -289,10 +293,9 @@ class NeverLooks:
             whole = json.dumps({"image": 1, "box": [0, 0, 99, 99]})
             call = ToolCall(f"call_{len(messages)}", self.tool, whole)
             return Reply("Let me look.", "tool", tool_calls=(call,), usage=usage)
-        words = next((message.text for message in messages if message.role == "user"), "")
-        return Reply(
-            f"ANSWER: {self._answer(words, draw, called or not self.careless)}", usage=usage
-        )
+        words = [message.text for message in messages if message.role == "user"][:1]
+        answer = self._answer("".join(words), draw, called or not self.careless)
+        return Reply(f"ANSWER: {answer}", usage=usage)
 
     def _answer(self, words: str, draw: int, careful: bool) -> str:
         if careful and (hint := BETWEEN.search(words)):

@@ -29,8 +29,8 @@ function onKey(event) {
   const typing = event.target.closest("input, select, textarea, dialog");
   if (event.key === "Escape" && typing) return event.target.blur();
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return undefined;
-  const inBrowser = document.getElementById("samples").getBoundingClientRect().top < window.innerHeight;
-  if (event.key.startsWith("Arrow") && !inBrowser) return undefined; // the page scrolls
+  const { top, bottom } = document.getElementById("samples").getBoundingClientRect();
+  if (event.key.startsWith("Arrow") && (top >= window.innerHeight || bottom <= 0)) return undefined; // the page scrolls
   event.preventDefault();
   return KEYS[event.key]();
 }
@@ -56,7 +56,8 @@ async function start() {
   await show();
   for (const draw of [drawLines, drawGrids, drawCosts]) draw();
   document.documentElement.dataset.ready = "1";
-  if (state.sample) document.getElementById("samples").scrollIntoView();
+  const asked = ["who", "flip", "verdict", "disagree", "q", "sample"].some((name) => state[name]);
+  if (asked) document.getElementById("samples").scrollIntoView();
 }
 
 start();

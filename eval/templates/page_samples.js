@@ -66,8 +66,15 @@ function drawList(found) {
   }
   fill("list", ...items);
   fill("count", `${found.length} of ${samples.length} samples`);
-  const current = document.querySelector("#list [aria-current]");
-  if (current) current.scrollIntoView({ block: "nearest" });
+  showInList(document.querySelector("#list [aria-current]"));
+}
+
+/** Scroll the list, and never the page, to one of its links. */
+function showInList(link) {
+  if (!link) return;
+  const list = document.querySelector(".browser nav"), box = list.getBoundingClientRect(), { top, bottom } = link.getBoundingClientRect();
+  if (top < box.top) list.scrollTop -= box.top - top;
+  else if (bottom > box.bottom) list.scrollTop += bottom - box.bottom;
 }
 
 /** Open the sample before or after the one that is open, among those that the filters leave. */
@@ -128,7 +135,7 @@ function drawAnswer(draw, said, known, count) {
     count ? make("span", { class: "note" }, ` draw ${count}`) : "");
   const made = [head, draw.reason ? make("p", { class: "note pre" }, draw.reason) : null];
   if (!said) {
-    made.push(data.detailed === null ? null : make("p", { class: "note" }, "its words are not in this file: looktwice view RUN shows them"));
+    made.push(data.is_whole ? null : make("p", { class: "note" }, "its words are not in this file: looktwice view RUN shows them"));
     return made.filter(Boolean);
   }
   const { reply, turns } = said;

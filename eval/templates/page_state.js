@@ -12,15 +12,16 @@ const samples = data.samples.map((sample) => ({
   ...sample, question: data.texts[sample.question], choices: sample.choices.map((n) => data.texts[n]),
 }));
 const answers = data.contestants.map(() => new Array(samples.length)); // by contestant, then sample: its draws
-for (const [who, sample, draws] of data.answers) {
-  answers[who][sample] = draws.map(([verdict, value, answer, reason]) => ({
-    verdict, value, answer: data.texts[answer], reason: reason === undefined ? "" : data.texts[reason],
-    texts: reason === undefined ? [answer] : [answer, reason],
-  }));
+for (const [who, sample, verdict, value, answer, reason] of data.draws) {
+  const draw = { verdict, value, answer: data.texts[answer], reason: data.texts[reason], texts: [answer, reason] };
+  (answers[who][sample] ||= []).push(draw);
 }
-const words = new Map(data.words); // by sample: [[contestant, [draw, ...]], ...]
-const arms = new Map(data.arms.map((arm) => [`${arm.contestant},${arm.task}`, arm]));
-const pairs = new Map(data.pairs.map((pair) => [`${pair.contestant},${pair.rival},${pair.task}`, pair]));
+const words = new Map(); // by sample: [[contestant, [draw, ...]], ...]
+for (const [who, sample, draws] of data.words) words.set(sample, [...(words.get(sample) || []), [who, draws]]);
+const arms = new Map(data.arms.map(({ accuracy, ...arm }) =>
+  [`${arm.contestant},${arm.task}`, { ...arm, ...(accuracy || { value: null }) }]));
+const pairs = new Map(data.pairs.map(({ paired, ...pair }) =>
+  [`${pair.contestant},${pair.rival},${pair.task}`, { ...pair, ...paired }]));
 const names = nameSamples();
 const byName = new Map(names.map((name, number) => [name, number]));
 let state = { ...EMPTY };

@@ -3,7 +3,7 @@ the run.
 
 Here: includes, overlays, overrides and what entries may hold (`load`), what they mean (`entries`),
 how much a YAML file may hold (`yaml_input`), which files it may read (`paths`), which classes it
-may name (`classes`, and `aliases` for former paths), contestants and sweeps (`expand`), building
+may name (`classes`), contestants and sweeps (`expand`), building
 (`build`), the arms of a run (`arm`, `plan`), and identities (`spec`). Not here: what the named
 classes do, and the YAML files themselves, which lie in `configs/`."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from looktwice.pipelines.config.classes import Faults
 from looktwice.pipelines.config.spec import asks_model, settings, spec
 from looktwice.pipelines.state import Stage
 
@@ -32,9 +33,9 @@ class Arm:
     read: Any
     draws: int
     seed: int
-    baseline: bool
-    id: str
-    task_id: str
+    baseline: bool = False
+    id: str = ""
+    task_id: str = ""
     replies_of: str = ""
 
     def __repr__(self) -> str:
@@ -59,9 +60,7 @@ def say_no_answer(slots: Iterable[str]) -> str:
     )
 
 
-def make_gap_arms(
-    arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[str]
-) -> list[Arm]:
+def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
     """For each task the first contestant's arm with one factor of the second, for each factor in
     which they differ.
 
@@ -77,65 +76,50 @@ def make_gap_arms(
     for arm in arms:
         if arm.contestant in sides and not arm.changes:
             sides[arm.contestant].setdefault(arm.task_id, arm)
-    known = ", ".join(dict.fromkeys(arm.contestant for arm in arms))
-    missing = [name for name in sides if not sides[name]]
-    faults += [
-        f"gap: no contestant {name!r} without changes; there are {known or 'none'}"
-        for name in missing
-    ]
+    known = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
+    for name, side in sides.items():
+        if not side:
+            faults.note(f"gap: no contestant {name!r} without changes; there are {known}")
     if len(sides) < 2:
-        faults.append(f"gap: from and to are both {gap['from']!r}; name two contestants")
-    if missing or len(sides) < 2:
+        faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
         return []
     start, end = sides.values()
-    return [
-        arm
-        for task, a in start.items()
-        if task in end
-        for arm in _single_changes(a, end[task], faults)
-    ]
+    pairs = [(arm, end[task]) for task, arm in start.items() if task in end]
+    return [arm for a, b in pairs for arm in _single_changes(a, b, faults)]
 
 
-def _single_changes(a: Arm, b: Arm, faults: list[str]) -> Iterator[Arm]:
+def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
     common = [slot for slot in a.stages if slot in b.stages]
     if common != [slot for slot in b.stages if slot in a.stages]:
-        fault = (
+        faults.note(
             f"gap: {a.contestant!r} and {b.contestant!r} have the stages {', '.join(common)} in"
             " another order"
         )
-        faults += [fault] if fault not in faults else []
         return
     for place in _factors(a, b):
         try:
             yield _changed(a, b, place)
         except (ValueError, TypeError) as exc:
-            fault = (
+            faults.note(
                 f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
             )
-            faults += [fault] if fault not in faults else []
 
 
 def _factors(a: Arm, b: Arm) -> Iterator[str]:
     """The places in which two arms differ, in the order in which they take effect."""
+
+    def differ(name: str, one: Any, two: Any) -> bool:
+        return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
+
     for slot in _slots(a, b):
-        mine, other = a.stages.get(slot), b.stages.get(slot)
-        if (
-            mine is None
-            or other is None
-            or spec(mine)["use"] != spec(other)["use"]
-            or not asks_model(mine)
-        ):
-            yield from [f"stages.{slot}"] if spec(mine) != spec(other) else []
-        else:
-            named = [f.name for f in fields(mine) if f.init]  # type: ignore[arg-type]
-            alike = (
-                name for name in named if spec(getattr(mine, name)) != spec(getattr(other, name))
-            )
-            yield from (f"stages.{slot}.{name}" for name in alike)
-    if spec(a.model) != spec(b.model):
-        yield "model"
-    if spec(a.read) != spec(b.read):
-        yield "read"
+        mine, theirs = a.stages.get(slot), b.stages.get(slot)
+        if mine is not None and type(mine) is type(theirs) and asks_model(mine):
+            for f in fields(mine):  # type: ignore[arg-type]  # a stage is a dataclass
+                if f.init and differ(f.name, mine, theirs):
+                    yield f"stages.{slot}.{f.name}"
+        elif spec(mine) != spec(theirs):
+            yield f"stages.{slot}"
+    yield from (place for place in ("model", "read") if differ(place, a, b))
 
 
 def _slots(a: Arm, b: Arm) -> list[str]:
@@ -153,22 +137,20 @@ def _slots(a: Arm, b: Arm) -> list[str]:
 def _changed(a: Arm, b: Arm, place: str) -> Arm:
     """The arm `a` with one place of `b`. Raises ValueError where the two settings do not go
     together."""
+    value: Any
     if place in ("model", "read"):
-        changed = replace(a, model=b.model) if place == "model" else replace(a, read=b.read)
-        return replace(changed, changes={place: describe(settings(getattr(b, place)))})
+        value = getattr(b, place)
+        return replace(a, **{place: value}, changes={place: describe(settings(value))})
     slot, _, name = place.removeprefix("stages.").partition(".")
     stage: Any = b.stages.get(slot)
     value = stage
     if name:
         value = getattr(stage, name)
         stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
-    merged = {known: stage if known == slot else a.stages.get(known) for known in _slots(a, b)}
-    stages = {known: one for known, one in merged.items() if one is not None}
-    model = (
-        a.model
-        if a.model is not None or not any(asks_model(one) for one in stages.values())
-        else b.model
-    )
+    merged = {**a.stages, slot: stage}
+    stages = {known: merged[known] for known in _slots(a, b) if merged.get(known) is not None}
+    lacks = a.model is None and any(map(asks_model, stages.values()))
+    model = b.model if lacks else a.model
     return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
 
 
@@ -177,13 +159,6 @@ def describe(node: Any) -> Any:
     as it is."""
     if not isinstance(node, Mapping) or "use" not in node:
         return node
-    told = ", ".join(
-        f"{name}={describe(value)}"
-        for name, value in node.items()
-        if name not in ("use", "version")
-    )
-    return (
-        f"{str(node['use']).rpartition('.')[2]}({told})"
-        if told
-        else str(node["use"]).rpartition(".")[2]
-    )
+    name = str(node["use"]).rpartition(".")[2]
+    shown = [f"{k}={describe(v)}" for k, v in node.items() if k not in ("use", "version")]
+    return f"{name}({', '.join(shown)})" if shown else name

@@ -13,12 +13,13 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
-from looktwice.pipelines.config.aliases import resolve_alias
 from looktwice.pipelines.config.classes import (
     ConfigError,
+    Faults,
     Kind,
     check_kind,
     dataclass_in,
+    default_of,
     did_you_mean,
     holds_path,
     inner_hint,
@@ -26,10 +27,11 @@ from looktwice.pipelines.config.classes import (
     locate,
     members,
     misfit,
+    resolve_alias,
     type_hints,
 )
 from looktwice.pipelines.config.paths import OutsideError, Scope
-from looktwice.pipelines.model import canonical, first_non_finite
+from looktwice.pipelines.model import first_non_finite
 
 # a text "nan" would become a number
 ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
@@ -47,7 +49,7 @@ class Binder:
 
     scope: Scope = field(default_factory=Scope)
     models: Mapping[str, Any] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
     built: dict[str, Any] = field(default_factory=dict)
     noticed: int = 0
     outside: set[Path] = field(default_factory=set)
@@ -66,11 +68,11 @@ class Binder:
                 f"{place}.{no_number[0]}", f"a number must be finite, found {no_number[1]}"
             )
         try:
-            key = canonical(self._with_refs(node))
             cls = locate(node["use"], self.scope.plugins)
             check_kind(cls, kind)
         except ValueError as exc:
             return self.fault(f"{place}.use", str(exc))
+        key = repr((node, self.models if "'ref':" in repr(node) else ()))
         if key in self.built:
             return self.built[key]
         given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
@@ -97,11 +99,11 @@ class Binder:
                 f"{cls.__name__} has no setting {name!r}{did_you_mean(name, known)}",
             )
         for name, f in known.items():
-            if base is None and name not in settings and _default(f) is dataclasses.MISSING:
+            if base is None and name not in settings and default_of(f) is dataclasses.MISSING:
                 self.fault(place, f"{cls.__name__} needs the setting {name!r}")
         values = {
             k: self.value(
-                v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, _default(known[k]))
+                v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, default_of(known[k]))
             )
             for k, v in settings.items()
             if k in known
@@ -117,51 +119,46 @@ class Binder:
     def value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
         """A setting's value, checked against its type hint; a mapping without `use` changes
         `default`, an object."""
-        # a reference that was reported as unresolvable
-        if self.faults and isinstance(value, str) and "${" in value:
-            self.noticed += 1
-            return None
-        if isinstance(value, Mapping) and "use" in value:
-            if is_plain(hint):
-                return self.fault(
-                    place, f"expected {_shown(hint)}, found a node of {value['use']!r}"
-                )
-            made = self.node(value, place)
-            wrong = misfit(type(made), hint) if made is not None else ""
-            return self.fault(f"{place}.use", wrong) if wrong else made
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._model(value["ref"], place)
-        if (
-            isinstance(value, Mapping)
-            and dataclasses.is_dataclass(default)
-            and not isinstance(default, type)
-        ):
-            return self.fields(type(default), value, place, default)
-        if isinstance(value, Mapping) and (cls := dataclass_in(hint)):
-            return self.fields(cls, value, place)
-        if _has_node(value):
-            return self._inside(value, hint, place)
-        before, value = self.noticed, self._inner(value, hint, place)
-        return self._checked(value, hint, place) if self.noticed == before else None
+        before, made = self.noticed, self._made(value, hint, place, default)
+        if self.noticed > before:
+            return None
+        built = dataclasses.is_dataclass(made) or _has_node(value)
+        return made if built else self._checked(made, hint, place)
 
-    def _inner(self, value: Any, hint: Any, place: str) -> Any:
-        """The value in which every path, and every mapping that stands for a dataclass, is made
-        what it stands for."""
+    def _made(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
+        """The value in which nodes, paths, and mappings that stand for a dataclass are
+        made what they stand for."""
         if isinstance(value, str):
+            if self.faults and "${" in value:  # a reference that was reported as unresolvable
+                self.noticed += 1
             return self._path(value, place) if holds_path(hint) else value
+        if not isinstance(value, Mapping | list | tuple):
+            return value
         if isinstance(value, Mapping):
-            if cls := dataclass_in(hint):
-                return self.fields(cls, value, place)
+            if "use" in value:
+                return self._fitting(value, hint, place)
+            base = default if dataclasses.is_dataclass(default) else None
+            if cls := dataclass_in(hint) if base is None else type(base):
+                return self.fields(cls, value, place, base)
+        many = _has_node(value)  # things of which each is checked alone
+        make = self.value if many else self._made
+        if isinstance(value, Mapping):
             return {
-                key: self._inner(each, inner_hint(hint, key), f"{place}.{key}")
-                for key, each in value.items()
+                key: make(inner, inner_hint(hint, key), f"{place}.{key}")
+                for key, inner in value.items()
+                if not (many and inner is None)
             }
-        if isinstance(value, list | tuple):
-            return [
-                self._inner(each, inner_hint(hint, i), f"{place}[{i}]")
-                for i, each in enumerate(value)
-            ]
-        return value
+        made = [make(v, inner_hint(hint, i), f"{place}[{i}]") for i, v in enumerate(value)]
+        return tuple(made) if many else made
+
+    def _fitting(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
+        if is_plain(hint):
+            return self.fault(place, f"expected {_shown(hint)}, found a node of {node['use']!r}")
+        made = self.node(node, place)
+        wrong = misfit(type(made), hint) if made is not None else ""
+        return self.fault(f"{place}.use", wrong) if wrong else made
 
     def _path(self, text: str, place: str) -> Path | None:
         """The path, or None with a fault, which names the first of all paths that one root would
@@ -180,30 +177,6 @@ class Binder:
             self.fault(place, str(exc))
         return None
 
-    def _with_refs(self, value: Any) -> Any:
-        """Plain values, in which a reference stands for what it names: two models under one name
-        are two objects."""
-        if isinstance(value, Mapping):
-            named = (
-                self.models.get(value["ref"])
-                if value.keys() == {"ref"} and isinstance(value["ref"], str)
-                else None
-            )
-            return (
-                self._with_refs(named)
-                if named
-                else {str(k): self._with_refs(v) for k, v in value.items()}
-            )
-        return [self._with_refs(v) for v in value] if isinstance(value, list | tuple) else value
-
-    def _inside(self, value: Any, hint: Any, place: str) -> Any:
-        def inner(each: Any, key: Any, where: str) -> Any:
-            return self.value(each, Any if _has_node(each) else inner_hint(hint, key), where)
-
-        if isinstance(value, Mapping):
-            return {k: inner(v, k, f"{place}.{k}") for k, v in value.items() if v is not None}
-        return tuple(inner(v, i, f"{place}[{i}]") for i, v in enumerate(value))
-
     def _model(self, name: Any, place: str) -> Any:
         if name not in self.models:
             return self.fault(
@@ -218,9 +191,8 @@ class Binder:
         if value is None and type(None) in members(hint):
             return None
         try:
-            return TypeAdapter(
-                hint, config=None if _configured(hint) else ARBITRARY
-            ).validate_python(value)
+            # in a tuple, because a type that brings a configuration takes no other
+            return TypeAdapter(tuple[hint], config=ARBITRARY).validate_python((value,))[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"
@@ -239,10 +211,8 @@ class Binder:
         bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change is one for every contestant
         for changed, entry in self.changed_at.items():
             if f"{bare}.".startswith(f"{changed}."):
-                place = f"{entry}{bare}"
-        line = f"{place}: {text}"
-        if line not in self.faults:
-            self.faults.append(line)
+                place = f"{entry}{bare.removeprefix(changed)}"
+        self.faults.note(f"{place}: {text}")
 
 
 def build(node: Mapping[str, Any], scope: Scope | None = None, place: str = "node") -> Any:
@@ -255,17 +225,6 @@ def build(node: Mapping[str, Any], scope: Scope | None = None, place: str = "nod
     return made
 
 
-def _default(f: dataclasses.Field[Any]) -> Any:
-    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
-
-
-def _configured(hint: Any) -> bool:
-    """Whether pydantic refuses a configuration for this hint, because the type brings its own."""
-    return isinstance(hint, type) and (
-        dataclasses.is_dataclass(hint) or hasattr(hint, "__pydantic_config__")
-    )
-
-
 def _shown(hint: Any) -> str:
     return (
         hint.__name__
@@ -276,5 +235,5 @@ def _shown(hint: Any) -> str:
 
 def _has_node(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return "use" in value or any(_has_node(inner) for inner in value.values())
-    return isinstance(value, list | tuple) and any(_has_node(inner) for inner in value)
+        return "use" in value or any(map(_has_node, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_node, value))

@@ -22,8 +22,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from looktwice.pipelines.config.aliases import resolve_alias
-
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
 
@@ -41,6 +39,55 @@ class ConfigError(ValueError):
         self.faults = tuple(faults)
 
 
+class Faults(list[str]):
+    """What is wrong with a configuration, each sentence once."""
+
+    def note(self, *faults: str) -> None:
+        """Keep those that are new."""
+        for fault in faults:
+            if fault not in self:
+                self.append(fault)
+
+
+ALIASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "eval.readers.Vlm2Count": ("eval.readers.Vlm2", {"form": "count"}),
+    "eval.readers.Vlm2Exact": ("eval.readers.Vlm2", {"form": "exact"}),
+    "eval.readers.Vlm2Grouping": ("eval.readers.Vlm2", {"form": "grouping"}),
+    "eval.readers.Vlm2Official": ("eval.readers.Vlm2", {"form": "official"}),
+    "eval.readers.Vlm2TrueFalse": ("eval.readers.Vlm2", {"form": "true_false"}),
+    "eval.readers.Vlm2Vlmevalkit": ("eval.readers.Vlm2", {"form": "vlmevalkit"}),
+    "specialists.maps.Brightness": ("specialists.maps.DepthCue", {"kind": "brightness"}),
+    "specialists.maps.Haze": ("specialists.maps.DepthCue", {"kind": "haze"}),
+    "specialists.maps.LocalContrast": ("specialists.maps.DepthCue", {"kind": "local_contrast"}),
+    "specialists.maps.Saturation": ("specialists.maps.DepthCue", {"kind": "saturation"}),
+    "specialists.maps.Sharpness": ("specialists.maps.DepthCue", {"kind": "sharpness"}),
+    "specialists.maps.TextureSize": ("specialists.maps.DepthCue", {"kind": "texture_size"}),
+    "specialists.maps.VerticalPosition": (
+        "specialists.maps.DepthCue",
+        {"kind": "vertical_position"},
+    ),
+}
+"""Paths that a configuration may still name although their class has become another one: its path
+now, and the settings that the old one stood for, as the object holds them.
+
+What is built from the old path is written down, and identified, under the old path: no record, no
+cached reply and no study notices."""
+
+
+def resolve_alias(use: str) -> tuple[str, Mapping[str, Any]]:
+    """The path behind a `use`, and the settings that come with it."""
+    return ALIASES.get(use.removeprefix("looktwice."), (use, {}))
+
+
+def named_alias(path: str, thing: Any) -> tuple[str, Mapping[str, Any]]:
+    """The old path of an object whose class lies at `path`, with the settings that it stands for;
+    the path itself where it has none."""
+    for old, (new, settings) in ALIASES.items():
+        if new == path and all(getattr(thing, name) == value for name, value in settings.items()):
+            return old, settings
+    return path, {}
+
+
 def locate(use: str, plugins: Sequence[str] = ()) -> type:
     """The class behind a `use`. Raises ValueError that says what is wrong and what may have been
     meant.
@@ -51,6 +98,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
+            f"{_meant(parts[-1])}; `looktwice list` names them"
         )
     ours, name = parts[0] in FOLDERS, parts[-1]
     room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
@@ -76,42 +124,39 @@ def load_plugin(text: str) -> str:
     The file may import those beside it: its folder is put last among the places where Python looks.
     """
     path = Path(text)
-    name = path.stem if path.suffix == ".py" else text
+    is_file = path.suffix == ".py"
+    name = path.stem if is_file else text
     if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
-        raise ConfigError(
-            [
-                f"--plugin {text}: the name {name!r} is taken or not a plain name; rename the file"
-                " or package"
-            ]
-        )
-    if path.suffix != ".py":
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError([f"--plugin {text}: no package of this name is installed"])
-        _loaded.add(name.partition(".")[0])
-        return name
+        why = f"the name {name!r} is taken or not a plain name; rename the file or package"
+        raise _plugin_fault(text, why)
+    if is_file:
+        _import_file(path, name, text)
+    elif importlib.util.find_spec(name) is None:
+        raise _plugin_fault(text, "no package of this name is installed")
+    _loaded.add(name)
+    return name
+
+
+def _import_file(path: Path, name: str, text: str) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise ConfigError([f"--plugin {text}: no such file"])
-    if (
-        name in sys.modules
-        and Path(getattr(sys.modules[name], "__file__", None) or "").resolve() != path.resolve()
-    ):
-        raise ConfigError(
-            [f"--plugin {text}: a module named {name!r} is already loaded; rename the file"]
-        )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    _loaded.add(name)
+        raise _plugin_fault(text, "no such file")
+    before = getattr(sys.modules.get(name, spec), "__file__", path)
+    if Path(before or "").resolve() != path.resolve():
+        raise _plugin_fault(text, f"a module named {name!r} is already loaded; rename the file")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
         del sys.modules[name]
-        raise ConfigError(
-            [f"--plugin {text}: it cannot be imported ({type(exc).__name__}: {exc})"]
-        ) from exc
-    return name
+        why = f"it cannot be imported ({type(exc).__name__}: {exc})"
+        raise _plugin_fault(text, why) from exc
+
+
+def _plugin_fault(text: str, why: str) -> ConfigError:
+    return ConfigError([f"--plugin {text}: {why}"])
 
 
 def place_in_plugins(exc: BaseException) -> str:
@@ -130,31 +175,32 @@ def place_in_plugins(exc: BaseException) -> str:
 def _own_room(parts: Sequence[str], use: str) -> str:
     """The module of the room that a path of ours names. Raises ValueError with the right path where
     there is one."""
-    rooms = {found.name: found.ispkg for found in _rooms(parts[0])}
+    folder, rooms = parts[0], _rooms(parts[0])
     if len(parts) == 3 and parts[1] in rooms:
-        return f"looktwice.{parts[0]}.{parts[1]}"
-    packages = (
-        (folder, found.name) for folder in FOLDERS for found in _rooms(folder) if found.ispkg
-    )
-    right = [
-        f"{folder}.{room}.{parts[-1]}"
-        for folder, room in packages
-        if _holds(folder, room, parts[-1])
-    ]
-    meant = f"; did you mean {right[0]!r}?" if right else did_you_mean(parts[1], rooms)
+        return f"looktwice.{folder}.{parts[1]}"
+    meant = _meant(parts[-1]) or did_you_mean(parts[1], rooms)
     raise ValueError(
         f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by"
         f" folder.room.Class){meant}"
     )
 
 
+def _meant(name: str) -> str:
+    """`; did you mean 'X'?` with the path of a public class of ours of this name."""
+    rooms = [
+        f"{near}.{room}" for near in FOLDERS for room, is_one in _rooms(near).items() if is_one
+    ]
+    for room in rooms:
+        if name in importlib.import_module(f"looktwice.{room}").__all__:
+            return f"; did you mean '{room}.{name}'?"
+    return ""
+
+
 @cache
-def _rooms(folder: str) -> list[pkgutil.ModuleInfo]:
-    return list(pkgutil.iter_modules(importlib.import_module(f"looktwice.{folder}").__path__))
-
-
-def _holds(folder: str, room: str, name: str) -> bool:
-    return name in importlib.import_module(f"looktwice.{folder}.{room}").__all__
+def _rooms(folder: str) -> dict[str, bool]:
+    """The rooms of a folder by name, and whether each is a package."""
+    places = importlib.import_module(f"looktwice.{folder}").__path__
+    return {module.name: module.ispkg for module in pkgutil.iter_modules(places)}
 
 
 def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
@@ -170,10 +216,13 @@ def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> st
 
 def _is_class(module: Any, name: str) -> bool:
     """Whether the module, or a file of the room that it is, defines a public class of this name."""
-    found = getattr(module, name, None)
-    if not isinstance(found, type) or name.startswith("_"):
-        return False
-    return found.__module__ == module.__name__ or found.__module__.startswith(f"{module.__name__}.")
+    value = getattr(module, name, None)
+    home = f"{getattr(value, '__module__', '')}."
+    return (
+        isinstance(value, type)
+        and not name.startswith("_")
+        and home.startswith(f"{module.__name__}.")
+    )
 
 
 def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
@@ -182,13 +231,13 @@ def did_you_mean(word: str, known: Iterable[object], most: int = 1) -> str:
 
     Capitals count as small letters, and a space as an underscore.
     """
-    by_folded = {_folded(str(name)): str(name) for name in known}
-    near = difflib.get_close_matches(_folded(word), by_folded, most)
-    return f"; did you mean {' or '.join(repr(by_folded[name]) for name in near)}?" if near else ""
 
+    def folded(name: object) -> str:
+        return str(name).casefold().replace(" ", "_")
 
-def _folded(name: str) -> str:
-    return name.casefold().replace(" ", "_")
+    names = {folded(name): str(name) for name in known}
+    near = [repr(names[key]) for key in difflib.get_close_matches(folded(word), names, most)]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 Kind = Literal["task", "stage", "model"]
@@ -225,11 +274,9 @@ def inner_hint(hint: Any, key: Any) -> Any:
             continue
         if issubclass(origin, Mapping):
             return args[1]
-        return (
-            args[0]
-            if origin is not tuple or args[-1] is Ellipsis
-            else dict(enumerate(args)).get(key, Any)
-        )
+        if origin is not tuple or args[-1] is Ellipsis:
+            return args[0]
+        return args[key] if key < len(args) else Any
     return Any
 
 
@@ -248,12 +295,17 @@ def type_hints(cls: type) -> dict[str, Any]:
         return {}
 
 
+def default_of(f: dataclasses.Field[Any]) -> Any:
+    """The default of a dataclass's field; `dataclasses.MISSING` where it has none."""
+    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+
+
 def kind_of(cls: type) -> Kind | None:
     """What a class makes, by what it can do: tasks are iterated, models have an identity, stages
     are only called."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
         return "task"
-    if any("__call__" in vars(base) for base in cls.__mro__):
+    if "__call__" in dir(cls):
         return "model" if hasattr(cls, "identity") else "stage"
     return None
 
@@ -265,30 +317,21 @@ def misfit(cls: type, hint: Any) -> str:
     For a function of a protocol it is told by what the two give, so that a finder of faces is no
     detector; where that is not declared, it may fit.
     """
-    asked = {
-        each.__name__: _given_by(each)
-        for each in members(hint)
-        if getattr(each, "_is_protocol", False)
-    }
-    values = tuple(
-        each for each in members(hint) if isinstance(each, type) and dataclasses.is_dataclass(each)
-    )
-    if values and not asked and not issubclass(cls, values):
-        return f"expected {' or '.join(each.__name__ for each in values)}, found {cls.__name__}"
-    given = _given_by(cls)
-    if (
-        not asked
-        or given is None
-        or any(wanted is None or issubclass(given, wanted) for wanted in asked.values())
-    ):
+    classes = [member for member in members(hint) if isinstance(member, type)]
+    protocols = [member for member in classes if getattr(member, "_is_protocol", False)]
+    values = tuple(filter(dataclasses.is_dataclass, classes))
+    if values and not protocols and not issubclass(cls, values):
+        return f"expected {' or '.join(value.__name__ for value in values)}, found {cls.__name__}"
+    given, asked = _given_by(cls), {each.__name__: _given_by(each) for each in protocols}
+    if not asked or given is None or None in asked.values():
         return ""
-    wanted = " or ".join(
-        f"a {name}, which gives {each.__name__}," for name, each in asked.items() if each
-    )
+    if issubclass(given, tuple(asked.values())):
+        return ""
+    wanted = " or ".join(f"a {name}, which gives {kind.__name__}," for name, kind in asked.items())
     return f"expected {wanted} and {cls.__name__} gives {given.__name__}"
 
 
-def _given_by(cls: type) -> type | None:
+def _given_by(cls: type) -> Any:
     """The class of what calling an object of `cls` gives, where it is declared and a class."""
     try:
         given = get_type_hints(cls.__call__).get("return")
@@ -300,29 +343,23 @@ def _given_by(cls: type) -> type | None:
 def check_kind(cls: type, wanted: Kind | None) -> None:
     """Raises ValueError where a class makes another kind of thing than its place asks for, or lacks
     a part of it."""
-    found = kind_of(cls)
     if wanted is None:
         return
-    if found not in (wanted, None):
-        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes a {found}")
-    has = (
-        {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
-        if dataclasses.is_dataclass(cls)
-        else {*dir(cls)}
-    )
-    has -= {"__call__"} if not any("__call__" in vars(base) for base in cls.__mro__) else set()
-    lacking = [said for part, said in PARTS[wanted].items() if part not in has]
+    if (kind := kind_of(cls)) not in (wanted, None):
+        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes a {kind}")
+    parts = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
+    lacking = [f"`{part}`" for part in PARTS[wanted] if part.partition("(")[0] not in parts]
     if lacking:
-        whole = ", ".join(PARTS[wanted].values())
+        whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
         raise ValueError(
             f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)} (docs/guide.md"
             " shows one)"
         )
 
 
-PARTS: Mapping[Kind, Mapping[str, str]] = {
-    "task": {"facts": "`facts`", "__len__": "`__len__`", "__iter__": "`__iter__`"},
-    "stage": {"__call__": "`__call__(self, state, model)`"},
-    "model": {"identity": "`identity`", "__call__": "`__call__(self, messages, draw, options)`"},
+PARTS: Mapping[Kind, Sequence[str]] = {
+    "task": ("facts", "__len__", "__iter__"),
+    "stage": ("__call__(self, state, model)",),
+    "model": ("identity", "__call__(self, messages, draw, options)"),
 }
-"""What a class must have to be of a kind, and how that is said."""
+"""What a class must have to be of a kind."""

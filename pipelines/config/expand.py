@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.classes import Faults, did_you_mean
 from looktwice.pipelines.config.load import (
+    OVERLAID,
     Node,
     Overlay,
     name_faults,
@@ -31,27 +33,17 @@ ALONE = (
 )
 
 
-@dataclass(frozen=True)
-class ArmNode:
-    """One arm before it is built: who answers, what was changed, and the nodes of what it takes.
+class ArmNode(NamedTuple):
+    """One arm before it is built: in `arm` stand nodes for its task, model, stages and reader.
 
     `place` is the contestant's place in the file, as `task_place` and `model_place` are those of
     its task and model; `own` are the slots that it names itself, and `models` what `{ref: ...}` may
-    name. `changed_at` tells by what entry a place was changed, such as `each[0].`.
+    name. `changed_at` tells where the file changes a place, such as `each[0].stages.mark`.
     """
 
-    contestant: str
-    changes: Mapping[str, Any]
-    task_name: str
-    task: Any
-    model: Any
-    stages: Mapping[str, Any]
-    read: Any
-    draws: Any
-    seed: Any
-    baseline: bool
+    arm: Arm
     place: str
-    own: frozenset[str]
+    own: Collection[str]
     models: Mapping[str, Any]
     task_place: str
     model_place: str
@@ -65,7 +57,7 @@ class Expansion:
 
     config: Node
     scope: Scope = field(default_factory=Scope)
-    faults: list[str] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def arms(self) -> Iterator[ArmNode]:
@@ -74,77 +66,81 @@ class Expansion:
         Where an entry has the wrong type there are no arms, only faults.
         """
         strange, wrong = shape_faults(self.config)
-        self._note([*strange, *wrong])
+        self.faults.note(*strange, *wrong)
         if wrong:
             return
-        self._note(name_faults(self.config))
-        base = {
-            k: v
-            for k, v in self.config.items()
-            if k not in ("sweep", "each", "contestants", "baseline")
-        }
-        named = {
-            k: v
-            for k, v in (self.config.get("contestants") or {"plain": {}}).items()
-            if v is not None
-        }
+        self.faults.note(*name_faults(self.config))
+        named = _present(self.config.get("contestants")) or {"plain": {}}
         if self._are_too_many(len(named)):
             return
-        first = self.config.get("baseline") or next(iter(named), "")
-        if named and first not in named:
-            self.faults.append(f"baseline: no contestant {first!r}; there are {', '.join(named)}")
+        first = self.config.get("baseline") or next(iter(named))
+        if first not in named:
+            self.faults.note(f"baseline: no contestant {first!r}; there are {', '.join(named)}")
         for name, overlay in named.items():
-            place = f"contestants.{name}" if self.config.get("contestants") else ""
-            merged = self._merged(base, overlay or {}, place)
-            if not self._needs_are_met(name, overlay or {}, merged):
+            place = f"contestants.{name}." if self.config.get("contestants") else ""
+            merged = self._merged(overlay, place)
+            if not self._needs_are_met(name, overlay, merged):
                 continue
-            for changes, changed_at in self._changes():
-                arms = self._arms_of(name, merged, overlay or {}, changes, name == first, place)
-                yield from (replace(arm, changed_at=changed_at) for arm in arms)
+            for changes in self._changes(f"contestants.{name}."):
+                applied = {k: v for k, (v, _) in changes.items() if _applies(k, merged, overlay)}
+                changed_at = {key: entry for key, (_, entry) in changes.items()}
+                for node in self._arms_of(name, merged, overlay, applied, place):
+                    arm = replace(node.arm, baseline=name == first)
+                    yield node._replace(arm=arm, changed_at=changed_at)
 
-    def _merged(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
+    def _merged(self, overlay: Mapping[str, Any], place: str) -> Node:
         """The configuration of this contestant: its stages lie over the file's, or with
         `replace: true` alone.
 
         They extend, because that is what a mapping in a mapping does in Hydra, OmegaConf and
         docker-compose: who changes one slot keeps the others, `ask` among them.
         """
-        layer = Overlay(alone=ALONE)
-        node = dict(base)
-        own = {k: v for k, v in overlay.items() if k in ("stages", "model", "read", "draws")}
+        layer, plans = Overlay(alone=ALONE), ("sweep", "each", "contestants")
+        node = {key: value for key, value in self.config.items() if key not in plans}
+        own = {k: v for k, v in overlay.items() if k in OVERLAID}
         if _stands_alone(overlay):
             node["stages"] = {}
         if isinstance(own.get("model"), str):
             node["model"] = None
         merged: Node = layer(node, own)
-        self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
+        self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
         return merged
 
     def _are_too_many(self, contestants: int) -> bool:
         """Whether there are more arms than anybody could run or read, which is a fault; told before
         they are made."""
-        tasks, each = len(self.config.get("tasks") or "1"), len(self.config.get("each") or ()) + 1
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
-        if (arms := contestants * tasks * each * prod(axes)) > MOST_ARMS:
-            counts = " x ".join(map(str, [*axes, each, contestants, tasks]))
-            self._note(
-                [
-                    f"sweep: its values x changes of `each` x contestants x tasks, {counts}, make"
-                    f" {arms:,} arms, and {MOST_ARMS:,} are the most; sweep fewer values, or in"
-                    " configurations of their own"
-                ]
+        each, tasks = len(self.config.get("each") or ()) + 1, len(self.config.get("tasks") or "1")
+        counts = [*axes, each, contestants, tasks]
+        if (arms := prod(counts)) > MOST_ARMS:
+            self.faults.note(
+                "sweep: its values x changes of `each` x contestants x tasks,"
+                f" {' x '.join(map(str, counts))}, make {arms:,} arms, and {MOST_ARMS:,} are the"
+                " most; sweep fewer values, or in configurations of their own"
             )
         return arms > MOST_ARMS
 
-    def _changes(self) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-        """Each combination of the sweep's axes, with nothing and then with each single change; and
-        where each change stands."""
-        sweep, each = self.config.get("sweep") or {}, self.config.get("each") or []
-        for values in product(*sweep.values()):
-            combination = dict(zip(sweep, values, strict=True))
-            yield combination, {}
-            for number, single in enumerate(each):
-                yield {**combination, **single}, dict.fromkeys(single, f"each[{number}].")
+    def _changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
+        """Each combination of the sweep's axes, with nothing and then with each single change: the
+        value of each changed place, and where it stands. Of the contestants' places those below
+        `own`."""
+        sweep, each = self.config.get("sweep") or {}, self.config.get("each") or ()
+        axes = [
+            [(value, f"sweep.{key}[{number}]") for number, value in enumerate(values)]
+            for key, values in sweep.items()
+        ]
+        singles: list[dict[str, tuple[Any, str]]] = [{}]
+        singles += [
+            {key: (value, f"each[{number}].{key}") for key, value in single.items()}
+            for number, single in enumerate(each)
+        ]
+        for values, single in product(product(*axes), singles):
+            changes = dict(zip(sweep, values, strict=True)) | single
+            yield {
+                key.removeprefix(own): change
+                for key, change in changes.items()
+                if key.startswith(own) or not key.startswith("contestants.")
+            }
 
     def _arms_of(
         self,
@@ -152,85 +148,61 @@ class Expansion:
         merged: Node,
         overlay: Mapping[str, Any],
         changes: Mapping[str, Any],
-        baseline: bool,
         place: str,
     ) -> Iterator[ArmNode]:
         """The arms of one contestant under one set of changes, one for each of its tasks."""
-        applied = {k: v for k, v in changes.items() if self._applies(k, v, merged, overlay)}
         layer, node = Overlay(), merged
         # the class first: settings are laid on it
-        for key in sorted(applied, key=lambda key: not key.endswith(".use")):
-            node = layer(node, nest(key, applied[key]))
-        self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
+        for key in sorted(changes, key=lambda key: not key.endswith(".use")):
+            node = layer(node, nest(key, changes[key]))
+        self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
         node = resolve(node, self.faults)
         node = _with_prices(node, node["prices"]) if node.get("prices") else node
-        tasks = self._tasks(node)
-        models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
+        tasks, models = self._tasks(node), _present(node.get("models"))
+        model, model_place = self._model(node.get("model"), models)
+        if isinstance(overlay.get("model"), Mapping):
+            model_place = f"{place}{model_place}"
         for task in self._chosen(overlay, tasks, place):
             others = tuple(f"tasks.{name}." for name in tasks if name != task)
-            mine = {k: v for k, v in applied.items() if not f"{k}.".startswith(others)}
-            stages = {
-                slot: stage
-                for slot, stage in (node.get("stages") or {}).items()
-                if stage is not None
-            }
-            model, model_place = self._model(node.get("model"), models)
-            own_model = isinstance(overlay.get("model"), Mapping)
-            yield ArmNode(
+            mine = {k: v for k, v in changes.items() if not f"{k}.".startswith(others)}
+            arm = Arm(
                 name,
                 flat_changes(mine),
                 task,
                 tasks[task],
                 model,
-                stages,
+                _present(node.get("stages")),
                 node.get("read"),
                 node.get("draws", 1),
                 node.get("seed", 0),
-                baseline,
-                place,
-                frozenset(overlay.get("stages") or ()),
-                models,
-                f"tasks.{task}" if node.get("task") is None else "task",
-                f"{place}.{model_place}" if own_model else model_place,
-                {},
             )
-
-    def _applies(self, key: str, value: Any, merged: Node, overlay: Mapping[str, Any]) -> bool:
-        """A contestant is not touched by changes of slots that it does not have, or has dropped."""
-        parts, own = key.split("."), overlay.get("stages") or {}
-        if parts[0] == "stages" and len(parts) > 1 and parts[1] in own and own[parts[1]] is None:
-            return False
-        if parts[0] != "stages" or not _stands_alone(overlay):
-            return not (parts[0] == "model" and "model" in overlay)
-        return len(parts) > 1 and parts[1] in merged["stages"]
+            task_place = f"tasks.{task}" if node.get("task") is None else "task"
+            own = overlay.get("stages") or ()
+            yield ArmNode(arm, place, own, models, task_place, model_place, {})
 
     def _tasks(self, node: Node) -> dict[str, Any]:
         if (task := node.get("task")) is not None:
             if others := node.get("tasks"):
                 hint = f"a setting of one task is tasks.{next(iter(others))}.n=8, say"
-                self._note([f"task: there is `tasks:` as well; keep one of the two ({hint})"])
+                self.faults.note(f"task: there is `tasks:` as well; keep one of the two ({hint})")
             return {task_name(task): task}
-        tasks = {k: v for k, v in (node.get("tasks") or {}).items() if v is not None}
+        tasks = _present(node.get("tasks"))
         if not tasks:
-            self._note(
-                [
-                    "tasks: there is none; name one, such as `task: {use: eval.tasks.Photos, kind:"
-                    " jigsaw}`"
-                ]
+            self.faults.note(
+                "tasks: there is none; name one, such as `task: {use: eval.tasks.Photos, kind:"
+                " jigsaw}`"
             )
         return tasks
 
     def _chosen(
         self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str
     ) -> list[str]:
-        only, dropped = overlay.get("only"), self.config.get("tasks") or {}
+        only = overlay.get("only")
         for name in only or ():
-            if name not in tasks and name not in dropped:
-                self._note(
-                    [
-                        f"{place}.only: no task {name!r}; there are"
-                        f" {', '.join(tasks)}{did_you_mean(name, tasks)}"
-                    ]
+            if name not in tasks and name not in (self.config.get("tasks") or ()):
+                near = did_you_mean(name, tasks)
+                self.faults.note(
+                    f"{place}only: no task {name!r}; there are {', '.join(tasks)}{near}"
                 )
         return [task for task in tasks if only is None or task in only]
 
@@ -242,7 +214,8 @@ class Expansion:
         if not isinstance(model, str):
             return model, "model"
         if model not in models:
-            self._note([f"model: no model {model!r} under `models:`{did_you_mean(model, models)}"])
+            near = did_you_mean(model, models)
+            self.faults.note(f"model: no model {model!r} under `models:`{near}")
         return models.get(model), f"models.{model}"
 
     def _needs_are_met(self, name: str, overlay: Mapping[str, Any], merged: Node) -> bool:
@@ -250,13 +223,11 @@ class Expansion:
 
         `env` names environment variables, `A|B` means one of them; `file` names files.
         """
-        needs = overlay.get("needs") or {}
-        wanted = (text.split("|") for text in _many(needs.get("env")))
-        missing = [
-            f"{' or '.join(names)} is not set"
-            for names in wanted
-            if not any(map(os.environ.get, names))
-        ]
+        needs, missing = overlay.get("needs") or {}, []
+        for text in _many(needs.get("env")):
+            names = text.split("|")
+            if not any(map(os.environ.get, names)):
+                missing.append(f"{' or '.join(names)} is not set")
         for text in _many(needs.get("file")):
             plain = resolve({**merged, "needed": text}, self.faults).get("needed", text)
             try:
@@ -267,8 +238,20 @@ class Expansion:
             self.left_out[name] = "; ".join(missing)
         return not missing
 
-    def _note(self, faults: Any) -> None:
-        self.faults += [fault for fault in faults if fault not in self.faults]
+
+def _applies(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
+    """Whether a contestant is touched by a change: not of slots that it does not have, or has
+    dropped."""
+    first, slot = [*key.split("."), ""][:2]
+    if first == "stages":
+        dropped = (overlay.get("stages") or {}).get(slot, slot) is None
+        return not dropped and (not _stands_alone(overlay) or slot in merged["stages"])
+    return first != "model" or "model" not in overlay
+
+
+def _present(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Without those that `null` drops."""
+    return {name: node for name, node in (nodes or {}).items() if node is not None}
 
 
 def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
@@ -278,35 +261,34 @@ def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     """
     if isinstance(node, list):
         return [_with_prices(inner, prices) for inner in node]
-    if not isinstance(node, Mapping) or str(node.get("use", "")).endswith(
-        "pipelines.models.Batched"
-    ):
+    use = str(node.get("use", "")) if isinstance(node, Mapping) else "pipelines.models.Batched"
+    if use.endswith("pipelines.models.Batched"):
         return node
-    held = {name: _with_prices(inner, prices) for name, inner in node.items()}
-    listed = prices.get(held["model"]) if isinstance(held.get("model"), str) else None
-    is_chat = str(held.get("use", "")).endswith("pipelines.models.ChatAPI")
-    return held | {"prices": listed} if listed and is_chat and held.get("prices") is None else held
+    priced = {name: _with_prices(inner, prices) for name, inner in node.items()}
+    listed = prices.get(str(priced.get("model")))
+    if listed and use.endswith("pipelines.models.ChatAPI") and priced.get("prices") is None:
+        priced["prices"] = listed
+    return priced
 
 
 def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes as single settings: a merged mapping is spread, a new node is shown by its class."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
-        if isinstance(value, Mapping) and "use" not in value:
-            inner = {
-                f"{key}.{name}": v for name, v in value.items() if name not in ("before", "after")
-            }
-            flat |= flat_changes(inner)
-        elif isinstance(value, Mapping):
-            shown = ", ".join(
-                f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after")
-            )
-            flat[key] = str(value["use"]).rpartition(".")[2] + (f"({shown})" if shown else "")
-        elif key.endswith(".use"):
-            flat[key] = str(value).rpartition(".")[2]
+        if isinstance(value, Mapping):
+            inner = {k: v for k, v in value.items() if k not in ("use", "before", "after")}
+            if "use" not in value:
+                flat |= flat_changes({f"{key}.{name}": v for name, v in inner.items()})
+                continue
+            shown = ", ".join(f"{name}={v}" for name, v in inner.items())
+            flat[key] = _class_name(value["use"]) + (f"({shown})" if shown else "")
         else:
-            flat[key] = value
+            flat[key] = _class_name(value) if key.endswith(".use") else value
     return flat
+
+
+def _class_name(use: Any) -> str:
+    return str(use).rpartition(".")[2]
 
 
 def _many(value: Any) -> list[str]:
@@ -345,55 +327,56 @@ CODECS = ("png", "jpeg90", "jpeg80", "jpeg70")
 
 
 CODEC_SLOT = "encode"
+CODEC = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
 
 
 ASKING = ("prompting.turns.", "prompting.agent.")
 """The rooms of stages before which a picture gets its codec."""
 
 
-def expand_fragility(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
+def expand_fragility(config: dict[str, Any], faults: Faults) -> dict[str, Any]:
     """The configuration with the sweep that its entry `fragility` asks for; without the entry, as
     it is."""
     wanted = config.get("fragility")
     if not isinstance(wanted, Mapping):
         return config
+    before = len(faults)
     stages, slot = config.get("stages") or {}, wanted.get("slot", "mark")
     if slot not in stages:
-        faults.append(
+        faults.note(
             f"fragility.slot: there is no slot {slot!r}{did_you_mean(slot, stages)}; it is the slot"
             f" of the marker, and there are {', '.join(stages) or 'none'}"
         )
     if config.get("sweep") or config.get("each"):
-        faults.append(
+        faults.note(
             "fragility: it sweeps styles and codecs itself, so say `sweep: null` and `each: null`"
             " beside it"
         )
-    styles, codecs = wanted.get("styles") or STYLES, wanted.get("codecs") or CODECS
-    bad = [name for name in codecs if not re.fullmatch(r"png|(jpeg|webp)([1-9]\d?|100)", str(name))]
-    if bad:
-        faults.append(
+    codecs = [str(name) for name in wanted.get("codecs") or CODECS]
+    if bad := [name for name in codecs if not CODEC.fullmatch(name)]:
+        faults.note(
             "fragility.codecs: expected png, or jpeg or webp with a quality such as jpeg80, found"
             f" {bad[0]!r}"
         )
-    if faults:
+    if len(faults) > before:
         return config
-    place = {} if CODEC_SLOT in stages else _place(stages, slot)
-    drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
-    coded = []
-    for name in map(str, codecs):
-        codec = name.rstrip("0123456789")
-        node: Node = {"use": CODEC_STAGE, "codec": codec}
-        if quality := name.removeprefix(codec):
-            node["quality"] = int(quality)
-        if codec == "jpeg":
-            node["chroma"] = "4:2:0"  # Pillow's, with which VPBench encodes
-        coded.append({**node, **place})
+    # before the stage that asks; where none of ours does, after the marker
+    asking = [
+        name
+        for name, node in stages.items()
+        if isinstance(node, Mapping) and str(node.get("use")).startswith(ASKING)
+    ]
+    place = {"before": asking[0]} if asking else {"after": slot}
+    coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
+    drawn = [{"use": STYLE_STAGE, "style": style} for style in wanted.get("styles") or STYLES]
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
 
 
-def _place(stages: Mapping[str, Any], slot: str) -> dict[str, str]:
-    """Before the stage that asks; where none of ours does, after the marker."""
-    for name, node in stages.items():
-        if isinstance(node, Mapping) and str(node.get("use", "")).startswith(ASKING):
-            return {"before": name}
-    return {"after": slot}
+def _encoder(name: str, place: Node) -> Node:
+    codec = name.rstrip("0123456789")
+    node: Node = {"use": CODEC_STAGE, "codec": codec}
+    if quality := name.removeprefix(codec):
+        node["quality"] = int(quality)
+    if codec == "jpeg":
+        node["chroma"] = "4:2:0"  # Pillow's, with which VPBench encodes
+    return {**node, **place}

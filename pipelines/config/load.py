@@ -4,7 +4,7 @@ interpolation."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -15,11 +15,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
-from looktwice.pipelines.config.classes import ConfigError, did_you_mean
+from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
 from looktwice.pipelines.config.entries import Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.paths import (
     Asker,
-    OutsideError,
     Scope,
     allowed_roots,
     allowed_to,
@@ -29,10 +28,12 @@ from looktwice.pipelines.config.paths import (
 )
 from looktwice.pipelines.config.yaml_input import check_yaml
 from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.model import leaves
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
 MISSING = object()
+NOT_YAML = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
 
 
 class Config(NamedTuple):
@@ -41,7 +42,7 @@ class Config(NamedTuple):
 
     node: Node
     scope: Scope
-    faults: list[str]
+    faults: Faults
 
 
 def read_config(
@@ -71,25 +72,15 @@ def read_config(
     layer = Overlay()
     for place, value in map(parse_override, overrides):
         node = layer(node, nest(place, value))
-        given += _existing_paths(value)
+        # not "" and ".": every path would begin with them, and count from the working folder
+        given += [
+            text
+            for _, text in leaves(value)
+            if isinstance(text, str) and text not in ("", ".") and Path(text).expanduser().exists()
+        ]
     return Config(
         node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults
     )
-
-
-def _existing_paths(value: Any) -> Iterator[str]:
-    """The texts of an override's value that are paths of something that is there.
-
-    Not "" and ".": every path of the configuration would begin with them, and count from the
-    working folder.
-    """
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _existing_paths(inner)
-    elif isinstance(value, str) and value not in ("", ".") and Path(value).expanduser().exists():
-        yield value
 
 
 def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = None) -> Node:
@@ -104,40 +95,39 @@ def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = No
 def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...], files: list[Path]) -> Node:
     node = _read(path)
     files.append(path.resolve())
+    seen = (*seen, path.resolve())
     included = node.pop("include", None) or []
     base: Node = {}
     for name in included if isinstance(included, list) else [included]:
-        if not isinstance(name, str) or "\0" in name:
-            raise ConfigError(
-                [
-                    f"{path}: include: expected the name of a configuration, or a list, found"
-                    f" {name!r:.80}"
-                ]
-            )
-        inner = find_config(name, path.parent).resolve()
         try:
-            if inner.exists():
-                pass_fence(
-                    name,
-                    inner,
-                    [root.resolve() for root in roots],
-                    Asker(roots[0], typed=str(files[0])),
-                )
-        except OutsideError as exc:
+            inner = _included(name, path, roots, files[0])
+            if inner in seen:
+                raise ValueError(f"{name!r} includes itself")
+        except ValueError as exc:
             raise ConfigError([f"{path}: include: {exc}"]) from exc
-        if inner.exists() and not inner.is_file():
-            raise ConfigError([f"{path}: include: {name!r} is no file"])
-        if inner in (*seen, path.resolve()):
-            raise ConfigError([f"{path}: include: {name!r} includes itself"])
-        base = _overlaid(base, _load(inner, roots, (*seen, path.resolve()), files), str(path))
-    return _overlaid(base, node, str(path))
+        base = _overlaid(base, _load(inner, roots, seen, files), path)
+    return _overlaid(base, node, path)
 
 
-def _overlaid(base: Node, top: Node, source: str) -> Node:
+def _included(name: Any, path: Path, roots: Sequence[Path], first: Path) -> Path:
+    """The file that `path` includes by this name. Raises ValueError where it is none or must not be
+    read."""
+    if not isinstance(name, str) or "\0" in name:
+        raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
+    file = find_config(name, path.parent).resolve()
+    if file.exists():
+        asker = Asker(roots[0], typed=str(first))
+        pass_fence(name, file, [root.resolve() for root in roots], asker)
+        if not file.is_file():
+            raise ValueError(f"{name!r} is no file")
+    return file
+
+
+def _overlaid(base: Node, top: Node, path: Path) -> Node:
     layer = Overlay()
     merged: Node = layer(base, top)
     if layer.faults:
-        raise ConfigError([f"{source}: {fault}" for fault in layer.faults])
+        raise ConfigError([f"{path}: {fault}" for fault in layer.faults])
     return merged
 
 
@@ -146,20 +136,17 @@ def _read(path: Path) -> Node:
         text = read_file(path).decode()
         check_yaml(text)
         node = OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
+        if isinstance(node, dict):
+            return {str(key): value for key, value in node.items()}
+        fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
         known = did_you_mean(Path(path).stem, shipped())
-        raise ConfigError(
-            [f"{path}: no such configuration file{known} (shipped: `looktwice list configs`)"]
-        ) from None
+        fault = f"no such configuration file{known} (shipped: `looktwice list configs`)"
     except IsADirectoryError:
-        raise ConfigError([f"{path}: a folder; give the YAML file of a study"]) from None
-    except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
-        raise ConfigError([f"{path}: not a YAML mapping ({str(exc).strip()})"]) from exc
-    if not isinstance(node, dict):
-        raise ConfigError(
-            [f"{path}: expected a YAML mapping at the top, found a {type(node).__name__}"]
-        )
-    return {str(key): value for key, value in node.items()}
+        fault = "a folder; give the YAML file of a study"
+    except NOT_YAML as exc:
+        fault = f"not a YAML mapping ({str(exc).strip()})"
+    raise ConfigError([f"{path}: {fault}"])
 
 
 @dataclass
@@ -173,7 +160,7 @@ class Overlay:
     else may be typed.
     """
 
-    faults: list[str] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
     alone: str = ""
 
     def __call__(self, base: Any, top: Any, place: str = "") -> Any:
@@ -192,33 +179,31 @@ class Overlay:
 
     def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
         """Stages laid over stages: order is kept, and a new slot finds its place."""
-        merged, free = dict(base), not base
+        merged = dict(base)
         for slot, value in top.items():
-            here = f"{place}.{slot}"
-            anchors = {
-                k: value[k]
-                for k in ("before", "after")
-                if isinstance(value, Mapping) and value.get(k)
-            }
-            known = slot in merged
+            here, known = f"{place}.{slot}", slot in merged
+            node = value if isinstance(value, Mapping) else {}
+            anchors = {side: node[side] for side in ("before", "after") if node.get(side)}
             merged[slot] = self(base.get(slot), value, here) if known else value
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
-            elif not known and not free and value is not None:
+            elif base and not known and value is not None:
                 place_it = f"say `before:` or `after:` one of {', '.join(base)}"
                 self.faults.append(f"{here}: a new slot needs its place; {place_it}{self.alone}")
         return merged
 
     def _placed(self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str) -> Node:
         node = {k: v for k, v in stages.pop(slot).items() if k not in ("before", "after")}
-        side, anchor = next(iter(anchors.items()))
-        if len(anchors) > 1 or anchor not in stages:
-            found = f"{side}: {anchor}" if len(anchors) == 1 else "both `before:` and `after:`"
-            self.faults.append(f"{place}: found {found}; name one of {', '.join(stages)}")
-            return {**stages, slot: node}
+        (side, anchor), *others = anchors.items()
         order = list(stages)
-        order.insert(order.index(anchor) + (side == "after"), slot)
-        return {name: node if name == slot else stages[name] for name in order}
+        if others or anchor not in stages:
+            fault = "both `before:` and `after:`" if others else f"{side}: {anchor}"
+            self.faults.append(f"{place}: found {fault}; name one of {', '.join(stages)}")
+            order.append(slot)
+        else:
+            order.insert(order.index(anchor) + (side == "after"), slot)
+        stages[slot] = node
+        return {name: stages[name] for name in order}
 
 
 def task_name(task: Any) -> str:
@@ -250,9 +235,9 @@ def parse_override(text: str) -> tuple[str, Any]:
     try:
         check_yaml(value)
         read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
+    except NOT_YAML as exc:
         raise ConfigError([f"{text!r:.200}: the value is not YAML ({exc})"]) from exc
-    return place.strip(), read["value"] if isinstance(read, dict) else value
+    return place.strip(), cast(Node, read)["value"]
 
 
 def nest(place: str, value: Any) -> Node:
@@ -264,36 +249,20 @@ def nest(place: str, value: Any) -> Node:
     return {first: nest(rest, value) if rest else value}
 
 
-def resolve(node: Node, faults: list[str]) -> Node:
+def resolve(node: Node, faults: Faults) -> Node:
     """The node with every `${a.b}` replaced, by OmegaConf; resolvers, which could read the
     environment, and references that lead nowhere are faults."""
-    texts = list(_texts_with_references(node, ""))
+    texts = {place: text for place, text in leaves(node) if isinstance(text, str) and "${" in text}
     if not texts:
         return node
     tree, wrong = OmegaConf.create(node), dict[str, list[str]]()
-    for place, text in texts:
-        if what := _reference_fault(tree, text):
-            wrong.setdefault(what, []).append(place)
-    for what, (first, *others) in wrong.items():
+    for place, text in texts.items():
+        if fault := _reference_fault(tree, text):
+            wrong.setdefault(fault, []).append(place)
+    for fault, (first, *others) in wrong.items():
         also = f", and so for the other places that refer to it: {', '.join(others[:3])}"
-        fault = f"{first}: {what}; type {first}=VALUE{also if others else ''}"
-        faults += [fault] if fault not in faults else []
-    if wrong:
-        return node
-    plain = OmegaConf.to_container(tree, resolve=True)
-    return cast(Node, plain)
-
-
-def _texts_with_references(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Each text that holds `${`, and its place."""
-    if isinstance(value, str) and "${" in value:
-        yield place, value
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _texts_with_references(inner, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            yield from _texts_with_references(inner, f"{place}[{number}]")
+        faults.note(f"{first}: {fault}; type {first}=VALUE{also if others else ''}")
+    return node if wrong else cast(Node, OmegaConf.to_container(tree, resolve=True))
 
 
 def _reference_fault(tree: Any, text: str) -> str:
@@ -302,99 +271,88 @@ def _reference_fault(tree: Any, text: str) -> str:
         only = "only ${a.b}, a place in this configuration, may stand in ${...}"
         return f"{text!r} is refused: {only}"
     for reference in REFERENCE.findall(text):
-        *above, last = reference.split(".")
         try:
-            inside = OmegaConf.select(tree, ".".join(above)) if above else tree
-            value = (
-                OmegaConf.select(inside, last, default=MISSING)
-                if OmegaConf.is_config(inside)
-                else MISSING
-            )
+            if OmegaConf.select(tree, reference, default=MISSING) is not MISSING:
+                continue
+            above, _, last = reference.rpartition(".")
+            why = f", because {above or 'the configuration'} has no {last!r}"
         except (OmegaConfBaseException, RecursionError) as exc:
-            return f"${{{reference}}} leads nowhere ({str(exc).splitlines()[0]:.80})"
-        if value is MISSING:
-            name = ".".join(above) or "the configuration"
-            return f"${{{reference}}} leads nowhere, because {name} has no {last!r}"
+            why = f" ({str(exc).splitlines()[0]:.80})"
+        return f"${{{reference}}} leads nowhere{why}"
     return ""
 
 
-CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
-
-
-EXTRA = "extra_forbidden"
-
-
+OVERLAID = ("model", "stages", "read", "draws")  # what a contestant lays over the file's
+CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAID, "contestants")
 GONE = {
     "extend": (
         "a contestant's stages are laid over the file's now, so drop `extend`; "
         "`replace: true` lets them stand alone"
     )
 }
-
-
-KNOWN: dict[int, type] = {1: StudyConfig, 3: Contestant, 4: Needs}
+KNOWN: dict[int, type] = {3: Contestant, 4: Needs}
+"""What holds an entry, by the number of words of its place."""
 
 
 def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Entries that do not belong where they stand, and entries that hold the wrong kind of thing,
     with their places."""
+    strange, wrong = Faults(), Faults()
     try:
         TypeAdapter(StudyConfig).validate_python(dict(config))
     except ValidationError as exc:
-        errors = exc.errors(include_url=False, include_context=False)
-        strange = [_strange(e["loc"]) for e in errors if e["type"] == EXTRA]
-        wrong = [_wrong(e["loc"], e["msg"], e["input"]) for e in errors if e["type"] != EXTRA]
-        return list(dict.fromkeys(strange)), list(dict.fromkeys(wrong))
-    return [], []
+        for error in exc.errors(include_url=False, include_context=False):
+            words = [str(word) for word in error["loc"]]
+            if error["type"] == "extra_forbidden":
+                known = KNOWN.get(len(words), StudyConfig).__annotations__
+                near = did_you_mean(words[-1], known)
+                fault = GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(known)}"
+                strange.note(f"{'.'.join(words)}: {fault}")
+            else:
+                # pydantic puts words into the place to name a member of a union
+                place = ".".join(word for word in words if "[" not in word and word not in UNION)
+                shown = repr(error["input"])
+                shown = shown if len(shown) < 80 else f"{shown[:77]}..."
+                message = error["msg"][0].lower() + error["msg"][1:]
+                wrong.note(f"{place}: {message}, found {shown}")
+    return strange, wrong
+
+
+UNION = ("str", "dict", "list", "none")
 
 
 def name_faults(config: Mapping[str, Any]) -> list[str]:
     """Changes under `sweep` and `each` that would change nothing, because what they name is not
     there."""
-    slots = set(config.get("stages") or ())
+    named = ("stages", "tasks", "models", "contestants")
+    there = {key: set(config.get(key) or ()) for key in named}
     for contestant in (config.get("contestants") or {}).values():
-        slots |= set((contestant or {}).get("stages") or ())
-    there = {
-        "stages": slots,
-        "tasks": set(config.get("tasks") or ()),
-        "models": set(config.get("models") or ()),
-    }
-    sweep, each = config.get("sweep") or {}, config.get("each") or ()
-    changes = [(f"sweep.{key}", key, value) for key, values in sweep.items() for value in values]
-    changes += [
-        (f"each[{i}].{key}", key, value) for i, one in enumerate(each) for key, value in one.items()
-    ]
-    faults = (_name_fault(place, str(key), value, there) for place, key, value in changes)
-    return list(dict.fromkeys(fault for fault in faults if fault))
+        there["stages"] |= set((contestant or {}).get("stages") or ())
+    changes = [("sweep.", key, v) for key, vs in (config.get("sweep") or {}).items() for v in vs]
+    for number, single in enumerate(config.get("each") or ()):
+        changes += [(f"each[{number}].", str(key), value) for key, value in single.items()]
+    faults = Faults()
+    for entry, key, value in changes:
+        if fault := _name_fault(entry, key, value, there):
+            faults.note(f"{entry}{key}: {fault}")
+    return faults
 
 
-def _name_fault(place: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
+def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
     first, _, rest = key.partition(".")
-    if first not in CHANGEABLE:
-        return f"{place}: {first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
-    name, known = rest.partition(".")[0], there.get(first, set())
+    name, _, own = rest.partition(".")
+    known = there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
+    if first not in CHANGEABLE:
+        return f"{first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
     if name and first in there and name not in known and not added:
-        return f"{place}: there is no {name!r} under `{first}:`{did_you_mean(name, known)}"
-    return ""
-
-
-def _strange(loc: tuple[int | str, ...]) -> str:
-    if loc[-1] in GONE:
-        return f"{'.'.join(map(str, loc))}: {GONE[str(loc[-1])]}"
-    known = list(KNOWN.get(len(loc), StudyConfig).__annotations__)
-    return (
-        f"{'.'.join(map(str, loc))}: no such entry{did_you_mean(str(loc[-1]), known)}; there are"
-        f" {', '.join(known)}"
-    )
-
-
-def _wrong(loc: tuple[int | str, ...], message: str, found: Any) -> str:
-    # pydantic puts words into the place to name a member of a union
-    tags = ("str", "dict", "list", "none")
-    places = [part for part in map(str, loc) if "[" not in part and part not in tags]
-    shown, here = repr(found), ".".join(places)
-    return (
-        f"{here}: {message[0].lower()}{message[1:]}, found"
-        f" {shown if len(shown) < 80 else shown[:77] + '...'}"
-    )
+        return f"there is no {name!r} under `{first}:`{did_you_mean(name, known)}"
+    if first != "contestants":
+        return ""
+    if entry == "sweep.":
+        say = f"say `{own}`, or put the change of this one under `each`"
+        return f"a sweep is of every contestant; {say}"
+    if own.partition(".")[0] not in OVERLAID:
+        such = f"such as contestants.{name}.stages.mark.radius"
+        return f"what a contestant can change is {', '.join(OVERLAID)}, {such}"
+    return _name_fault(entry, own, value, there)

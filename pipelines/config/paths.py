@@ -21,6 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.json_input import read_as
 
 REPLIES = "_replies"
 
@@ -68,7 +69,8 @@ class OutsideError(ValueError):
     def __init__(self, text: str, real: Path, asker: Asker) -> None:
         self.root = real if real.is_dir() else real.parent
         once = f"add --allow {quoted(shortest(self.root))}"
-        changed = changed_since_allowed(Path(asker.typed)) if asker.typed else []
+        allowance = _read(_place(Path(asker.typed))) if asker.typed else None
+        changed = allowance.changed if allowance else []
         before = f"; it was allowed before, and {', '.join(changed)} changed since" * bool(changed)
         remembered = f"type `{asker.command}`, which remembers it until it changes, or this time "
         self.advice = f"if you trust this one, {remembered if asker.typed else ''}{once}{before}"
@@ -177,18 +179,12 @@ class Scope:
         own folder. Beside given data its recorded replies may be read: with `data/blink`,
         `data/blink_replies` is given too.
         """
+        base, roots = self.folder, [self.folder]
         if any(text.startswith(given) for given in self.given):
-            found = Path(text).expanduser().resolve()
-            roots = [
-                Path(given + more).expanduser().resolve()
-                for given in self.given
-                for more in ("", REPLIES)
-            ]
-        else:
-            found, roots = (
-                (self.folder / Path(text).expanduser()).resolve(),
-                [self.folder.resolve()],
-            )
+            base = Path()
+            roots = [Path(given + more) for given in self.given for more in ("", REPLIES)]
+        found = (base / Path(text).expanduser()).resolve()
+        roots = [root.expanduser().resolve() for root in roots]
         if not found.exists():
             raise ValueError(f"{text!r} does not exist (looked for {found})")
         typed = shortest(self.source) if self.source else ""
@@ -212,13 +208,13 @@ class Allowance:
     reads: tuple[str, ...]
 
     @property
-    def holds(self) -> bool:
-        """Whether each file is still the one that was allowed."""
-        return all(map(self.is_as_allowed, self.files))
-
-    def is_as_allowed(self, file: str) -> bool:
-        """Whether one of `files` is still the one that was allowed."""
-        return Path(file).is_file() and _sha256(Path(file)) == self.files[file]
+    def changed(self) -> list[str]:
+        """The files that are no longer as they were allowed; while there is one, nothing is."""
+        return [
+            file
+            for file, sha in self.files.items()
+            if not Path(file).is_file() or _sha256(Path(file)) != sha
+        ]
 
 
 def allow(path: Path, files: Iterable[Path], reads: Iterable[Path]) -> None:
@@ -232,15 +228,7 @@ def allow(path: Path, files: Iterable[Path], reads: Iterable[Path]) -> None:
 def allowed_to(path: Path) -> tuple[Path, ...]:
     """What was allowed to what lies at `path`; nothing once one of its files has changed."""
     allowance = _read(_place(path))
-    return tuple(map(Path, allowance.reads)) if allowance and allowance.holds else ()
-
-
-def changed_since_allowed(path: Path) -> list[str]:
-    """The files that changed since something was allowed to what lies at `path`."""
-    allowance = _read(_place(path))
-    return (
-        [file for file in allowance.files if not allowance.is_as_allowed(file)] if allowance else []
-    )
+    return tuple(map(Path, allowance.reads)) if allowance and not allowance.changed else ()
 
 
 def forget(path: Path) -> bool:
@@ -254,23 +242,16 @@ def forget(path: Path) -> bool:
 
 def allowances() -> Iterator[Allowance]:
     """All that is allowed, by path."""
-    read = (_read(place) for place in _folder().glob("*.json"))
-    yield from sorted(
-        (allowance for allowance in read if allowance), key=lambda allowance: allowance.path
-    )
+    read = filter(None, map(_read, _folder().glob("*.json")))
+    yield from sorted(read, key=lambda allowance: allowance.path)
 
 
 def _read(place: Path) -> Allowance | None:
     try:
-        return _parse(place, place.stat().st_mtime_ns)
-    except (OSError, ValueError, KeyError, TypeError):
+        allowance: Allowance = read_as(Allowance, place.read_bytes())
+    except (OSError, ValueError):
         return None
-
-
-@lru_cache(maxsize=64)  # a folder of questions asks for each of its pictures
-def _parse(place: Path, written: int) -> Allowance:
-    whole = json.loads(place.read_text(encoding="utf-8"))
-    return Allowance(whole["path"], whole["files"], tuple(whole["reads"]))
+    return allowance
 
 
 def _place(path: Path) -> Path:

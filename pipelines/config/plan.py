@@ -4,14 +4,14 @@ decides its results."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.arm import Arm, make_gap_arms, say_no_answer
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.expand import ArmNode, Expansion, expand_fragility
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope
@@ -82,19 +82,19 @@ def with_id(arm: Arm) -> Arm:
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at
     once."""
-    expanded: list[str] = []
-    config = expand_fragility(config, expanded)
-    expansion = Expansion(config, scope, [*faults, *expanded])
+    noted = Faults(faults)
+    config = expand_fragility(config, noted)
+    expansion = Expansion(config, scope, noted)
     nodes = list(expansion.arms())
-    expansion.faults += _name_faults(config.get("name"), name)
-    binder = Binder(scope, faults=expansion.faults)
+    noted.note(*_name_faults(config.get("name"), name))
+    binder = Binder(scope, faults=noted)
     arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
-    changed = make_gap_arms(arms, config.get("gap"), binder.faults)
+    changed = make_gap_arms(arms, config.get("gap"), noted)
     unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
     arms += [arm for one in changed if (arm := _with_id(one, binder))]
-    _note_duplicates(arms, binder.faults)
-    if binder.faults:
-        raise ConfigError(binder.faults)
+    _note_duplicates(arms, noted)
+    if noted:
+        raise ConfigError(noted)
     if not arms and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
     ready = [arm for arm in arms if arm.contestant not in unready and not _missing(arm)]
@@ -116,17 +116,17 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     )
 
 
-def _name_faults(given: Any, name: str) -> list[str]:
-    """What is wrong with the name of the run, which the file gives, or else has: `name`."""
-    said = str(given or name)
-    if NAME.fullmatch(said):
-        return []
-    what = repr(said) if given else f"without `name:` it is that of the file, {name!r}, which"
-    fitting = re.sub(r"[^\w.-]+", "-", said).strip("-.") or "study"
-    return [
-        f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and '-'"
-        f" only; write `name: {fitting}`"
-    ]
+def _name_faults(given: Any, file: str) -> Iterator[str]:
+    """What is wrong with the name of the run, which the configuration gives, or else its file
+    has."""
+    name = str(given or file)
+    if not NAME.fullmatch(name):
+        what = repr(name) if given else f"without `name:` it is that of the file, {file!r}, which"
+        fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
+        yield (
+            f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and"
+            f" '-' only; write `name: {fitting}`"
+        )
 
 
 def _missing(arm: Arm) -> str:
@@ -146,44 +146,30 @@ def _missing(arm: Arm) -> str:
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """The built arm, or None with its faults noted."""
     before, binder.models, binder.changed_at = binder.noticed, node.models, node.changed_at
-    where = f"{node.place}." if node.place else ""
-    task = binder.node(node.task, node.task_place, "task")
-    places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
-    stages = {
-        slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()
-    }
-    asking = any(asks_model(stage) for stage in stages.values() if stage is not None)
-    model = (
-        binder.node(node.model, node.model_place, "model")
-        if asking and node.model is not None
-        else None
-    )
-    read = binder.node(node.read or DEFAULT_READER, "read", "stage")
-    draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
+    nodes, where = node.arm, node.place
+    task = binder.node(nodes.task, node.task_place, "task")
+    stages = {}
+    for slot, stage in nodes.stages.items():
+        place = f"{where if slot in node.own else ''}stages.{slot}"
+        stages[slot] = binder.node(stage, place, "stage")
+    built = [stage for stage in stages.values() if stage is not None]
+    asking = any(map(asks_model, built))
+    model = None
+    if asking and nodes.model is not None:
+        model = binder.node(nodes.model, node.model_place, "model")
+    read = binder.node(nodes.read or DEFAULT_READER, "read", "stage")
+    draws, seed = (binder.value(getattr(nodes, name), int, name) for name in ("draws", "seed"))
     if not stages:
         binder.fault(f"{where}stages", "there is none, so nothing would answer")
-    if stages and not any(stage is None or may_answer(stage) for stage in stages.values()):
+    elif len(built) == len(stages) and not any(map(may_answer, built)):
         binder.fault(f"{where}stages", say_no_answer(stages))
-    if asking and node.model is None and None not in stages.values():
+    elif len(built) == len(stages) and asking and nodes.model is None:
         binder.fault(
             f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`"
         )
-    if binder.noticed > before or any(x is None for x in (task, read, *stages.values())):
+    if binder.noticed > before:
         return None
-    arm = Arm(
-        node.contestant,
-        node.changes,
-        node.task_name,
-        task,
-        model,
-        stages,
-        read,
-        draws,
-        seed,
-        node.baseline,
-        "",
-        "",
-    )
+    arm = replace(nodes, task=task, model=model, stages=stages, read=read, draws=draws, seed=seed)
     return _with_id(arm, binder)
 
 
@@ -195,7 +181,7 @@ def _with_id(arm: Arm, binder: Binder) -> Arm | None:
         return None
 
 
-def _note_duplicates(arms: Sequence[Arm], faults: list[str]) -> None:
+def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
     """Two contestants that are the same, and two tasks that differ in their folder alone, are
     faults."""
     seen: dict[tuple[str, str], Arm] = {}
@@ -203,33 +189,26 @@ def _note_duplicates(arms: Sequence[Arm], faults: list[str]) -> None:
     for arm in arms:
         twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
         if twin.contestant != arm.contestant:
-            changed = ", ".join(
-                f"{place}={'null' if value is None else value}"
-                for place, value in arm.changes.items()
-            )
-            what_to_do = (
-                f" under {changed}; drop one, or make this change a contestant"
-                if changed
-                else "; drop one"
-            )
+            shown = [f"{k}={'null' if v is None else v}" for k, v in arm.changes.items()]
+            advice = "; drop one"
+            if shown:
+                advice = f" under {', '.join(shown)}; drop one, or make this change a contestant"
             if arm.draws != twin.draws:
-                more = max(arm.draws, twin.draws)
-                what_to_do += (
-                    f", and give the other `draws: {more}`: draws alone are no difference, they ask"
-                    " again"
+                advice += (
+                    f", and give the other `draws: {max(arm.draws, twin.draws)}`: draws alone are"
+                    " no difference, they ask again"
                 )
-            same = (
+            faults.note(
                 f"contestants.{arm.contestant}: the same as {twin.contestant!r} on"
-                f" {arm.task_name}{what_to_do}"
+                f" {arm.task_name}{advice}"
             )
-            faults += [same] if same not in faults else []
-        name, other = tasks.setdefault(arm.task_id, (arm.task_name, spec(arm.task)))
-        if other != spec(arm.task):
-            alike = (
+        task = spec(arm.task)
+        name, first = tasks.setdefault(arm.task_id, (arm.task_name, task))
+        if first != task:
+            faults.note(
                 f"tasks.{arm.task_name}: differs from {name!r} in its folder alone; rename one of"
                 " the folders"
             )
-            faults += [alike] if alike not in faults else []
 
 
 def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from looktwice.pipelines.config.aliases import named_alias
+from looktwice.pipelines.config.classes import default_of, named_alias
 from looktwice.pipelines.model import canonical
 
 NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
@@ -18,7 +18,7 @@ NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 def spec(thing: Any) -> Any:
     """The node that builds `thing` again, defaults included: plain YAML values. Raises
     TypeError."""
-    return _write(thing, spec, lambda f, value: True)
+    return _write(thing)
 
 
 def identity(thing: Any) -> Any:
@@ -28,21 +28,17 @@ def identity(thing: Any) -> Any:
     the class's `version` is added. Stages keep their order. A model says itself what decides its
     answers.
     """
-    said = (
-        getattr(thing, "identity", None)
-        if dataclasses.is_dataclass(thing) and callable(thing)
-        else None
-    )
-    if isinstance(said, str):
-        return {"use": named_alias(public_path(type(thing)), thing)[0], "identity": said}
+    own = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) else None
+    if isinstance(own, str) and callable(thing):
+        return {"use": named_alias(public_path(type(thing)), thing)[0], "identity": own}
     return settings(thing)
 
 
 def settings(thing: Any) -> Any:
     """The same for the settings of a model, from which it makes its own identity."""
-    node = _write(thing, identity, _matters)
+    node = _write(thing, whole=False)
     version = getattr(type(thing), "version", 1)
-    if isinstance(node, dict) and dataclasses.is_dataclass(thing) and version != 1:
+    if _is_object(thing) and version != 1:
         node["version"] = version
     return node
 
@@ -73,19 +69,15 @@ def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
     if isinstance(thing, kind):
         yield thing
         return
+    inner: Any = ()
     if isinstance(thing, Mapping):
-        inner = list(thing.values())
+        inner = thing.values()
     elif isinstance(thing, list | tuple):
-        inner = list(thing)
-    else:
-        own = (
-            dataclasses.fields(thing)
-            if dataclasses.is_dataclass(thing) and not isinstance(thing, type)
-            else ()
-        )
-        inner = [getattr(thing, f.name) for f in own]
-    for each in inner:
-        yield from find_settings(each, kind)
+        inner = thing
+    elif _is_object(thing):
+        inner = [getattr(thing, f.name) for f in dataclasses.fields(thing)]
+    for part in inner:
+        yield from find_settings(part, kind)
 
 
 def public_path(thing: Any) -> str:
@@ -108,27 +100,27 @@ def _code_digest(code: Any) -> str:
     return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
 
 
-def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any], bool]) -> Any:
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        path, implied = named_alias(public_path(type(thing)), thing)
-        own = [f for f in dataclasses.fields(thing) if f.init and f.name not in implied]
-        chosen = ((f, getattr(thing, f.name)) for f in own)
-        return {"use": path} | {f.name: inner(value) for f, value in chosen if wanted(f, value)}
-    if isinstance(thing, Path):
-        return thing.name if inner is identity else str(thing)
+def _is_object(thing: Any) -> bool:
+    return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
+
+
+def _write(thing: Any, whole: bool = True) -> Any:
+    """A `spec` where it is `whole`, else what of it is part of an identity."""
+    inner = spec if whole else identity
+    if _is_object(thing):
+        return _node(thing, whole)
     if isinstance(thing, Mapping):
         pairs = {str(key): inner(value) for key, value in thing.items()}
-        ordered = inner is identity and any(
-            dataclasses.is_dataclass(value) for value in thing.values()
-        )
+        ordered = not whole and any(map(dataclasses.is_dataclass, thing.values()))
         return [list(pair) for pair in pairs.items()] if ordered else pairs
-    if isinstance(thing, float) and inner is identity and thing.is_integer():
+    if isinstance(thing, set | frozenset):
+        thing = sorted(thing)
+    if isinstance(thing, list | tuple):
+        return [inner(value) for value in thing]
+    if isinstance(thing, Path):
+        return str(thing) if whole else thing.name
+    if isinstance(thing, float) and not whole and thing.is_integer():
         return int(thing)  # 10 and 10.0 are one setting
-    if isinstance(thing, list | tuple | set | frozenset):
-        return [
-            inner(value)
-            for value in (sorted(thing) if isinstance(thing, set | frozenset) else thing)
-        ]
     if thing is None or isinstance(thing, str | int | float | bool):
         return thing
     if callable(thing) and hasattr(thing, "__qualname__"):
@@ -139,15 +131,22 @@ def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any],
     )
 
 
+def _node(thing: Any, whole: bool) -> dict[str, Any]:
+    path, implied = named_alias(public_path(type(thing)), thing)
+    node = {"use": path}
+    for f in dataclasses.fields(thing):
+        value = getattr(thing, f.name)
+        if f.init and f.name not in implied and (whole or _matters(f, value)):
+            node[f.name] = spec(value) if whole else identity(value)
+    return node
+
+
 def _matters(f: Any, value: Any) -> bool:
-    if f.metadata.get("identity", True) is False:
-        return False
-    default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
-    return not _same(value, default)
-
-
-def _same(value: Any, default: Any) -> bool:
+    """Whether the value of a field is part of the identity: it is another than the default, where a
+    tuple is as good as a list, and a whole number as a float."""
+    default = default_of(f)
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
-        return list(value) == list(default)
+        value, default = list(value), list(default)
     numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, default))
-    return (numbers or type(value) is type(default)) and bool(value == default)
+    alike = numbers or type(value) is type(default)
+    return f.metadata.get("identity", True) and not (alike and value == default)

@@ -86,53 +86,40 @@ suits counts."""
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
     """The reply in a response, a filtered request included. Raises ModelError for everything
     else."""
-    data, wrong = None, ""
-    try:
-        data = _json(response.body)
-    except ValueError as exc:
-        wrong = str(exc)
-    error = error_of(data)
+    data, error, fault = _parse(response.body)
     engine = response.headers.get("server", "")
-    if error and is_filter(error) and (response.status == 200 or response.status in FILTER_STATUS):
-        return Reply(
-            "", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {}
+    if error and is_filter(error) and response.status in {200, *FILTER_STATUS}:
+        served_by = {"engine": engine} if engine else {}
+        return Reply("", finish="filter", seconds=seconds, served_by=served_by)
+    if error or not 200 <= response.status < 300:
+        raise refusal(response, endpoint, error or {})
+    if data is None:
+        # without a status it counts as the endpoint's, not the sample's
+        raise ModelError(
+            f"{endpoint} answered no JSON ({fault or 'null'}); check that `url` is right:"
+            f" {_beginning(response.body)}",
+            retryable=True,
         )
-    if 200 <= response.status < 300 and not error:
-        if data is None:
-            shown = _beginning(response.body)
-            text = (
-                f"{endpoint} answered no JSON ({wrong or 'null'}); check that `url` is right:"
-                f" {shown}"
-            )
-            # without a status it counts as the endpoint's, not the sample's
-            raise ModelError(text, retryable=True)
-        reply = reply_of(data, seconds, engine)
-        spelt = "".join(next(iter(token), "") for token in reply.logprobs)
-        # tokens, and parts of a text, may spell a key that none of them holds alone
-        return replace(
-            reply,
-            text=mask_keys(reply.text),
-            reasoning=mask_keys(reply.reasoning),
-            refusal=mask_keys(reply.refusal),
-            logprobs=reply.logprobs if mask_keys(spelt) == spelt else (),
-        )
-    raise refusal(response, endpoint, error or {})
+    reply = reply_of(data, seconds, engine)
+    # tokens, and parts of a text, may spell a key that none of them holds alone
+    spelt = "".join(next(iter(token), "") for token in reply.logprobs)
+    return replace(
+        reply,
+        text=mask_keys(reply.text),
+        reasoning=mask_keys(reply.reasoning),
+        refusal=mask_keys(reply.refusal),
+        logprobs=reply.logprobs if mask_keys(spelt) == spelt else (),
+    )
 
 
 def read_value(response: HttpResponse, endpoint: str) -> Any:
     """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for
     what is no JSON."""
-    try:
-        data = _json(response.body)
-    except ValueError as exc:
-        data = None
-        if 200 <= response.status < 300:
-            raise ModelError(
-                f"{endpoint} answered no JSON ({exc}): {_beginning(response.body)}"
-            ) from exc
-    error = error_of(data)
+    data, error, fault = _parse(response.body)
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {})
+    if fault:
+        raise ModelError(f"{endpoint} answered no JSON ({fault}): {_beginning(response.body)}")
     return data
 
 
@@ -143,30 +130,26 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     status = code if response.status == 200 and isinstance(code, int) else response.status
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
-        return ModelError(
-            f"{endpoint} redirects to {target}; that is not followed, set `url` yourself",
-            status=status,
-        )
-    said = shorten(str(error.get("message") or "")) or _beginning(response.body)
-    used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
-    retryable = (status in (200, 408, 429) or status >= 500) and not used_up
-    advice = "" if retryable else f"; {_advice(status, endpoint, used_up, said)}"
-    wait = retry_after(response.headers) if retryable else None
-    text = f"{endpoint} answered {status}: {said}{advice}"
-    return ModelError(text, status=status, retryable=retryable, retry_after=wait)
-
-
-def _advice(status: int, endpoint: str, used_up: bool, said: str) -> str:
-    if used_up:
-        return "the account's quota is used up"
-    if status in (401, 403) and not key_for(endpoint):
-        return f"no key was sent: {how_to_send_a_key(endpoint)}"
-    if setting := next((advice for words, advice in SETTINGS if re.search(words, said, re.I)), ""):
-        return f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
-    variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
-    return ADVICE.get(
-        status, "check the settings that the message names, or leave them out"
-    ).format(key=variable)
+        fault = f"{endpoint} redirects to {target}; that is not followed, set `url` yourself"
+        return ModelError(fault, status=status)
+    message = shorten(str(error.get("message") or "")) or _beginning(response.body)
+    fault = f"{endpoint} answered {status}: {message}"
+    is_used_up = bool(QUOTA & {str(code), str(error.get("type"))})
+    if (status in (200, 408, 429) or status >= 500) and not is_used_up:
+        wait = retry_after(response.headers)
+        return ModelError(fault, status=status, retryable=True, retry_after=wait)
+    setting = next((advice for words, advice in SETTINGS if re.search(words, message, re.I)), "")
+    if is_used_up:
+        advice = "the account's quota is used up"
+    elif status in (401, 403) and not key_for(endpoint):
+        advice = f"no key was sent: {how_to_send_a_key(endpoint)}"
+    elif setting:
+        advice = f"{setting} (of its node in the study: `model:`, or `models.NAME:`)"
+    else:
+        variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
+        others = "check the settings that the message names, or leave them out"
+        advice = ADVICE.get(status, others).format(key=variable)
+    return ModelError(f"{fault}; {advice}", status=status)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -177,11 +160,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if re.fullmatch(r"\d+(\.\d*)?", text):
             return float(text) * scale
     try:
-        return max(
-            0.0,
-            email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
-            - time.time(),
-        )
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
 
@@ -192,11 +172,15 @@ def shorten(text: str, most: int = 300) -> str:
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def _json(body: bytes) -> Any:
-    """The value of a body without keys: the gate of all that a server says. Raises ValueError where
-    it is no JSON."""
-    value, keys = read_json(body), known_keys()
-    return with_texts(value, partial(mask_keys, keys=keys)) if keys else value
+def _parse(body: bytes) -> tuple[Any, Mapping[str, Any] | None, str]:
+    """The value of a body without keys, the error in it, and why it is no JSON: the gate of all
+    that a server says."""
+    try:
+        value, keys = read_json(body), known_keys()
+    except ValueError as exc:
+        return None, None, str(exc)
+    value = with_texts(value, partial(mask_keys, keys=keys)) if keys else value
+    return value, error_of(value), ""
 
 
 def _beginning(body: bytes) -> str:

@@ -10,14 +10,15 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
 from looktwice.pipelines.clock import spend
+from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
     CallOptions,
     Messages,
@@ -29,7 +30,6 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.runtime.stores import Blobs
-from looktwice.pipelines.schema import read_as
 
 VERSION = 1
 INLINE = 16 * 1024
@@ -42,20 +42,21 @@ NETWORK = re.compile(
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
 )
 SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT, blob TEXT, stored REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS asking (key TEXT PRIMARY KEY, owner BLOB NOT NULL) WITHOUT ROWID;
+CREATE TEMP TRIGGER answered AFTER INSERT ON main.replies
+BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 """
+"""WAL without a sync per commit outlives a killed process. A reply ends its claim in the same
+commit: the trigger lives in the connection, not in the file."""
 CLAIM = """
 INSERT OR IGNORE INTO asking SELECT ?1, ?2
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1) RETURNING 1
 """
-ANSWERED = """
-CREATE TEMP TRIGGER answered AFTER INSERT ON main.replies
-BEGIN DELETE FROM asking WHERE key = NEW.key; END
-"""
-"""A reply ends its claim in the same commit. It lives in the connection, not in the file."""
 TABLES = ("replies", "asking", "claims")  # earlier versions kept a table of claims
 
 
@@ -64,10 +65,9 @@ class CacheError(ValueError):
     instead."""
 
 
-@dataclass(frozen=True)
-class StoredReply:
-    """A row of the cache: its key, the identity of the model, bytes, and when it was stored, in
-    Unix time."""
+class StoredReply(NamedTuple):
+    """A row of the cache: its key, the identity of the model, the sha256 of its blob, bytes, and
+    when it was stored, in Unix time."""
 
     key: str
     model: str
@@ -99,30 +99,32 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
         self._claimed: set[str] = set()  # what this process is to ask and has not put yet
-        self._life = self._life_of(self._owner.hex())
+        self._life = self._life_of(self._owner)
 
     def get(self, key: str) -> Reply | None:
         """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none
         and is removed."""
-        rows = self._run("SELECT reply, blob, stored FROM replies WHERE key = ?", key)
-        if not rows:
-            return None
-        text, blob, stored = rows[0]
-        reply = self._parse(text, blob)
-        if reply is None:  # not the row that another process has just put in its place
-            self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
-        return reply
+        statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
+        for text, sha, stored in self._run(statement, key):
+            try:
+                data = self._blob(sha or "") if text is None else text
+                return Reply.from_dict(read_as(ReplyNode, data))
+            except CacheError:
+                raise
+            except ValueError:  # not the row that another process has just put in its place
+                self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
+        return None
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         """Keep a reply and give back the one that is kept: the first, where another process was
         faster."""
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
-        data = text.encode()
-        with self._named():
-            sha = None if len(data) <= INLINE else self.blobs.put(data)
-        row = (key, model, text if sha is None else None, sha, time.time())
+        row: tuple[str | None, str | None] = (text, None)
+        if len(data := text.encode()) > INLINE:
+            with self._named():
+                row = (None, self.blobs.put(data))
         insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?) RETURNING 1"
-        if self._run(insert, *row):
+        if self._run(insert, key, model, *row, time.time()):
             self._claimed.discard(key)  # the trigger has ended the claim
             return reply
         return self.get(key) or reply
@@ -151,50 +153,42 @@ class Store:
         if self._run(CLAIM, key, self._owner):
             self._claimed.add(key)
             return True
-        others = "SELECT owner, lower(hex(owner)) FROM asking WHERE key = ? AND owner != ?"
-        for owner, name in self._run(others, key, self._owner):
-            life = self._life_of(name.decode())
+        others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
+        for (owner,) in self._run(others, key, self._owner):
+            life = self._life_of(owner)
             with self._named(), suppress(Timeout):
                 life.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
                 _end(life)
         return False
 
-    def _life_of(self, owner: str) -> FileLock:
+    def _life_of(self, owner: bytes) -> FileLock:
         """The lock that an owner of claims holds as long as it lives: the system frees it at once
         where the process is killed."""
-        return FileLock(self.folder / "asking" / owner, thread_local=False)
+        return FileLock(self.folder / "asking" / owner.hex(), thread_local=False)
 
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
 
     def rows(self) -> Iterator[StoredReply]:
         """Every reply, without its text."""
-        every = "SELECT key, model, blob, length(reply), stored FROM replies"
-        for key, model, blob, size, stored in self._run(every):
-            sha = blob.decode() if isinstance(blob, bytes) else ""
+        columns = "key, model, coalesce(blob, ''), coalesce(length(reply), 0), stored"
+        for row in map(StoredReply._make, self._run(f"SELECT {columns} FROM replies")):
+            size = row.size
             with suppress(OSError, ValueError):
-                size = self.blobs.path(sha).stat().st_size if sha else size
-            when = stored if isinstance(stored, int | float) and 0 <= stored < 1e11 else 0.0
-            yield StoredReply(
-                key.decode(errors="replace"),
-                model.decode(errors="replace"),
-                sha,
-                int(size or 0),
-                float(when),
-            )
+                size = self.blobs.path(row.blob).stat().st_size
+            yield row._replace(size=size)
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
         """Forget replies, their blobs too, and give their room back to the disk where nobody else
         is writing."""
         for row in rows:
             self._run("DELETE FROM replies WHERE key = ?", row.key)
-        left = {sha for (sha,) in self._run("SELECT blob FROM replies WHERE blob IS NOT NULL")}
+        left = {sha for (sha,) in self._run("SELECT blob FROM replies")}
         with self._named():
             for row in rows:
-                if row.blob and row.blob.encode() not in left:
-                    self.blobs.path(row.blob).unlink(missing_ok=True)
-                    self.blobs.known.discard(row.blob)
+                if row.blob and row.blob not in left:
+                    self._drop(row.blob)
         with suppress(CacheError):
             self._run("VACUUM")
 
@@ -228,83 +222,58 @@ class Store:
             ) from exc
 
     def _open(self) -> sqlite3.Connection:
-        """Every statement commits by itself; WAL without a sync per commit outlives a killed
-        process."""
+        """Every statement commits by itself. One process opens at a time: SQLite does not wait
+        where another is switching to WAL."""
         (self.folder / "asking").mkdir(parents=True, exist_ok=True)
-        self._life.acquire()
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        self._life.acquire()
         try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, VERSION):
-                raise CacheError(
-                    f"{path} is of version {version}, this looktwice knows {VERSION}; set another"
-                    " folder"
-                )
-            # a view or a trigger would run whatever its author wrote
-            connection.execute("PRAGMA trusted_schema = OFF")
-            for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
-                if not ((kind == "table" and name in TABLES) or name.startswith("sqlite_")):
+            with FileLock(self.folder / ".opening", timeout=BUSY_SECONDS):
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                if version not in (0, VERSION):
                     raise CacheError(
-                        f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
-                        f" {self.setting} to another"
+                        f"{path} is of version {version}, this looktwice knows {VERSION}; set"
+                        " another folder"
                     )
-            _journal(connection)
-            # a text that is no UTF-8 is a damaged row, not a damaged file
-            connection.text_factory = bytes
-            connection.executescript(SCHEMA + ANSWERED)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+                # a view or a trigger would run whatever its author wrote
+                connection.execute("PRAGMA trusted_schema = OFF")
+                for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
+                    if not ((kind == "table" and name in TABLES) or name.startswith("sqlite_")):
+                        raise CacheError(
+                            f"{path} is no reply cache ({name!r} is a {kind}); move it away, or set"
+                            f" {self.setting} to another"
+                        )
+                connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
             _end(self._life)
             raise
+        # a text that is no UTF-8 is a damaged row, not a damaged file
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
         return connection
 
-    def _parse(self, text: object, blob: object) -> Reply | None:
-        """The reply of a row; None where the row or its blob is damaged."""
-        try:
-            with self._named():
-                sha = blob.decode() if isinstance(blob, bytes) else None
-                data = self._blob(sha) if text is None and sha is not None else text
-            return Reply.from_dict(read_as(ReplyNode, data)) if isinstance(data, bytes) else None
-        except CacheError:
-            raise
-        except ValueError:
-            return None
+    def _blob(self, sha: str) -> bytes:
+        """The content of a blob, none where it is gone or torn."""
+        with self._named():
+            with suppress(FileNotFoundError):
+                data = self.blobs.get(sha)
+                if hashlib.sha256(data).hexdigest() == sha:
+                    return data
+            self._drop(sha)
+        return b""
 
-    def _blob(self, sha: str) -> bytes | None:
-        try:
-            data = self.blobs.get(sha)
-        except FileNotFoundError:
-            data = b""
-        if hashlib.sha256(data).hexdigest() == sha:
-            return data
+    def _drop(self, sha: str) -> None:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
-        return None
 
 
 def _end(life: FileLock) -> None:
     life.release()
     with suppress(OSError):
         Path(life.lock_file).unlink()
-
-
-def _journal(connection: sqlite3.Connection) -> None:
-    """Switch to WAL; SQLite does not wait by itself where another process is switching at the same
-    moment."""
-    until = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            break
-        except sqlite3.OperationalError as exc:
-            if "locked" not in str(exc) or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 @dataclass(frozen=True)
@@ -344,38 +313,33 @@ class Cached(Around):
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """The stored or the new reply. Raises ModelError, CacheError, Stopped."""
-        key = request_key(self.identity, messages, draw, options)
+        key, store = request_key(self.identity, messages, draw, options), self.store
         try:
-            if self.only:
-                reply = self.store.get(key)
-                if reply is None:
-                    raise ModelError(
-                        "only cached replies were allowed and the store in"
-                        f" {self.store.folder} holds none to this request (draw {draw}, model"
-                        f" {self.identity}); leave out --only-cached to ask the model"
-                    )
-                return replace(reply, cached=True)
-            with self.store.turn(key, self.stop) as reply:
-                if reply is None:
+            with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
+                if reply is None and not self.only:
                     answer = self.model(messages, draw, options)
-                    return self.store.put(key, self.identity, answer)
-            self.on_hit()
-            return replace(reply, cached=True)
+                    return store.put(key, self.identity, answer)
         except CacheError as exc:
             self.on_fault(str(exc))
             raise
+        if reply is None:
+            raise ModelError(
+                f"only cached replies were allowed and the store in {store.folder} holds none to"
+                f" this request (draw {draw}, model {self.identity}); leave out --only-cached to"
+                " ask the model"
+            )
+        self.on_hit()
+        return replace(reply, cached=True)
 
     def close(self) -> None:
         """Close the store and the wrapped model; both open again when used."""
         self.store.close()
-        close_model(self.model)
+        super().close()
 
 
 def close_model(model: Model) -> None:
     """Close a model that can be closed."""
-    close = getattr(model, "close", None)
-    if close is not None:
-        close()
+    getattr(model, "close", lambda: None)()
 
 
 def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
@@ -385,13 +349,14 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
-    place = Path(os.path.abspath(folder)).resolve()
-    rows = [line.split(" ") for line in lines]
-    over = [(row[1].replace("\\040", " "), row[2]) for row in rows if len(row) > 2]
-    holding = [(point, kind) for point, kind in over if place.is_relative_to(point)]
-    point, kind = max(reversed(holding), key=lambda mount: len(mount[0]), default=("", ""))
+    place, longest, kind = folder.resolve(), "", ""
+    for line in lines:
+        _, point, filesystem, *_ = (part.replace("\\040", " ") for part in line.split(" "))
+        if place.is_relative_to(point) and len(point) >= len(longest):
+            longest, kind = point, filesystem
     if NETWORK.fullmatch(kind.removeprefix("fuse.")):
         raise CacheError(
-            f"the reply cache {place} would lie on a network filesystem ({kind} at {point}), where"
-            f" SQLite's locks do not hold; set {setting} to a folder on a disk of this machine"
+            f"the reply cache {place} would lie on a network filesystem ({kind} at {longest}),"
+            f" where SQLite's locks do not hold; set {setting} to a folder on a disk of this"
+            " machine"
         )

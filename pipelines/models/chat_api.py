@@ -3,6 +3,7 @@ OpenRouter and others."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +22,6 @@ from looktwice.pipelines.model import (
     price_fault,
 )
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     MissingKeyError,
@@ -30,35 +30,16 @@ from looktwice.pipelines.models.keys import (
     mask_keys,
     refuse_keys,
 )
+from looktwice.pipelines.models.limits import SERVERS, check_limits
 from looktwice.pipelines.models.wire import (
+    RESERVED_FIELDS,
     ChoicesAs,
     Detail,
     wire_messages,
     wire_options,
-    write_body,
 )
 
 OPENAI = "https://api.openai.com/v1"
-RESERVED_FIELDS = {
-    "model",
-    "messages",
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "stop",
-    "seed",
-    "logprobs",
-}
-RESERVED_FIELDS |= {
-    "top_logprobs",
-    "reasoning_effort",
-    "response_format",
-    "tools",
-    "tool_choice",
-    "stream",
-    "n",
-}
 PROBE_SECONDS = 10.0
 
 
@@ -121,15 +102,9 @@ class ChatAPI:
                 " it out"
             )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
-        if (
-            self.in_flight < 1
-            or (self.per_minute is not None and self.per_minute <= 0)
-            or self.timeout <= 0
-        ):
-            given = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
-            raise ValueError(
-                f"in_flight is 1 or more, per_minute and timeout are above 0; found {given}"
-            )
+        check_limits(self.in_flight, self.per_minute)
+        if self.timeout <= 0:
+            raise ValueError(f"timeout is above 0, found {self.timeout}")
         if self.prices is not None and (fault := price_fault(self.prices)):
             raise ValueError(fault)
         for name in ("temperature", "top_p"):
@@ -168,10 +143,8 @@ class ChatAPI:
         nothing is missing."""
         try:
             self.check()
-        except MissingKeyError as exc:
-            return str(exc)
-        except ModelError:  # `check` says what is wrong with the URL
-            return ""
+        except ModelError as exc:  # `check` says what is wrong with a URL
+            return str(exc) if isinstance(exc, MissingKeyError) else ""
         return ""
 
     def check(self) -> None:
@@ -187,15 +160,13 @@ class ChatAPI:
         Any other answer will do, and one that does not come in time says nothing: servers need not
         know the question.
         """
-        for number, url in enumerate(self.urls, 1):
+        for url in self.urls:
             try:
                 response = self.send("GET", url, "models", None, PROBE_SECONDS)
             except ModelError as exc:
                 if exc.unreached:
                     SERVERS.put_aside(url)
-                    if number == len(self.urls) and all(
-                        SERVERS.aside.get(server) for server in self.urls
-                    ):
+                    if url == self.urls[-1] and all(map(SERVERS.aside.get, self.urls)):
                         raise
                 continue
             SERVERS.aside.pop(url, None)
@@ -207,7 +178,7 @@ class ChatAPI:
     ) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run
         gave up the call."""
-        body = write_body(self.body(messages, draw, options))
+        body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
 
         def ask(url: str) -> Reply:
             start = time.perf_counter()

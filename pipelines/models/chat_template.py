@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import cv2
@@ -39,21 +40,11 @@ def chat_of(
 ) -> Chat:
     """The chat of some messages; pictures of more than `most` pixels are shrunk. Raises
     PictureError."""
-    opening = (
-        [Message("system", (system,))]
-        if system and not any(m.role == "system" for m in messages)
-        else []
-    )
-    turns = [_turn(message) for message in (*opening, *messages)]
+    if system and "system" not in {message.role for message in messages}:
+        messages = [Message("system", (system,)), *messages]
     images = [_shrunk(view.picture.pixels, most) for message in messages for view in message.views]
-    offered = [
-        {
-            "type": "function",
-            "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
-        }
-        for t in tools or ()
-    ]
-    return Chat(turns, images, offered)
+    offered = [{"type": "function", "function": asdict(tool)} for tool in tools or ()]
+    return Chat(list(map(_turn, messages)), images, offered)
 
 
 def render_template(processor: Any, chat: Chat) -> str:
@@ -67,20 +58,14 @@ def render_template(processor: Any, chat: Chat) -> str:
         raise ModelError(
             "this model's chat template knows no tools; let the agent write its calls as text"
         )
-    more = {"tools": list(chat.tools)} if chat.tools else {}
+    more: dict[str, Any] = {"tools": list(chat.tools)} if chat.tools else {}
+    more |= {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
     try:
-        text: str = processor.apply_chat_template(
-            list(chat.turns),
-            add_generation_prompt=True,
-            tokenize=False,
-            chat_template=template,
-            **more,
-        )
+        return str(processor.apply_chat_template(list(chat.turns), **more))
     except Exception as exc:  # jinja's errors, and whatever a template raises by itself
         if type(exc).__module__.partition(".")[0] != "jinja2":
             raise
         raise ModelError(f"the model's chat template refused the conversation: {exc}") from exc
-    return text
 
 
 def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
@@ -90,25 +75,17 @@ def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCa
     Where no tool was `offered`, blocks are words as others: an agent that told of its tools in
     words reads them there.
     """
-    thought = THOUGHT.match(reply)
-    reasoning, rest = (
-        (thought[1].strip(), reply[thought.end() :].strip()) if thought else ("", reply)
-    )
-    blocks = CALL.findall(rest) if offered else []
-    calls = [call for n, block in enumerate(blocks) if (call := _call(n, block)) is not None]
-    if not calls:
-        return rest, reasoning, ()
-    return CALL.sub("", rest).strip(), reasoning, tuple(calls)
-
-
-def _call(number: int, block: str) -> ToolCall | None:
-    """A call written as {"name": ..., "arguments": {...}}; None for anything else, which stays in
-    the text."""
-    try:
-        node = read_json(block)
-        return ToolCall(f"call_{number}", str(node["name"]), json.dumps(node.get("arguments", {})))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+    reasoning = ""
+    if thought := THOUGHT.match(reply):
+        reasoning, reply = thought[1].strip(), reply[thought.end() :].strip()
+    calls: list[ToolCall] = []
+    for number, block in enumerate(CALL.findall(reply) if offered else ()):
+        # anything but {"name": ..., "arguments": {...}} stays in the text
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            node = read_json(block)
+            arguments = json.dumps(node.get("arguments", {}))
+            calls.append(ToolCall(f"call_{number}", str(node["name"]), arguments))
+    return (CALL.sub("", reply).strip() if calls else reply), reasoning, tuple(calls)
 
 
 def _turn(message: Message) -> dict[str, Any]:
@@ -117,19 +94,13 @@ def _turn(message: Message) -> dict[str, Any]:
         for part in message.parts
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
-    if message.tool_calls:
-        called = [
-            {"name": call.name, "arguments": _loads(call.arguments)} for call in message.tool_calls
-        ]
-        turn["tool_calls"] = [{"type": "function", "function": function} for function in called]
+    for call in message.tool_calls:
+        arguments: Any = call.arguments
+        with suppress(ValueError):
+            arguments = read_json(call.arguments)
+        function = {"name": call.name, "arguments": arguments}
+        turn.setdefault("tool_calls", []).append({"type": "function", "function": function})
     return turn
-
-
-def _loads(arguments: str) -> Any:
-    try:
-        return read_json(arguments)
-    except ValueError:
-        return arguments
 
 
 def _shrunk(pixels: Pixels, most: int | None) -> Pixels:
@@ -153,45 +124,35 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
     missing, their own class is put together from the image processor (Pillow) and the tokenizer.
     Raises WeightsError.
     """
-    transformers = import_transformers()
+    transformers, fault = import_transformers(), None
     try:
         processor = from_hub("AutoProcessor", model, revision, backend="pil")
-    except WeightsError as exc:
-        whole: WeightsError | None = exc
-    else:
-        whole = None
         if hasattr(processor, "image_processor"):
             return processor, ""
+    except WeightsError as exc:
+        fault = exc
     config = from_hub("AutoConfig", model, revision)
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     name: str | None = PROCESSOR_MAPPING_NAMES.get(config.model_type)
     if name is None:
-        raise whole or WeightsError(
+        raise fault or WeightsError(
             f"{model}: transformers has no processor for the family {config.model_type!r}"
         )
-    images = from_hub("AutoImageProcessor", model, revision, backend="pil")
-    tokenizer = from_hub("AutoTokenizer", model, revision)
-    return _assembled(getattr(transformers, name), images, tokenizer, model), WITHOUT_VIDEO
-
-
-def _assembled(kind: Any, images: Any, tokenizer: Any, model: str) -> Any:
-    """A processor of `kind` whose video half is None: its class check for that half is left out."""
-    halves = kind.get_attributes()
-    spare = [half for half in halves if half not in ("image_processor", "tokenizer")]
-    if set(spare) - {"video_processor"}:
-        raise WeightsError(
-            f"{model}: {kind.__name__} needs {', '.join(spare)}, which cannot be had without"
-            " torchvision"
-        )
+    kind = getattr(transformers, name)
+    spare = set(kind.get_attributes()) - {"image_processor", "tokenizer"}
+    if others := spare - {"video_processor"}:
+        lacking = f"needs {', '.join(sorted(others))}, which cannot be had without torchvision"
+        raise WeightsError(f"{model}: {name} {lacking}")
 
     def lenient(self: Any, name: str, argument: Any) -> Any:
-        return (
-            type(argument)
-            if argument is None
-            else kind.check_argument_for_proper_class(self, name, argument)
-        )
+        if argument is None:  # the video half, which is left out
+            return type(None)
+        return kind.check_argument_for_proper_class(self, name, argument)
 
-    loose = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lenient})
-    given = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)
-    return loose(**given, chat_template=getattr(tokenizer, "chat_template", None))
+    loose = type(name, (kind,), {"check_argument_for_proper_class": lenient})
+    images = from_hub("AutoImageProcessor", model, revision, backend="pil")
+    tokenizer = from_hub("AutoTokenizer", model, revision)
+    template = getattr(tokenizer, "chat_template", None)
+    halves = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)
+    return loose(**halves, chat_template=template), WITHOUT_VIDEO

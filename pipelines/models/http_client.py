@@ -94,9 +94,35 @@ class HttpLoop:
 
         Raises ModelError where nothing came, Stopped where it did not leave.
         """
-        return self.run(
-            self._request(method, url, body, headers, timeout, most or MOST_BYTES, STOPPING.get())
-        )
+        import aiohttp
+
+        stopping, most = STOPPING.get(), most or MOST_BYTES
+        # at once a large one would block the loop
+        data = body if body is None or len(body) < LARGE else io.BytesIO(body)
+        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
+
+        async def exchange() -> HttpResponse:
+            if stopping is not None and stopping.is_set():
+                raise Stopped("stopped before a request left")
+            if self.session is None:
+                connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+                self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
+            try:
+                async with self.session.request(
+                    method,
+                    url,
+                    data=data,
+                    headers=headers,
+                    timeout=limit,
+                    allow_redirects=False,
+                    proxy=proxy_for(url),
+                ) as response:
+                    names = {name.lower(): mend_text(t) for name, t in response.headers.items()}
+                    return HttpResponse(response.status, names, await _read(response, url, most))
+            except (aiohttp.ClientError, OSError) as exc:
+                raise connection_error(url, timeout, exc) from exc
+
+        return self.run(exchange())
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
@@ -108,64 +134,26 @@ class HttpLoop:
         if self.pid != os.getpid() or not self.loop.is_running():
             return
         self.cancel()
-        self.run(self._close())
+        if self.session is not None:
+            self.run(self.session.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(5)
         self.loop.close()
 
-    async def _request(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        timeout: float,
-        most: int,
-        stopping: threading.Event | None,
-    ) -> HttpResponse:
-        import aiohttp
 
-        if stopping is not None and stopping.is_set():
-            raise Stopped("stopped before a request left")
-        if self.session is None:
-            connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
-            self.session = aiohttp.ClientSession(connector=connector, cookie_jar=cookies)
-        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
-        # at once it would block the loop
-        data = body if body is None or len(body) < LARGE else io.BytesIO(body)
-        try:
-            async with self.session.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                timeout=limit,
-                allow_redirects=False,
-                proxy=proxy_for(url),
-            ) as response:
-                named = {name.lower(): mend_text(text) for name, text in response.headers.items()}
-                return HttpResponse(response.status, named, await _read_body(response, url, most))
-        except (aiohttp.ClientError, OSError) as exc:
-            raise connection_error(url, timeout, exc) from exc
-
-    async def _close(self) -> None:
-        if self.session is not None:
-            await self.session.close()
-
-
-async def _read_body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
+async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
     """The whole body, unpacked. Raises ModelError as soon as it is larger than any answer."""
-    chunks, size = [], 0
+    body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
-        size += len(chunk)
-        if size > most:
-            fault = f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply"
-            advice = "set `max_tokens`, and ask for fewer `logprobs`"
+        body += chunk
+        if len(body) > most:
             raise ModelError(
-                f"{fault}; {advice}", status=response.status, retryable=response.status >= 500
+                f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply; set"
+                " `max_tokens`, and ask for fewer `logprobs`",
+                status=response.status,
+                retryable=response.status >= 500,
             )
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return bytes(body)
 
 
 def origin(url: str) -> str:
@@ -187,33 +175,29 @@ def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
     themselves."""
     import aiohttp
 
-    place = origin(url)
+    place, within = origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
+    is_retryable = is_unreached = True
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
-        text = (
-            f"{place} cannot be reached (no connection within {min(timeout, CONNECT_SECONDS):g} s)"
-        )
-        return ModelError(f"{text}; is the server running?", retryable=True, unreached=True)
-    if isinstance(exc, TimeoutError):
-        return ModelError(
-            f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow",
-            retryable=True,
-        )
-    if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        text = f"{place} cannot be reached (no connection within {within}); is the server running?"
+    elif isinstance(exc, TimeoutError):
+        text = f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow"
+        is_unreached = False
+    elif isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         text = (
             f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to its"
             " issuer"
         )
-        return ModelError(text, unreached=True)
-    if isinstance(exc, aiohttp.InvalidURL):
+        is_retryable = False
+    elif isinstance(exc, aiohttp.InvalidURL):
         text = f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
-        return ModelError(text, unreached=True)
-    if isinstance(exc, aiohttp.ClientConnectorError):
-        text = (
-            f"{place} cannot be reached ({str(exc).replace(' ssl:default', '')}); is the server"
-            " running?"
-        )
-        return ModelError(text, retryable=True, unreached=True)
-    return ModelError(f"{place} broke off ({type(exc).__name__}: {exc})", retryable=True)
+        is_retryable = False
+    elif isinstance(exc, aiohttp.ClientConnectorError):
+        reason = str(exc).replace(" ssl:default", "")
+        text = f"{place} cannot be reached ({reason}); is the server running?"
+    else:
+        text = f"{place} broke off ({type(exc).__name__}: {exc})"
+        is_unreached = False
+    return ModelError(text, retryable=is_retryable, unreached=is_unreached)
 
 
 _lock = threading.Lock()

@@ -42,29 +42,25 @@ def key_for(url: str) -> str | None:
     Raises ModelError for a URL that cannot be used, a known host without a key, and a key over
     plain http to anything but this machine or what OPENAI_BASE_URL names.
     """
-    at = _parsed(url)
-    base = os.environ.get("OPENAI_BASE_URL")
-    named = bool(base) and _parsed(str(base)).origin() == at.origin()
+    at, base = _parsed(url), os.environ.get("OPENAI_BASE_URL")
+    is_named = bool(base) and _parsed(str(base)).origin() == at.origin()
     is_here = at.host in ("localhost", "::1") or LOOPBACK.fullmatch(at.host or "")
-    variables = key_variables(at) + (["OPENAI_API_KEY"] if named else [])
-    keys = [
-        (name, os.environ[name].strip()) for name in variables if os.environ.get(name, "").strip()
-    ]
-    if not keys:
-        if key_variables(at):
-            raise MissingKeyError(
-                f"{at.host} needs a key: set the environment variable {key_variables(at)[0]}"
+    variables = key_variables(at)
+    for variable in [*variables, *(["OPENAI_API_KEY"] if is_named else [])]:
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            continue
+        if at.scheme != "https" and not (is_named or is_here):
+            raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
+        if not VISIBLE.fullmatch(key):
+            raise ModelError(
+                f"the key in {variable} holds a line break, a space or another character that no"
+                " key has; set it again"
             )
-        return None
-    if at.scheme != "https" and not (named or is_here):
-        raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
-    variable, key = keys[0]
-    if not VISIBLE.fullmatch(key):
-        raise ModelError(
-            f"the key in {variable} holds a line break, a space or another character that no key"
-            " has; set it again"
-        )
-    return key
+        return key
+    if variables:
+        raise MissingKeyError(f"{at.host} needs a key: set the environment variable {variables[0]}")
+    return None
 
 
 def how_to_send_a_key(url: str) -> str:
@@ -81,15 +77,9 @@ def how_to_send_a_key(url: str) -> str:
 def _parsed(url: str) -> URL:
     try:
         at = URL(url)
-        usable = (
-            at.scheme in ("http", "https")
-            and bool(at.host)
-            and not at.query_string
-            and not at.fragment
-        )
     except ValueError:
-        usable = False
-    if not usable:
+        at = URL()
+    if at.scheme not in ("http", "https") or not at.host or at.query_string or at.fragment:
         raise ModelError(
             f"{url!r} is no endpoint; set `url` to something like http://127.0.0.1:8000/v1"
         )
@@ -101,50 +91,50 @@ def _parsed(url: str) -> URL:
     return at
 
 
+def _own_table() -> list[tuple[str, str]]:
+    """The hosts and variables of LOOKTWICE_KEYS."""
+    entries = os.environ.get("LOOKTWICE_KEYS", "").split(",")
+    pairs = (entry.partition("=") for entry in entries if entry.strip())
+    return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
+
+
 def key_variables(at: URL) -> list[str]:
     """The variables that hold a host's key: those of the user's own table, then of ours.
 
     Raises ModelError where the table holds what cannot be the name of a variable; it is not
     repeated.
     """
-    entries = [
-        entry.strip().partition("=")
-        for entry in os.environ.get("LOOKTWICE_KEYS", "").split(",")
-        if entry.strip()
-    ]
-    for number, (_, _, name) in enumerate(entries, 1):
-        if not VARIABLE.fullmatch(name.strip()):
+    variables = []
+    for number, (host, name) in enumerate([*_own_table(), *KEYS.items()], 1):
+        if not VARIABLE.fullmatch(name):
             raise ModelError(
                 f"LOOKTWICE_KEYS: entry {number} is no HOST=VARIABLE, such as {at.host}=MY_KEY; put"
                 " the key itself into that environment variable"
             )
-    own = [
-        name.strip()
-        for host, _, name in entries
-        if host.strip().lower() in (at.host, f"{at.host}:{at.port}")
-    ]
-    return own + [KEYS[host] for host in (at.host or "",) if host in KEYS]
+        if host in (at.host, f"{at.host}:{at.port}"):
+            variables.append(name)
+    return variables
 
 
-def known_keys() -> list[str]:
+def known_keys() -> Sequence[str]:
     """Every secret that this process may send, the longest first: what the variables named here and
     in LOOKTWICE_KEYS hold, what stands there instead, and the user and password of a proxy.
 
     Each is there as it is, and as JSON, Python, URLs and XML write it.
     """
     secrets = [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
-    entries = os.environ.get("LOOKTWICE_KEYS", "").split(",")
-    for name in (*KEYS.values(), *(entry.partition("=")[2].strip() for entry in entries)):
+    for name in (*KEYS.values(), *(name for _, name in _own_table())):
         is_variable = VARIABLE.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)
-    return list(_spellings(tuple(key for key in secrets if len(key) >= SHORTEST)))
+    return _spellings(tuple(key for key in secrets if len(key) >= SHORTEST))
 
 
 @lru_cache(maxsize=8)
 def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
-    spelt = {quote(key, safe, errors="replace") for key in keys for safe in ("", "/")}
-    spelt |= {text for key in keys for text in (key, unquote(key), html.escape(key))}
-    spelt |= {text[1:-1] for key in keys for text in (json.dumps(key), repr(key))}
+    spelt: set[str] = set()
+    for key in keys:
+        spelt |= {key, unquote(key), html.escape(key), json.dumps(key)[1:-1], repr(key)[1:-1]}
+        spelt |= {quote(key, safe, errors="replace") for safe in ("", "/")}
     return tuple(sorted(spelt, key=len, reverse=True))
 
 

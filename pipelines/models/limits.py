@@ -1,15 +1,17 @@
-"""How many calls an endpoint gets: at a time, in a minute, and in all."""
+"""How many calls an endpoint gets: at a time, in a minute, in a second, and in all, and which of
+several servers gets the next."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
@@ -24,10 +26,20 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models.cache import Around
-from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import STOPPING
 
+Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
+# seconds for which a server that cannot be reached is not asked, unless no other can be
+ASIDE = 30.0
+CROWDED = (429, 503)  # statuses of a server that had too many requests
+WINDOW = 1.0  # seconds, at least, in which refusals are counted
+FEWEST = 20  # answers and refusals of a window, at least
+# seconds after which a window ends with fewer, which say only whether the server takes them
+SLOW_WINDOW = 10.0
+TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
+LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
+FASTER = 1.1  # times as many a second after a window without too many refusals
 
 TURN: ContextVar[threading.Semaphore | None] = ContextVar("TURN", default=None)
 """What this thread holds while it works, of as many as may work at a time."""
@@ -44,6 +56,135 @@ def others_work() -> Iterator[None]:
     finally:
         if turn is not None:
             turn.acquire()
+
+
+def stop_if(stopped: bool) -> None:
+    """Raises Stopped."""
+    if stopped:
+        raise Stopped("stopped while waiting for the endpoint")
+
+
+def check_limits(in_flight: int, per_minute: float | None) -> None:
+    """Raises ValueError for limits with which nothing could be asked."""
+    if in_flight < 1 or (per_minute is not None and per_minute <= 0):
+        raise ValueError(
+            f"in_flight is 1 or more and per_minute above 0; found {in_flight} and {per_minute}"
+        )
+
+
+@dataclass(eq=False)
+class Pace:
+    """How many requests a second a server is sent: any number, until it refuses too many of them.
+
+    From then on it is sent as many as it answered in that window, and more and more again as it
+    takes them.
+    """
+
+    rate: float = math.inf
+    due: float = 0.0
+    begun: float = 0.0
+    last: float = 0.0
+    answered: int = 0
+    refused: int = 0
+
+    def seconds_left(self, now: float) -> float:
+        """Seconds until the next request may leave; 0 where this one may, which then counts as
+        gone."""
+        if self.due > now:
+            return self.due - now
+        self.due = now + 1 / self.rate
+        return 0.0
+
+    def note(self, refused: bool, now: float) -> None:
+        """An answer, or a refusal as there were too many requests. A pause begins the window
+        anew."""
+        idle = now - self.last
+        self.rate = math.inf if idle > LONG_AGO else self.rate
+        if idle > max(WINDOW, 3 / self.rate):
+            self._begin(now)
+        self.last = now
+        self.refused += refused
+        self.answered += not refused
+        seconds, total = now - self.begun, self.answered + self.refused
+        if seconds < WINDOW or (total < FEWEST and seconds < SLOW_WINDOW):
+            return
+        if total < FEWEST:
+            self.rate *= 1 if self.refused else 2
+        elif self.refused <= TOO_MANY * total:
+            self.rate *= FASTER
+        elif self.answered:
+            self.rate = max(self.answered, total / 4) / seconds
+        self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self.begun, self.answered, self.refused = now, 0, 0
+
+
+@dataclass(eq=False)
+class Servers:
+    """How many requests of this process each server has, its pace, and until when one is put aside,
+    by URL."""
+
+    busy: Counter[str] = field(default_factory=Counter)
+    paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
+    aside: dict[str, float] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
+        """What `send` gives for one of the URLs: the next one where nobody is there.
+
+        Raises what `send` raises, for a server that cannot be reached only where none can be;
+        Stopped.
+        """
+        tried: list[str] = []
+        while True:
+            url, seconds = self._take([url for url in urls if url not in tried])
+            if seconds > 0:
+                with spend("wait for a place"):
+                    stop_if((STOPPING.get() or threading.Event()).wait(seconds))
+                continue
+            refused: bool | None = None
+            try:
+                answer = send(url)
+                refused = False
+                return answer
+            except ModelError as exc:
+                refused = True if exc.status in CROWDED else None
+                if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
+                    self.put_aside(url)  # one that fails at once always has the fewest requests
+                tried.append(url)
+                if not exc.unreached or len(tried) == len(urls):
+                    raise
+            finally:
+                with self.lock:
+                    self.busy[url] -= 1
+                    if refused is not None:
+                        self.paces[url].note(refused, time.monotonic())
+
+    def put_aside(self, url: str) -> None:
+        """Ask others for a while."""
+        with self.lock:
+            self.aside[url] = time.monotonic() + ASIDE
+
+    def _take(self, urls: Sequence[str]) -> tuple[str, float]:
+        """The server to ask, and seconds to wait until one is to be looked for again; 0 takes it.
+
+        Who waits has no place yet: a pace that recovers is everybody's.
+        """
+        with self.lock:
+            now = time.monotonic()
+
+            def rank(url: str) -> tuple[bool, float, int]:
+                return self.aside.get(url, 0.0) > now, max(now, self.paces[url].due), self.busy[url]
+
+            url = min(urls, key=rank)
+            seconds = self.paces[url].seconds_left(now)
+            self.busy[url] += seconds == 0
+            return url, seconds
+
+
+SERVERS = Servers()
+"""Those of this process."""
 
 
 class LimitKey(NamedTuple):
@@ -71,16 +212,12 @@ class RateLimiter:
     spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
-        if in_flight < 1 or (per_minute is not None and per_minute <= 0):
-            raise ValueError(
-                f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and"
-                f" {per_minute}"
-            )
+        check_limits(in_flight, per_minute)
         self._in_flight = self._most = in_flight
+        self._per_second = per_minute / 60 if per_minute else math.inf
+        self.pace = Pace(self._per_second)
         self._under_way, self._waiting = 0, 0
         self._freed = threading.Condition()
-        self._spacing = self._shared_spacing = 60.0 / per_minute if per_minute else 0.0
-        self._next = 0.0
 
     @property
     def load(self) -> Load:
@@ -93,7 +230,7 @@ class RateLimiter:
         have the rest."""
         with self._freed:
             self._most = slots
-            self._shared_spacing = self._spacing * self._in_flight / max(slots, 1)
+            self.pace.rate = self._per_second * max(slots, 1) / self._in_flight
             self._freed.notify_all()
 
     @contextmanager
@@ -110,8 +247,8 @@ class RateLimiter:
                 self._waiting -= 1
         try:
             with spend("wait for a place"):
-                while (wait := self._seconds_left()) > 0:
-                    stop_if(stop.wait(wait))
+                while (seconds := self._seconds_left()) > 0:
+                    stop_if(stop.wait(seconds))
             stop_if(stop.is_set())
             yield
         finally:
@@ -120,20 +257,8 @@ class RateLimiter:
                 self._freed.notify()
 
     def _seconds_left(self) -> float:
-        """Seconds until a request may start; 0 or less if this caller may start now, which then
-        counts as started."""
         with self._freed:
-            now = time.monotonic()
-            left = self._next - now
-            if left <= 0:
-                self._next = now + self._shared_spacing
-            return left
-
-
-def stop_if(stopped: bool) -> None:
-    """Raises Stopped."""
-    if stopped:
-        raise Stopped("stopped while waiting for the endpoint")
+            return self.pace.seconds_left(time.monotonic())
 
 
 _limiters: WeakValueDictionary[LimitKey, RateLimiter] = WeakValueDictionary()
@@ -210,11 +335,11 @@ class Ration:
         if price == 0.0:  # a model that costs nothing
             return ""
         aside = sum(count * self.dearest.get(name, 0.0) for name, count in self.under_way.items())
-        enough = self.spent + aside + (price or 0.0) <= self.money * (1 + 1e-9)
         is_priced = price is not None or not self.under_way[identity]
-        if is_priced and enough and self.spent < self.money:
+        is_left = self.spent < self.money
+        if is_priced and is_left and self.spent + aside + (price or 0.0) <= self.money * (1 + 1e-9):
             return ""
-        more = f", and a request may cost {price or 0.0:,.4g}" if self.spent < self.money else ""
+        more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (
             f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; give a larger one"
             " to go on"
@@ -254,8 +379,14 @@ class Limited(Around):
             # pictures take a while to be encoded, and the run may be stopped in it
             before = STOPPING.set(self.stop)
             try:
-                reply = self._ask(messages, draw, options)
+                if hasattr(self.model, "urls"):  # it chooses among its servers by itself
+                    reply = self.model(messages, draw, options)
+                else:
+                    reply = SERVERS.ask(
+                        (self.identity,), lambda url: self.model(messages, draw, options)
+                    )
                 usage = reply.usage
+                return reply
             except ModelError as exc:
                 if exc.usage is not None:
                     usage = exc.usage
@@ -264,9 +395,3 @@ class Limited(Around):
             finally:
                 STOPPING.reset(before)
                 self.ration.settle(self.model, usage)
-            return reply
-
-    def _ask(self, messages: Messages, draw: int, options: CallOptions) -> Reply:
-        if hasattr(self.model, "urls"):  # it chooses among its servers by itself
-            return self.model(messages, draw, options)
-        return SERVERS.ask((self.identity,), lambda url: self.model(messages, draw, options))

@@ -62,6 +62,75 @@ class _Network:
     def tokenizer(self) -> Any:
         return getattr(self.processor, "tokenizer", self.processor)
 
+    @property
+    def ends(self) -> set[int]:
+        """The tokens that end a reply."""
+        ends = self.model.generation_config.eos_token_id
+        return {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+
+    def generate(self, inputs: Any, options: CallOptions) -> list[Reply]:
+        """The replies to prompts of one length."""
+        chosen: dict[str, Any] = dict.fromkeys(("temperature", "top_p", "top_k"))
+        if options.temperature:
+            top_p = options.top_p or 1.0
+            chosen = {"temperature": options.temperature, "top_p": top_p, "top_k": 0}
+        if options.stop:
+            chosen |= {"stop_strings": list(options.stop), "tokenizer": self.tokenizer}
+        output = self.model.generate(
+            **inputs,
+            do_sample=bool(options.temperature),
+            max_new_tokens=options.max_tokens,
+            return_dict_in_generate=True,
+            output_scores=bool(options.logprobs),
+            **chosen,
+        )
+        counts, replies = inputs["attention_mask"].sum(1).tolist(), list[Reply]()
+        for row, tokens in enumerate(output.sequences[:, inputs["input_ids"].shape[1] :].tolist()):
+            end = next((n for n, token in enumerate(tokens) if token in self.ends), len(tokens))
+            tokens = tokens[: end + 1]  # what follows is padding
+            likely: list[Mapping[str, float]] = []
+            for scores in output.scores[: len(tokens)] if options.logprobs else ():
+                most = min(options.logprobs or 0, scores.shape[-1])
+                best = scores[row].float().log_softmax(-1).topk(most)
+                pairs = zip(best.indices, best.values, strict=True)
+                likely.append({self.tokenizer.decode([n]): float(p) for n, p in pairs})
+            replies.append(self.reply(tokens, counts[row], options, tuple(likely)))
+        return replies
+
+    def reply(
+        self,
+        tokens: list[int],
+        tokens_in: int,
+        options: CallOptions,
+        logprobs: tuple[Mapping[str, float], ...] = (),
+    ) -> Reply:
+        """The reply that tokens are."""
+        whole = self.tokenizer.decode(tokens, skip_special_tokens=True)
+        stops = [whole.index(stop) for stop in options.stop or () if stop in whole]
+        text, reasoning, calls = reply_text(whole[: min(stops, default=None)], bool(options.tools))
+        is_over = bool(stops) or not self.ends.isdisjoint(tokens[-1:])
+        finish: Finish = "tool" if calls else "stop" if is_over else "length"
+        usage = Usage(tokens_in, len(tokens))
+        return Reply(text, finish, reasoning, calls, usage=usage, logprobs=logprobs)
+
+    def choose(self, inputs: Any, choices: Sequence[str]) -> Reply:
+        """The likeliest of the allowed texts as the continuation of the prompt, by the summed
+        log-probability of its tokens. Raises ModelError for an empty text."""
+        torch, likely = import_torch(), dict[str, float]()
+        for choice in choices:
+            encoded = self.tokenizer(choice, add_special_tokens=False, return_tensors="pt")
+            tokens = encoded["input_ids"].to(self.model.device)
+            if not tokens.numel():
+                raise ModelError(f"the choice {choice!r} is no token of this model; give it a text")
+            longer = dict(inputs) | {"input_ids": torch.cat((inputs["input_ids"], tokens), 1)}
+            for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
+                if name in longer:
+                    longer[name] = torch.cat((inputs[name], torch.full_like(tokens, fill)), 1)
+            logits = self.model(**longer).logits[0, -tokens.shape[1] - 1 : -1]
+            likely[choice] = float(logits.float().log_softmax(-1).gather(1, tokens.T).sum())
+        best = max(likely, key=lambda choice: likely[choice])
+        return Reply(best, usage=Usage(int(inputs["attention_mask"].sum()), 0), logprobs=(likely,))
+
 
 @dataclass(frozen=True)
 class _Asked:
@@ -119,13 +188,8 @@ class LocalVLM:
     def identity(self) -> str:
         """The weights and processor, and every setting that may change replies; device and batch
         are not."""
-        return canonical(
-            {
-                **settings(self),
-                "model": self.model,
-                **({"weights": self.weights} if self.weights else {}),
-            }
-        )
+        weights = {"weights": self.weights} if self.weights else {}
+        return canonical({**settings(self), "model": self.model, **weights})
 
     @cached_property
     def weights(self) -> str:
@@ -136,20 +200,20 @@ class LocalVLM:
     def check(self) -> None:
         """Raises ModelError where the device, the packages or the folder are missing; opens
         nothing."""
+        if elsewhere() is not None:
+            return
         try:
-            if elsewhere() is None:
-                self._place()
-                if find_spec("transformers") is None:
-                    import_transformers()
-                check_folder(self.model)
-                folder = Path(self.model).expanduser()
-                if folder.is_dir() and not (folder / "config.json").is_file():
-                    raise WeightsError(
-                        f"the folder {self.model!r} holds no config.json; give the folder of a"
-                        " network"
-                    )
+            self._place()
+            if find_spec("transformers") is None:
+                import_transformers()
+            check_folder(self.model)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
+        folder = Path(self.model).expanduser()
+        if folder.is_dir() and not (folder / "config.json").is_file():
+            raise ModelError(
+                f"the folder {self.model!r} holds no config.json; give the folder of a network"
+            )
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -170,11 +234,8 @@ class LocalVLM:
             seed = int.from_bytes(drawn[:7], "big")
         asked = _Asked(self.chat(messages, full.tools), full, seed)
         try:
-            return (
-                cast(Reply, ask(self, "answer", asked))
-                if (ask := elsewhere())
-                else self.answer(asked)
-            )
+            ask = elsewhere()
+            return cast(Reply, ask(self, "answer", asked)) if ask else self.answer(asked)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         except Exception as exc:
@@ -187,7 +248,16 @@ class LocalVLM:
     def answer(self, asked: _Asked) -> Reply:
         """The reply to a request, in a batch with others like it. Raises WeightsError, and what the
         network raises."""
-        return self._batcher()(asked)
+
+        def like(asked: _Asked) -> Any:
+            """Greedy requests with equal settings go together, those with pictures apart."""
+            return asked.seed, bool(asked.chat.images), canonical(asked.options.given())
+
+        key = ("vlm batcher", self.identity, self.device, self.batch)
+        batcher: Batcher[_Asked, Reply] = open_shared(
+            key, lambda: Batcher(self._forward, self.batch, like, f"LocalVLM {self.model}")
+        )
+        return batcher(asked)
 
     def _place(self) -> Place:
         return Place.of(self.device, self.dtype, half="bfloat16")
@@ -211,30 +281,30 @@ class LocalVLM:
         model = from_hub("AutoModelForImageTextToText", self.model, revision, ("pooler",), **given)
         return _Network(model.to(place.device).eval(), processor, note)
 
-    def _batcher(self) -> Batcher[_Asked, Reply]:
-        key = ("vlm batcher", self.identity, self.device, self.batch)
-        return open_shared(
-            key, lambda: Batcher(self._forward, self.batch, _like, f"LocalVLM {self.model}")
-        )
-
     def _forward(self, asked: Sequence[_Asked]) -> list[Reply]:
         network, torch, start = self.network(), import_torch(), time.perf_counter()
-        with torch.inference_mode(), torch.random.fork_rng(enabled=asked[0].seed is not None):
-            if asked[0].seed is not None:
-                torch.manual_seed(asked[0].seed)
-            inputs = self.inputs(network, [request.chat for request in asked])
-            if asked[0].options.choices is not None:
-                replies = [
-                    _chosen(network, self.inputs(network, [request.chat]), request.options)
-                    for request in asked
-                ]
+        options, seed = asked[0].options, asked[0].seed
+        with torch.inference_mode(), torch.random.fork_rng(enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            if options.choices is None:
+                inputs = self.inputs(network, [request.chat for request in asked])
+                replies = network.generate(inputs, options)
             else:
-                replies = _generated(network, inputs, asked[0].options)
+                prompts = [self.inputs(network, [request.chat]) for request in asked]
+                replies = [network.choose(prompt, options.choices) for prompt in prompts]
+        from transformers import __version__
+
+        facts = {
+            "model": self.model,
+            "engine": "transformers",
+            "version": __version__,
+            "revision": getattr(network.config, "_commit_hash", None),
+            "processor": network.note,
+        }
+        served = {name: fact for name, fact in facts.items() if fact}
         seconds = (time.perf_counter() - start) / len(asked)
-        return [
-            replace(request, seconds=seconds, served_by=self._served(network))
-            for request in replies
-        ]
+        return [replace(reply, seconds=seconds, served_by=served) for reply in replies]
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """The conversation as this model is asked it: with its system text, and pictures no larger
@@ -248,130 +318,3 @@ class LocalVLM:
         images = [list(chat.images) for chat in chats] if chats[0].images else None
         inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)
         return inputs.to(network.model.device, network.model.dtype)
-
-    def _served(self, network: _Network) -> dict[str, str]:
-        from transformers import __version__
-
-        commit = getattr(network.model.config, "_commit_hash", None)
-        facts = {
-            "model": self.model,
-            "engine": "transformers",
-            "version": __version__,
-            "revision": commit or "",
-        }
-        return {key: value for key, value in (facts | {"processor": network.note}).items() if value}
-
-
-def _like(asked: _Asked) -> Any:
-    """Greedy requests with equal settings go together, those with pictures apart from those
-    without."""
-    return (asked.seed, bool(asked.chat.images), canonical(asked.options.given()))
-
-
-def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Reply]:
-    sampling = {
-        "do_sample": True,
-        "temperature": options.temperature,
-        "top_p": options.top_p or 1.0,
-        "top_k": 0,
-    }
-    greedy = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
-    chosen = sampling if options.temperature else greedy
-    if options.stop:
-        chosen |= {"stop_strings": list(options.stop), "tokenizer": network.tokenizer}
-    output = network.model.generate(
-        **inputs,
-        max_new_tokens=options.max_tokens,
-        return_dict_in_generate=True,
-        output_scores=bool(options.logprobs),
-        **chosen,
-    )
-    width, ends = inputs["input_ids"].shape[1], _ends(network)
-    rows = output.sequences[:, width:].tolist()
-    counts = inputs["attention_mask"].sum(1).tolist()
-    return [
-        _reply(
-            network,
-            _until(tokens, ends),
-            counts[row],
-            options,
-            _top(network, output.scores, row, options),
-        )
-        for row, tokens in enumerate(rows)
-    ]
-
-
-def _reply(
-    network: _Network,
-    tokens: list[int],
-    tokens_in: int,
-    options: CallOptions,
-    top: tuple[Mapping[str, float], ...],
-) -> Reply:
-    text_out = network.tokenizer.decode(tokens, skip_special_tokens=True)
-    ended = bool(tokens) and tokens[-1] in _ends(network)
-    stops = [text_out.index(stop) for stop in options.stop or () if stop in text_out]
-    text, reasoning, calls = reply_text(text_out[: min(stops, default=None)], bool(options.tools))
-    finish: Finish = "stop" if ended or stops else "length"
-    usage = Usage(tokens_in, len(tokens))
-    return Reply(
-        text,
-        "tool" if calls else finish,
-        reasoning,
-        calls,
-        usage=usage,
-        logprobs=top[: len(tokens)],
-    )
-
-
-def _ends(network: _Network) -> set[int]:
-    ends = network.model.generation_config.eos_token_id
-    return {network.tokenizer.eos_token_id} | set(ends if isinstance(ends, list) else [ends])
-
-
-def _until(tokens: list[int], ends: set[int]) -> list[int]:
-    """The tokens up to the first end, which stays; what follows is padding."""
-    stop = next((n for n, token in enumerate(tokens) if token in ends), len(tokens) - 1)
-    return tokens[: stop + 1]
-
-
-def _top(
-    network: _Network, scores: Any, row: int, options: CallOptions
-) -> tuple[Mapping[str, float], ...]:
-    """For each new token the `options.logprobs` likeliest texts and their natural
-    log-probabilities."""
-    if not options.logprobs:
-        return ()
-    most = min(options.logprobs, scores[0].shape[-1])
-    best = [step[row].float().log_softmax(-1).topk(most) for step in scores]
-    decode = network.tokenizer.decode
-    return tuple(
-        {decode([n]): float(p) for n, p in zip(step_best.indices, step_best.values, strict=True)}
-        for step_best in best
-    )
-
-
-def _chosen(network: _Network, inputs: Any, options: CallOptions) -> Reply:
-    """The likeliest of the allowed texts as the continuation of the prompt."""
-    choices = options.choices or ()
-    scored = {choice: _likelihood(network, inputs, choice) for choice in choices}
-    best = max(scored, key=lambda choice: scored[choice])
-    usage = Usage(int(inputs["attention_mask"].sum()), 0)
-    return Reply(best, usage=usage, logprobs=(scored,))
-
-
-def _likelihood(network: _Network, inputs: Any, choice: str) -> float:
-    """The summed log-probability of the tokens of a text after the prompt. Raises ModelError for an
-    empty text."""
-    torch = import_torch()
-    tokens = network.tokenizer(choice, add_special_tokens=False, return_tensors="pt")["input_ids"]
-    tokens = tokens.to(network.model.device)
-    if not tokens.numel():
-        raise ModelError(f"the choice {choice!r} is no token of this model; give it a text")
-    longer = dict(inputs)
-    longer["input_ids"] = torch.cat((inputs["input_ids"], tokens), 1)
-    for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
-        if name in longer:
-            longer[name] = torch.cat((inputs[name], torch.full_like(tokens, fill)), 1)
-    log_p = network.model(**longer).logits[0, -tokens.shape[1] - 1 : -1].float().log_softmax(-1)
-    return float(log_p.gather(1, tokens.T).sum())

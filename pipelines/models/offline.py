@@ -1,14 +1,16 @@
-"""Models without a network: replies from a file of recorded ones, from a list, or from a
-function."""
+"""Models without a network: replies from a file of recorded ones, from a list, from a function, or
+from a person at the terminal."""
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from looktwice.pipelines.config.spec import function_name
 from looktwice.pipelines.disk import unpacked_lines
@@ -16,8 +18,7 @@ from looktwice.pipelines.json_input import read_json_lines
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """A file of replies in memory: sample id -> (line number, what stands in the text field), and
     its sha256."""
 
@@ -43,14 +44,9 @@ class Replay:
     @property
     def identity(self) -> str:
         """The file's name, fields and content, not its folder. Raises ModelError."""
-        name = Path(self.path).name
-        return canonical(
-            {
-                "replay": name,
-                "sha256": self.recording.sha,
-                "fields": [self.id_field, self.text_field],
-            }
-        )
+        fields = [self.id_field, self.text_field]
+        facts = {"replay": Path(self.path).name, "sha256": self.recording.sha, "fields": fields}
+        return canonical(facts)
 
     @property
     def recording(self) -> Recording:
@@ -58,8 +54,30 @@ class Replay:
         of one id."""
         with self.lock:
             if not self.loaded:
-                self.loaded.append(_load(Path(self.path), self.id_field, self.text_field))
+                self.loaded.append(self._load())
             return self.loaded[0]
+
+    def _load(self) -> Recording:
+        path, digest = Path(self.path), hashlib.sha256()
+        replies: dict[str, tuple[int, Any]] = {}
+        try:
+            for number, row in read_json_lines(path):
+                for name in (self.id_field, self.text_field):
+                    if name not in row:
+                        raise ModelError(
+                            f"{path} line {number} has no field {name!r}; it has {sorted(row)}"
+                        )
+                identifier = str(row[self.id_field])
+                first, _ = replies.setdefault(identifier, (number, row[self.text_field]))
+                if first != number:
+                    raise ModelError(
+                        f"{path}: sample {identifier!r} stands on line {first} and on {number}"
+                    )
+            for line in unpacked_lines(path):
+                digest.update(line)
+        except (OSError, ValueError) as exc:
+            raise ModelError(str(exc)) from exc
+        return Recording(digest.hexdigest(), replies)
 
     def of(self, sample: str) -> Recorded:
         """The model of one sample."""
@@ -96,45 +114,17 @@ class Recorded:
             raise ModelError(
                 f"{path} holds one reply a sample, and draw {draw} was asked for; set `draws: 1`"
             )
-        recorded = self.replay.recording.replies.get(self.sample)
-        if recorded is None:
-            raise ModelError(f"{path} holds no reply to sample {self.sample!r}; {self._near()}")
-        line, text = recorded
+        replies = self.replay.recording.replies
+        if self.sample not in replies:
+            example = next(iter(replies), None)
+            ids = f"its {len(replies)} ids look like {example!r}" if replies else "it is empty"
+            raise ModelError(f"{path} holds no reply to sample {self.sample!r}; {ids}")
+        line, text = replies[self.sample]
         if not isinstance(text, str):
             raise ModelError(
                 f"{path} line {line}: {name!r} of sample {self.sample!r} is {text!r}, not a text"
             )
         return Reply(text, served_by={"engine": "recorded", "file": Path(path).name})
-
-    def _near(self) -> str:
-        ids = self.replay.recording.replies
-        example = next(iter(ids), None)
-        return f"its {len(ids)} ids look like {example!r}" if ids else "the file is empty"
-
-
-def _load(path: Path, id_field: str, text_field: str) -> Recording:
-    digest = hashlib.sha256()
-    try:
-        rows = list(read_json_lines(path))
-        for line in unpacked_lines(path):
-            digest.update(line)
-    except (OSError, ValueError) as exc:
-        raise ModelError(str(exc)) from exc
-    replies: dict[str, tuple[int, Any]] = {}
-    for number, row in rows:
-        missing = [name for name in (id_field, text_field) if name not in row]
-        if missing:
-            raise ModelError(
-                f"{path} line {number} has no field {missing[0]!r}; it has {sorted(row)}"
-            )
-        identifier = str(row[id_field])
-        if identifier in replies:
-            raise ModelError(
-                f"{path}: sample {identifier!r} stands on line {replies[identifier][0]} and on"
-                f" {number}"
-            )
-        replies[identifier] = (number, row[text_field])
-    return Recording(digest.hexdigest(), replies)
 
 
 @dataclass(frozen=True)
@@ -164,16 +154,69 @@ class Scripted:
         with self.lock:
             number = len(self.asked)
             self.asked.append(messages)
-        reply = self._said(number, messages)
-        return reply if isinstance(reply, Reply) else Reply(reply)
-
-    def _said(self, number: int, messages: Messages) -> str | Reply:
-        if isinstance(self.answer, str):
-            return self.answer
         if callable(self.answer):
-            return self.answer(messages)
-        if number >= len(self.answer):
+            reply = self.answer(messages)
+        elif isinstance(self.answer, str):
+            reply = self.answer
+        elif number < len(self.answer):
+            reply = self.answer[number]
+        else:
             raise ModelError(
                 f"the script has {len(self.answer)} answers and was asked once more; add one"
             )
-        return self.answer[number]
+        return reply if isinstance(reply, Reply) else Reply(reply)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Shows each question to the person `name` on the terminal and takes a typed line as the reply.
+
+    Pictures are written into a temporary folder, whose files are named beside the words. One
+    question is shown at a time, whatever the number of workers. An empty line gives no reply: that
+    question is asked again by a later command. Only the name tells people apart, so give each their
+    own. Raises ModelError.
+    """
+
+    name: str
+    shown: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    types: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError(
+                "a person has a name, by which answers are told apart; give `name: anna`"
+            )
+
+    @property
+    def identity(self) -> str:
+        """The name."""
+        return f"person: {self.name}"
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """The line that is typed. Raises ModelError for an empty one, and where there is no
+        terminal any more."""
+        lines = [""]
+        with self.lock:
+            for part in (part for message in messages for part in message.parts):
+                if isinstance(part, str):
+                    lines.append(part)
+                else:
+                    lines.append(f"[picture: {self._write(part.picture.payload)}]")
+            sys.stdout.write("\n".join([*lines, "> "]))
+            sys.stdout.flush()
+            typed = sys.stdin.readline().strip()
+        if not typed:
+            raise ModelError(f"{self.name} gave no reply; the same command asks again")
+        return Reply(typed, served_by={"engine": "person", "name": self.name})
+
+    def _write(self, payload: Any) -> Path:
+        if not self.shown:
+            self.shown.append(tempfile.mkdtemp(prefix="looktwice-"))
+        path = Path(self.shown[0]) / f"{len(self.shown)}.{payload.media_type.rpartition('/')[2]}"
+        self.shown.append(path.name)
+        path.write_bytes(payload.data)
+        return path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Literal
 
 from looktwice.pipelines.model import (
@@ -77,25 +77,23 @@ def wire_messages(messages: Messages, system: str = "", detail: Detail | None = 
     assistant's turn, PictureError.
     """
     sent: list[Json] = [{"role": "system", "content": system}] if system else []
-    shown: list[View] = []
+    shown: list[Json] = []
     for message in messages:
-        if message.role != "tool" and shown:
-            sent.append(_pictures(shown, detail))
+        if message.role == "tool":
+            turn = {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            sent.append(turn)
+            shown += [_part(view, detail) for view in message.views]
+            continue
+        if shown:
+            sent.append({"role": "user", "content": shown})
             shown = []
         sent.append(_turn(message, detail))
-        shown += message.views if message.role == "tool" else ()
-    return [*sent, _pictures(shown, detail)] if shown else sent
+    return [*sent, {"role": "user", "content": shown}] if shown else sent
 
 
 def _turn(message: Message, detail: Detail | None) -> Json:
-    if message.role == "user":
-        single = len(message.parts) == 1 and isinstance(message.parts[0], str)
-        return {
-            "role": "user",
-            "content": message.text if single else [_part(p, detail) for p in message.parts],
-        }
-    if message.role == "tool":
-        return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+    if message.role == "user" and (message.views or len(message.parts) != 1):
+        return {"role": "user", "content": [_part(part, detail) for part in message.parts]}
     if message.views:
         raise ModelError(
             f"chat endpoints take no pictures in a turn of the {message.role}; put them in a user's"
@@ -115,46 +113,26 @@ def _turn(message: Message, detail: Detail | None) -> Json:
     return turn
 
 
-def _pictures(views: list[View], detail: Detail | None) -> Json:
-    return {"role": "user", "content": [_part(view, detail) for view in views]}
-
-
 def _part(part: str | View, detail: Detail | None) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    image = {"url": _DataUrl(part.picture.payload.data_url)}
-    return {
-        "type": "image_url",
-        "image_url": image if detail is None else {**image, "detail": detail},
-    }
+    image = {"url": part.picture.payload.data_url}
+    return {"type": "image_url", "image_url": image | ({"detail": detail} if detail else {})}
 
 
-def write_body(body: Json) -> bytes:
-    """A request as it is sent. Pictures are put in at the end: nothing in them needs the escapes of
-    JSON."""
-    urls: list[str] = []
+SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_tokens",
+    "stop": "stop",
+    "seed": "seed",
+    "effort": "reasoning_effort",
+    "logprobs": "top_logprobs",
+}
+"""Our name of a setting, and that of the field in which it is sent."""
 
-    def set_aside(value: Any) -> Any:
-        if isinstance(value, list):
-            return [set_aside(inner) for inner in value]
-        if isinstance(value, dict):
-            return {name: set_aside(inner) for name, inner in value.items()}
-        if isinstance(value, _DataUrl):
-            urls.append(value)
-            return _PICTURE
-        return value
-
-    text = json.dumps(set_aside(body), separators=(",", ":"))
-    return "".join(
-        piece for pair in zip(text.split(_PICTURE), [*urls, ""], strict=True) for piece in pair
-    ).encode()
-
-
-_PICTURE = f"picture-{uuid.uuid4().hex}"  # nobody's words hold it
-
-
-class _DataUrl(str):
-    """A picture as a request holds it."""
+RESERVED_FIELDS = {*SAMPLING.values(), "max_completion_tokens", "logprobs", "model", "messages"}
+RESERVED_FIELDS |= {"response_format", "tools", "tool_choice", "stream", "n"}
 
 
 def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs | None) -> Json:
@@ -162,23 +140,15 @@ def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs |
 
     Raises ModelError for `choices` where it was not said how this server takes them.
     """
-    plain = {
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        token_field: options.max_tokens,
-        "stop": None if options.stop is None else list(options.stop),
-        "seed": options.seed,
-        "reasoning_effort": options.effort,
-        "top_logprobs": options.logprobs,
-        "logprobs": None if options.logprobs is None else True,
-    }
-    body: Json = {name: value for name, value in plain.items() if value is not None}
+    body: Json = {}
+    for name, wired in (SAMPLING | {"max_tokens": token_field}).items():
+        value = getattr(options, name)
+        if value is not None:
+            body[wired] = list(value) if isinstance(value, tuple) else value
+    if options.logprobs is not None:
+        body["logprobs"] = True
     if options.tools:
-        functions: list[Json] = [
-            {"name": tool.name, "description": tool.description, "parameters": {**tool.parameters}}
-            for tool in options.tools
-        ]
-        body["tools"] = [{"type": "function", "function": function} for function in functions]
+        body["tools"] = [{"type": "function", "function": asdict(tool)} for tool in options.tools]
         body["tool_choice"] = "auto"
     if options.schema is not None:
         schema = {"name": "reply", "schema": dict(options.schema), "strict": True}
@@ -204,24 +174,35 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         usage = _usage(data.get("usage") or {})
         choice = data["choices"][0]
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
-        asked = message.get("tool_calls") or ()
-        calls = tuple(_call(number, call) for number, call in enumerate(asked[:MOST_CALLS]))
-        text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
         if finish == "failed":
             fault = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
             raise ModelError(fault, status=200, retryable=True, usage=usage)
+        asked, calls = message.get("tool_calls") or (), list[ToolCall]()
+        for number, call in enumerate(asked[:MOST_CALLS]):
+            written = call["function"].get("arguments") or "{}"
+            if not isinstance(written, str):
+                written = json.dumps(written, ensure_ascii=False)
+            identifier = str(call.get("id") or f"call_{number}")
+            calls.append(ToolCall(identifier, str(call["function"]["name"]), written))
+        text, thought, refusal = _content(message.get("content"))
+        facts = {
+            "model": data.get("model"),
+            "fingerprint": data.get("system_fingerprint"),
+            "engine": data.get("provider") or engine,
+            "finish_reason": "" if reason in FINISH else reason[:40],
+        }
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
             reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
-            tool_calls=calls,
+            tool_calls=tuple(calls),
             calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),
             usage=usage,
             seconds=seconds,
             logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
-            served_by=_served_by(data, engine, "" if reason in FINISH else reason[:40]),
+            served_by={name: str(fact) for name, fact in facts.items() if fact},
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         beginning = json.dumps(data, ensure_ascii=False)[:200]
@@ -233,21 +214,14 @@ def _content(content: Any) -> tuple[str, str, str]:
     """(text, reasoning, refusal) of a content that is a text, a list of parts, or nothing."""
     if content is None or isinstance(content, str):
         return content or "", "", ""
-    pieces_of: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
+    pieces: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
     for part in content:
         kind = part.get("type", "text")
         inner = part.get(kind, "")
-        if kind in pieces_of:
-            pieces_of[kind].append(inner if isinstance(inner, str) else _content(inner)[0])
-    text, thought, refusal = ("".join(pieces) for pieces in pieces_of.values())
+        if kind in pieces:
+            pieces[kind].append(inner if isinstance(inner, str) else _content(inner)[0])
+    text, thought, refusal = map("".join, pieces.values())
     return text, thought, refusal
-
-
-def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
-    function = call["function"]
-    arguments = function.get("arguments") or "{}"
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(str(call.get("id") or f"call_{number}"), str(function["name"]), written)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
@@ -256,18 +230,19 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
     Raises ValueError for numbers that cannot be counts of tokens.
     """
-    asked, completion, total = (
-        int(usage.get(f"{name}_tokens") or 0) for name in ("prompt", "completion", "total")
+    output, given = (usage.get(f"{name}_tokens_details") or {} for name in ("completion", "prompt"))
+    counts = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        output.get("reasoning_tokens"),
+        given.get("cached_tokens"),
+        usage.get("total_tokens"),
     )
-    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    counted = Usage(asked, max(completion, total - asked), int(reasoning), int(cached))
-    if not all(
-        0 <= number <= MOST_TOKENS
-        for number in (asked, completion, total, int(reasoning), int(cached))
-    ):
+    whole = [int(count or 0) for count in counts]
+    if min(whole) < 0 or max(whole) > MOST_TOKENS:
         raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
-    return counted
+    asked, completion, reasoning, cached, total = whole
+    return Usage(asked, max(completion, total - asked), reasoning, cached)
 
 
 def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
@@ -279,26 +254,10 @@ def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
     for token in tokens:
         likely: dict[str, float] = {}
         for candidate in (token, *((token or {}).get("top_logprobs") or ())):
-            if (
-                candidate is None
-                or candidate.get("logprob") is None
-                or candidate.get("token") is None
-            ):
-                continue
-            text, value = str(candidate["token"]), float(candidate["logprob"])
-            if math.isfinite(value):
-                likely[text] = max(value, likely.get(text, value))
+            text, value = (candidate or {}).get("token"), (candidate or {}).get("logprob")
+            if text is not None and value is not None and math.isfinite(float(value)):
+                likely[str(text)] = max(float(value), likely.get(str(text), -math.inf))
         yield likely
-
-
-def _served_by(data: Mapping[str, Any], engine: str, reason: str) -> dict[str, str]:
-    facts = {
-        "model": data.get("model"),
-        "fingerprint": data.get("system_fingerprint"),
-        "engine": data.get("provider") or engine,
-        "finish_reason": reason,
-    }
-    return {name: str(text) for name, text in facts.items() if text}
 
 
 def error_of(data: Any) -> Json | None:
@@ -311,19 +270,14 @@ def error_of(data: Any) -> Json | None:
     error = data.get("error") or (data if data.get("object") == "error" else data.get("detail"))
     if not error or (data.get("choices") and not data.get("error")):
         return None
-    return (
-        error
-        if isinstance(error, dict)
-        else {"message": error if isinstance(error, str) else json.dumps(error)}
-    )
+    if isinstance(error, dict):
+        return error
+    return {"message": error if isinstance(error, str) else json.dumps(error)}
 
 
 def is_filter(error: Mapping[str, Any]) -> bool:
     """Whether an error says that a content filter took the request."""
     inner = error.get("innererror")
-    named = [
-        error.get("code"),
-        error.get("type"),
-        inner.get("code") if isinstance(inner, dict) else None,
-    ]
-    return any(str(name).lower() in FILTERS for name in named)
+    code = inner.get("code") if isinstance(inner, dict) else None
+    names = (error.get("code"), error.get("type"), code)
+    return any(str(name).lower() in FILTERS for name in names)

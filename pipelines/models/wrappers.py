@@ -1,74 +1,19 @@
-"""Wrappers around a model: retries, rate limits and usage counts, and the order in which they are
-nested."""
+"""What counts the calls of a model, and the order in which the wrappers around it are nested."""
 
 from __future__ import annotations
 
-import random
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections import Counter
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
 from looktwice.pipelines.models.cache import Around, Cached, Store
-from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
-from looktwice.pipelines.models.limits import Limited, Ration, others_work, stop_if
-
-
-@dataclass(frozen=True)
-class Retried(Around):
-    """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
-
-    Exponential backoff: it waits `initial_delay` seconds, or as long as the server's Retry-After
-    says, then twice as long each time up to `max_delay`, plus up to a quarter of jitter. Other
-    calls go on meanwhile. Where a server asks for more than `max_retry_after` seconds it gives up
-    at once. Setting `stop` ends the wait with Stopped. `on_failure` is told of every retryable
-    failure.
-    """
-
-    attempts: int = 6
-    initial_delay: float = 1.0
-    max_delay: float = 60.0
-    max_retry_after: float = 300.0
-    stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
-
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
-        """The first reply that comes. Raises the last ModelError, with the number of attempts;
-        Stopped."""
-        tried = 0
-        while True:
-            tried += 1
-            try:
-                return self.model(messages, draw, options)
-            except ModelError as exc:
-                if not exc.retryable:
-                    raise
-                if (exc.retry_after or 0.0) > self.max_retry_after:
-                    raise self._given_up(exc, tried) from exc.__cause__
-                self.on_failure(exc)
-                delay = self._delay(exc, tried)
-                if tried >= self.attempts:
-                    raise self._given_up(exc, tried) from exc.__cause__
-            with spend("wait to ask again"), others_work():
-                stopped = self.stop.wait(delay)
-            if stopped:
-                raise Stopped("stopped while waiting to ask again")
-
-    def _delay(self, exc: ModelError, tried: int) -> float:
-        """Seconds until the next attempt: never fewer than the server asks for."""
-        first = exc.retry_after or self.initial_delay
-        backoff = min(max(first, self.max_delay), first * 2.0 ** (tried - 1))
-        return backoff * random.uniform(1.0, 1.25)
-
-    def _given_up(self, exc: ModelError, tried: int) -> ModelError:
-        asked = f"; the server asks to wait {exc.retry_after:.0f} s" if exc.retry_after else ""
-        text = f"{exc}{asked} (given up after {tried} attempt{'s' if tried > 1 else ''})"
-        return exc.in_words(text)
+from looktwice.pipelines.models.endpoint import EndpointWatch, Retried, Watched
+from looktwice.pipelines.models.limits import Limited, Ration, stop_if
 
 
 @dataclass(frozen=True)
@@ -103,21 +48,11 @@ class UsageCount:
 
     def plus(self, reply: Reply) -> UsageCount:
         """The counts with one more reply."""
-        used = reply.usage
-        more = (
-            1,
-            used.tokens_in,
-            used.tokens_out,
-            used.reasoning_tokens,
-            used.cached_tokens,
-            reply.seconds,
-        )
-        return UsageCount(
-            *(getattr(self, f.name) + extra for f, extra in zip(fields(self), more, strict=True))
-        )
+        more = {"calls": 1, "seconds": reply.seconds, **vars(reply.usage)}
+        return UsageCount(**{name: count + more[name] for name, count in vars(self).items()})
 
 
-@dataclass(frozen=True)
+@dataclass
 class UsageSummary:
     """What was paid for, what came from the cache, and how many calls failed.
 
@@ -128,8 +63,8 @@ class UsageSummary:
     paid: UsageCount = UsageCount()
     cached: UsageCount = UsageCount()
     failed: int = 0
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
-    unknown: frozenset[tuple[str, str]] = frozenset()
+    elsewhere: Counter[str] = field(default_factory=Counter)
+    unknown: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -140,8 +75,8 @@ class Metered(Around):
     """
 
     place: str = ""
-    summaries: list[UsageSummary] = field(
-        default_factory=lambda: [UsageSummary()], init=False, repr=False, compare=False
+    summary: UsageSummary = field(
+        default_factory=UsageSummary, init=False, repr=False, compare=False
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -152,34 +87,25 @@ class Metered(Around):
         try:
             reply = self.model(messages, draw, options)
         except ModelError:
-            self._add(None)
+            with self.lock:
+                self.summary.failed += 1
             raise
-        self._add(reply)
+        place = reply.served_by.get("endpoint", self.place)
+        with self.lock:
+            if reason := reply.served_by.get("finish_reason"):
+                self.summary.unknown.add((place, reason))
+            if not reply.cached:
+                self.summary.paid = self.summary.paid.plus(reply)
+                return reply
+            self.summary.cached = self.summary.cached.plus(reply)
+            if place not in self.place.split(", "):
+                self.summary.elsewhere[place] += 1
         return reply
 
     def snapshot(self) -> UsageSummary:
         """The counts up to now, as one consistent value."""
         with self.lock:
-            return self.summaries[0]
-
-    def _add(self, reply: Reply | None) -> None:
-        with self.lock:
-            old = self.summaries[0]
-            if reply is None:
-                self.summaries[0] = replace(old, failed=old.failed + 1)
-                return
-            came = reply.served_by.get("endpoint", self.place)
-            if reason := reply.served_by.get("finish_reason"):
-                old = replace(old, unknown=old.unknown | {(came, reason)})
-            if reply.cached:
-                elsewhere = (
-                    {} if came in self.place.split(", ") else {came: old.elsewhere.get(came, 0) + 1}
-                )
-                self.summaries[0] = replace(
-                    old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **elsewhere}
-                )
-            else:
-                self.summaries[0] = replace(old, paid=old.paid.plus(reply))
+            return deepcopy(self.summary)
 
 
 def wrap(
@@ -200,19 +126,12 @@ def wrap(
     """
     if only_cached and store is None:
         raise ValueError("only_cached needs a store to look into; pass one")
-    stop = stop or threading.Event()
-    limited = Limited(
-        model,
-        getattr(model, "in_flight", 64),
-        getattr(model, "per_minute", None),
-        stop,
-        ration or Ration(),
-    )
-    inner: Model = Retried(limited, attempts, stop=stop)
+    stop, ration = stop or threading.Event(), ration or Ration()
+    limits = getattr(model, "in_flight", 64), getattr(model, "per_minute", None)
+    retried = Retried(Limited(model, *limits, stop, ration), attempts, stop=stop)
+    inner: Model = retried
     if watch is not None:
-        inner = Watched(
-            Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop
-        )
+        inner = Watched(replace(retried, on_failure=watch.note_attempt), model, watch, stop)
     if store is not None:
         inner = Cached(inner, store, only_cached, stop)
         if watch is not None:

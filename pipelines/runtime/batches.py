@@ -97,12 +97,12 @@ class Batcher(Generic[Item, Found]):
 
     def _next(self) -> list[_Request[Item, Found]]:
         """The oldest item and those behind it that are like it, taken out of the queue."""
-        if not self.queue:
-            return []
-        kind = self.queue[0].kind
-        chosen = [request for request in self.queue if request.kind == kind][: self.max_batch]
-        taken = {id(request) for request in chosen}
-        self.queue = [request for request in self.queue if id(request) not in taken]
+        chosen: list[_Request[Item, Found]] = []
+        others: list[_Request[Item, Found]] = []
+        for request in self.queue:
+            alike = request.kind == self.queue[0].kind and len(chosen) < self.max_batch
+            (chosen if alike else others).append(request)
+        self.queue = others
         return chosen
 
     def _serve(self, batch: list[_Request[Item, Found]]) -> None:
@@ -115,16 +115,13 @@ class Batcher(Generic[Item, Found]):
                     f"{self.name} gave {len(results)} results for {len(batch)} items"
                 )
         except BaseException as exc:
-            # its frames would hold the tensors
-            trouble: BaseException | None = exc.with_traceback(None)
+            trouble = exc.with_traceback(None)  # its frames would hold the tensors
         else:
-            trouble = None
-        if trouble is not None:
-            self._retry(batch, trouble)
+            remarks += [self.remarks] if self.remarks else []
+            for request, result in zip(batch, results, strict=True):
+                request.result.set_result((result, remarks))
             return
-        remarks = [*remarks, self.remarks] if self.remarks else remarks
-        for request, result in zip(batch, results, strict=True):
-            request.result.set_result((result, remarks))
+        self._retry(batch, trouble)
 
     def _retry(self, batch: list[_Request[Item, Found]], exc: BaseException) -> None:
         if len(batch) == 1:

@@ -14,7 +14,7 @@ from looktwice.pipelines.runtime.networks import (
     FetchError,
     WeightsError,
     first_line,
-    import_torch,
+    import_extra,
     import_transformers,
     weights_hash,
 )
@@ -23,21 +23,6 @@ FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR`
 
 
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
-
-
-def import_diffusers() -> Any:
-    """The diffusers module. Raises WeightsError with what to type where it is missing."""
-    import_torch()
-    try:
-        with OPENING:
-            import diffusers
-    except ImportError as exc:
-        raise WeightsError(
-            "diffusers is not installed; type: pip install 'looktwice[diffusion]'"
-        ) from exc
-    diffusers.utils.logging.set_verbosity_error()
-    diffusers.utils.logging.disable_progress_bar()
-    return diffusers
 
 
 def from_hub(
@@ -69,14 +54,15 @@ def diffusers_part(
 ) -> Any:
     """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
     Errors as `from_hub`."""
-    kind = getattr(import_diffusers(), model_class)
+    kind = getattr(import_extra("diffusers", "diffusion"), model_class)
     return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 
 
 def _from_pretrained(
     kind: Any, model: str, revision: str | None, unused: Sequence[str], **settings: Any
 ) -> Any:
-    settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
+    is_network = "use_safetensors" in settings
+    settings |= {"output_loading_info": True} if is_network else {}
     place = Path(model).expanduser()
     local = place.is_dir()
     silence = "" if local else hub_silence(model, revision)
@@ -84,29 +70,19 @@ def _from_pretrained(
         settings["local_files_only"] = True
     try:
         with OPENING:
-            opened = kind.from_pretrained(
-                str(place) if local else model, revision=revision, **settings
-            )
+            source = str(place) if local else model
+            opened = kind.from_pretrained(source, revision=revision, **settings)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
-        tried = (
-            f"the folder {place}"
-            if local
-            else f"the model hub at revision {revision or 'main'} and its local cache"
-        )
+        hub = f"the model hub at revision {revision or 'main'} and its local cache"
+        tried = f"the folder {place}" if local else hub
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
-        reason, advice = (
-            (f"the hub did not answer: {silence}", FETCH)
-            if silence
-            else (first_line(exc), _advice(exc))
-        )
+        reason, advice = first_line(exc), _advice(exc)
+        if silence:
+            reason, advice = f"the hub did not answer: {silence}", FETCH
         raise (WeightsError if local else FetchError)(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({reason}); {advice}"
         ) from exc
-    return (
-        check_tensors(model, opened[0], opened[1], unused)
-        if "use_safetensors" in settings
-        else opened
-    )
+    return check_tensors(model, opened[0], opened[1], unused) if is_network else opened
 
 
 COMPUTED = {
@@ -128,11 +104,11 @@ def check_tensors(
     Raises WeightsError where a tensor is missing or is none of the network's, but for those of
     which no result depends: that have a name of `unused`, or of `COMPUTED`, between their dots.
     """
+    free, kind = {*unused, *COMPUTED}, type(network).__name__
     missing, surplus = (
-        sorted(name for name in loading[keys] if not {*unused, *COMPUTED} & {*name.split(".")})
+        sorted(name for name in loading[keys] if free.isdisjoint(name.split(".")))
         for keys in ("missing_keys", "unexpected_keys")
     )
-    kind = type(network).__name__
     if missing:
         raise WeightsError(
             f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of"

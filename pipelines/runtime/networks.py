@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import logging
 import os
 import threading
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -110,9 +112,8 @@ class _Store:
         if not things:
             return
         for resource in reversed(things):
-            if callable(close := getattr(resource, "close", None)):
-                close()
-        del things
+            getattr(resource, "close", lambda: None)()
+        del things, resource
         gc.collect()
         free_memory()
 
@@ -150,30 +151,33 @@ def close_networks() -> None:
 
 def import_torch() -> Any:
     """The torch module. Raises WeightsError with what to type where it is missing."""
-    try:
-        import torch
-    except ImportError as exc:
-        raise WeightsError("torch is not installed; type: pip install 'looktwice[torch]'") from exc
-    return torch
+    return import_extra("torch", "torch")
 
 
 def import_transformers() -> Any:
     """The transformers module. Raises WeightsError with what to type where it is missing."""
-    import_torch()
-    try:
-        with OPENING:
-            import transformers
-    except ImportError as exc:
-        raise WeightsError(
-            "transformers is not installed; type: pip install 'looktwice[hf]'"
-        ) from exc
-    import logging
-
+    transformers = import_extra("transformers", "hf")
     # its retries, a line each, would drown the one sentence at their end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     return transformers
+
+
+def import_extra(name: str, extra: str) -> Any:
+    """A module that comes with an extra of ours, and says nothing by itself. Raises WeightsError
+    with what to type where it is missing, or torch, which all build on."""
+    if name != "torch":
+        import_torch()
+    try:
+        with OPENING:
+            module = import_module(name)
+    except ImportError as exc:
+        raise WeightsError(
+            f"{name} is not installed; type: pip install 'looktwice[{extra}]'"
+        ) from exc
+    if name != "torch":
+        module.utils.logging.set_verbosity_error()
+        module.utils.logging.disable_progress_bar()
+    return module
 
 
 def weights_hash(path: str | Path) -> str:

@@ -7,12 +7,11 @@ import hashlib
 import io
 import os
 import re
-import stat
 import threading
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,13 +49,8 @@ class Blobs:
             raise OSError(
                 f"{path.parent} is a link; blobs lie in folders of their own, so remove it"
             )
-        try:
-            status = os.lstat(path)
-            # a power cut leaves it shorter
-            there = stat.S_ISREG(status.st_mode) and status.st_size == len(data)
-        except OSError:
-            there = False
-        if not there:
+        # a power cut leaves it shorter
+        if path.is_symlink() or not path.is_file() or path.stat().st_size != len(data):
             write_file(path, data)
         self.known.update((sha, sha[:2]))
         return sha
@@ -66,12 +60,10 @@ class Blobs:
 
         A link is not followed: in a folder that somebody sent it would read a file of this machine.
         """
-        try:
-            path = self.path(sha)
+        path = self.path(sha)
+        with suppress(FileNotFoundError):
             if not path.is_symlink() and not path.parent.is_symlink():
                 return read_file(path)
-        except FileNotFoundError:
-            pass
         raise FileNotFoundError(f"{self.folder} holds nothing under {sha}")
 
     def names(self) -> set[str]:
@@ -79,15 +71,12 @@ class Blobs:
         than many looks."""
         if not self.folder.is_dir():
             return set()
-        folders = (
-            entry for entry in os.scandir(self.folder) if entry.is_dir(follow_symlinks=False)
-        )
-        files = (file for folder in folders for file in os.scandir(folder.path))
-        return {
-            file.name
-            for file in files
-            if file.is_file(follow_symlinks=False) and file.stat().st_size
-        }
+        names = set()
+        for folder in os.scandir(self.folder):
+            for file in os.scandir(folder.path) if folder.is_dir(follow_symlinks=False) else ():
+                if file.is_file(follow_symlinks=False) and file.stat().st_size:
+                    names.add(file.name)
+        return names
 
     def __contains__(self, sha: str) -> bool:
         return sha in self.known or self.path(sha).exists()
@@ -119,28 +108,24 @@ class Memory:
             asking.append(asking[0] if asking else threading.Lock())
         try:
             with asking[0]:
-                kept = self._get(key) or self._find(key, find)
+                result, remarks = self._find(key, find)
         finally:
             with self.lock:
                 asking.pop()
                 if not asking:
                     del self.turns[key]
-        result: Result = kept[0]
-        for sentence in kept[1]:
+        for sentence in remarks:
             remark(sentence)
         return result
-
-    def _get(self, key: str) -> tuple[Any, list[str]] | None:
-        with self.lock:
-            if key not in self.kept:
-                return None
-            self.kept.move_to_end(key)
-            result, _, remarks = self.kept[key]
-            return result, remarks
 
     def _find(
         self, key: str, find: Callable[[], tuple[Result, int | None]]
     ) -> tuple[Result, list[str]]:
+        with self.lock:
+            if key in self.kept:
+                self.kept.move_to_end(key)
+                result, _, remarks = self.kept[key]
+                return result, remarks
         with collect_remarks() as remarks:
             result, size = find()
         if size is not None:
@@ -165,25 +150,19 @@ class ResultStore:
     folder: Path
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
-    def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
-        """What `find` gives, run by the first thread that asks, with its bytes; the others wait for
-        it."""
-        return self.memory.share(key, find)
-
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
         """The result stored under a key, as one of `kinds`, by default the first; None where there
         is none."""
         try:
-            data = self._path(
-                key
-            ).read_bytes()  # numpy leaves a damaged file open where it opens it itself
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            # numpy leaves a damaged file open where it opens it itself
+            data = io.BytesIO(self._path(key).read_bytes())
+            with np.load(data, allow_pickle=False) as arrays:
                 name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
-                kind = {kind.__name__: kind for kind in kinds}[name]
+                kind = next(kind for kind in kinds if kind.__name__ == name)
                 stored = [arrays[field.name] for field in fields(kind)]  # type: ignore[arg-type]
                 # a number or truth value has no dimension
                 return kind(*(array if array.ndim else array.item() for array in stored))
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, StopIteration, EOFError, zipfile.BadZipFile):
             return None
 
     def put(self, key: str, result: Any) -> None:

@@ -4,9 +4,8 @@ then answers."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
 from looktwice.pipelines.pipeline import calls_made
@@ -14,7 +13,7 @@ from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, Parts, decode_arguments
-from looktwice.prompting.agent.episode import Bounds, Episode, Look, Outcome, measure_looks
+from looktwice.prompting.agent.episode import LONGEST, Bounds, Episode, Look, measure_looks
 from looktwice.prompting.agent.tool import (
     AgentTool,
     ResultControl,
@@ -44,7 +43,6 @@ SYSTEM = (
 )
 FINAL = "You cannot look any further. Answer the question now, from what you have seen."
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-LONGEST = 300  # characters of what a note holds of a model's words
 
 
 @dataclass(frozen=True)
@@ -119,28 +117,16 @@ class Agent:
     def __call__(self, state: State, model: Model) -> State:
         """The state with the conversation, every image shown as a view, and a note for each
         look."""
-        looked = self._look(state, model)
-        return self._ask_afresh(state, looked, model) if self.afresh else looked
-
-    def _look(self, state: State, model: Model) -> State:
-        episode = self._open(state, model)
-        while not (bound := episode.reached_bound(self.bounds)):
-            episode, reply = self._next_reply(episode, model)
-            calls, count = self.protocol.read_calls(reply, self.bounds.calls)
-            fault = "" if calls else self.protocol.find_fault(reply)
-            if not calls and not fault:
-                return self._finish(episode.add_turns(reply.as_message()), "reply")
-            episode = (
-                self._run_calls(episode, reply, calls, count)
-                if calls
-                else self._reject(episode, reply, fault)
-            )
-            if episode.answer is not None:
-                return self._finish_with_answer(episode)
-            if episode.malformed > self.corrections:
-                why = episode.looks[-1].reason
-                return self._finish(episode, "malformed").abstain(f"malformed tool call: {why}")
-        return self._ask_for_answer(episode, model, bound)
+        looked = self._look(self._open(state, model))
+        if not self.afresh:
+            return looked
+        # all images at once, in a conversation that knows of no tool
+        afresh = Ask(tags="Image {n}:", options=self.options)
+        asked = afresh(state.replace(views=looked.views), model)
+        turns = looked.measures["turn_call"]
+        calls = (*(turns if isinstance(turns, tuple) else ()), calls_made(state, model) - 1)
+        asked = asked.replace(notes=looked.notes, measures=looked.measures).with_notes(*asked.notes)
+        return asked.measured("turn_call", calls)
 
     @property
     def tool_descriptions(self) -> tuple[Tool, ...]:
@@ -151,85 +137,88 @@ class Agent:
     def _open(self, state: State, model: Model) -> Episode:
         """Start the conversation: the system text, the sample's images with their numbers, and the
         prompt."""
-        shown = tuple(ShownImage.through(view, self.fit, state) for view in state.views)
-        episode = Episode(state, state.messages, shown, len(shown), calls_made(state, model))
-        numbers = range(1, len(shown) + 1)
-        parts: Parts = tuple(
-            part for n in numbers for part in episode.image_parts(n, self.coordinates)
-        )
-        parts = (*parts, state.prompt) if state.prompt else parts
+        shown = [ShownImage.through(view, self.fit, state) for view in state.views]
+        episode = Episode(state, model, state.messages, shown, len(shown), calls_made(state, model))
+        parts: list[str | View] = []
+        for number in range(1, len(shown) + 1):
+            parts += episode.image_parts(number, self.coordinates)
+        parts += [state.prompt] if state.prompt else []
         if not parts:
             raise ValueError(
                 f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image"
             )
-        texts = [
-            fill_in(self.system, unit=UNITS[self.coordinates]),
-            self.protocol.instructions(self.tool_descriptions),
-        ]
-        system = "\n\n".join(text for text in texts if text) if self.tool_descriptions else ""
-        if any(message.role == "system" for message in state.messages):
-            return episode.add_turns(Message("user", (system, *parts) if system else parts))
-        return episode.add_turns(
-            *([Message("system", (system,))] if system else []), Message("user", parts)
-        )
+        tools = self.tool_descriptions
+        system: Parts = ()
+        if tools:
+            text = fill_in(self.system, unit=UNITS[self.coordinates])
+            how = self.protocol.instructions(tools)
+            system = ("\n\n".join(filter(None, (text, how))),)
+        if system and all(message.role != "system" for message in state.messages):
+            episode.add_turns(Message("system", system))
+            system = ()
+        episode.add_turns(Message("user", (*system, *parts)))
+        return episode
 
-    def _next_reply(self, episode: Episode, model: Model) -> tuple[Episode, Reply]:
+    def _look(self, episode: Episode) -> State:
+        while not (bound := episode.reached_bound(self.bounds)):
+            reply = self._next_reply(episode)
+            calls, count = self.protocol.read_calls(reply, self.bounds.calls)
+            fault = "" if calls else self.protocol.find_fault(reply)
+            if calls:
+                self._run_calls(episode, reply, calls, count)
+            elif fault:
+                episode.add_look(episode.new_look("", reply.text), reason=fault)
+                episode.count_step(valid=False)
+                episode.add_turns(reply.as_message())
+                episode.add_user_text(f"error: {fault}")
+            else:
+                episode.add_turns(reply.as_message())
+                return self._finish(episode, "reply")
+            if episode.answer is not None:
+                return self._finish(episode, "answer")
+            if episode.malformed > self.corrections:
+                why = episode.looks[-1].reason
+                return self._finish(episode, "malformed").abstain(f"malformed tool call: {why}")
+        return self._ask_for_answer(episode, bound)
+
+    def _next_reply(self, episode: Episode) -> Reply:
         """The model's next turn, after the probe if there is one."""
-        if text_of(self.probe):
-            probed, _ = self._ask(episode.add_user_text(text_of(self.probe)), model, None)
-            episode = probed.replace(turns=episode.turns, probe=episode.calls)
-        return self._ask(episode, model, self.protocol.native_tools(self.tool_descriptions))
+        if probe := text_of(self.probe):
+            turns, episode.probe = episode.turns, episode.calls
+            episode.add_user_text(probe)
+            self._ask(episode, None)
+            episode.turns = turns
+        return self._ask(episode, self.protocol.native_tools(self.tool_descriptions))
 
-    def _ask(
-        self, episode: Episode, model: Model, tools: tuple[Tool, ...] | None
-    ) -> tuple[Episode, Reply]:
+    def _ask(self, episode: Episode, tools: tuple[Tool, ...] | None) -> Reply:
         messages, notes = self.history(episode.turns)
-        reply = model(messages, draw=episode.state.draw, options=replace(self.options, tools=tools))
-        notes = (*episode.notes, *notes, *check_token_count(messages, reply))
-        episode = episode.replace(notes=notes).add_usage(reply)
-        # a describer's too
-        return (episode.replace(calls=max(episode.calls, calls_made(episode.state, model))), reply)
+        options = replace(self.options, tools=tools)
+        reply = episode.model(messages, draw=episode.state.draw, options=options)
+        episode.notes += [*notes, *check_token_count(messages, reply)]
+        episode.add_usage(reply)
+        return reply
 
-    def _run_calls(
-        self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int
-    ) -> Episode:
+    def _run_calls(self, episode: Episode, reply: Reply, calls: list[ToolCall], count: int) -> None:
         """Run the calls of one reply in order, and add the reply and the results as turns."""
         before, answers = len(episode.looks), list[tuple[ToolCall, Parts]]()
-        for call in calls:
-            episode, parts = self._run_call(episode, call)
-            answers.append((call, parts))
+        for number, call in enumerate(calls, 1):
+            answers.append((call, self._run_call(episode, call)))
             if episode.answer is not None:
-                return episode.add_turns(
-                    self.protocol.assistant_turn(reply, [call for call, _ in answers])
-                )
-        if count > len(calls):
-            more = (
-                f"{count - len(calls)} more calls of this reply were not run; at most"
-                f" {len(calls)} are"
-            )
+                episode.add_turns(self.protocol.assistant_turn(reply, calls[:number]))
+                return
+        if left := count - len(calls):
+            more = f"{left} more calls of this reply were not run; at most {len(calls)} are"
             answers[-1] = calls[-1], (*answers[-1][1], more)
-            episode = episode.replace(notes=(*episode.notes, f"step {episode.steps + 1}: {more}"))
-        ran = any(look.outcome != "refused" for look in episode.looks[before:])
-        episode = episode.replace(
-            steps=episode.steps + 1, malformed=0 if ran else episode.malformed + 1
-        )
-        return episode.add_turns(
+            episode.notes.append(f"step {episode.steps + 1}: {more}")
+        episode.count_step(any(look.outcome != "refused" for look in episode.looks[before:]))
+        episode.add_turns(
             self.protocol.assistant_turn(reply, calls), *self.protocol.result_turns(answers)
         )
 
-    def _reject(self, episode: Episode, reply: Reply, fault: str) -> Episode:
-        """Add a reply that neither calls a tool nor answers, and tell the model what is wrong with
-        it."""
-        look = self._new_look(episode, "", reply.text, reason=fault)
-        episode = episode.add_look(look).replace(
-            steps=episode.steps + 1, malformed=episode.malformed + 1
-        )
-        return episode.add_turns(reply.as_message()).add_user_text(f"error: {fault}")
-
-    def _run_call(self, episode: Episode, call: ToolCall) -> tuple[Episode, Parts]:
+    def _run_call(self, episode: Episode, call: ToolCall) -> Parts:
         """Run one call, or refuse it. Errors in what a model writes are reported to the model and
         raise nothing."""
-        look = self._new_look(episode, call.name, call.arguments)
+        look = episode.new_look(call.name, call.arguments)
         try:
             data = decode_arguments(call)
             if call.name not in self.tools:
@@ -241,145 +230,87 @@ class Agent:
                 tool, data, episode.shown, episode.withdrawn, self.coordinates
             )
         except ToolError as exc:
-            return episode.add_look(replace(look, reason=str(exc))), (f"error: {exc}",)
-        look = replace(look, arguments=_shorten(given))
+            episode.add_look(look, reason=str(exc))
+            return (f"error: {exc}",)
+        look = episode.new_look(call.name, given)
         key = canonical([call.name, arguments.model_dump(mode="json")])
-        if key in episode.done and not episode.withdrawn.intersection(episode.done[key]):
+        if key in episode.done and episode.withdrawn.isdisjoint(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
-            words = (
-                "you called this"
-                f" before{f'; it brought {images}' if images else ', with the same result'}"
-            )
-            return episode.add_look(replace(look, outcome="repeated", reason=words)), (words,)
+            brought = f"; it brought {images}" if images else ", with the same result"
+            words = f"you called this before{brought}"
+            episode.add_look(look, outcome="repeated", reason=words)
+            return (words,)
+        state = episode.full_size_state
         try:
-            result = tool(episode.full_size_state, arguments)
-            result = self.results(result, episode.full_size_state) if self.results else result
+            result = tool(state, arguments)
+            result = self.results(result, state) if self.results else result
             shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
         except (
             WeightsError
         ):  # our fault, not the model's: a look that failed would count as one that did not help
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
-            return episode.add_look(replace(look, outcome="failed", reason=str(exc)[:LONGEST])), (
-                f"error: {exc}",
-            )
+            episode.add_look(look, outcome="failed", reason=str(exc)[:LONGEST])
+            return (f"error: {exc}",)
         return self._add_result(episode, look, key, result, shown)
 
     def _add_result(
-        self,
-        episode: Episode,
-        look: Look,
-        key: str,
-        result: ToolResult,
-        shown: Sequence[ShownImage],
-    ) -> tuple[Episode, Parts]:
+        self, episode: Episode, look: Look, key: str, result: ToolResult, shown: list[ShownImage]
+    ) -> Parts:
         """Add what a tool returned: its text with as many images as the bounds allow, its answer,
         or an undo."""
         if result.answer is not None:
-            return (
-                episode.add_look(replace(look, outcome="answered")).replace(answer=result.answer),
-                (),
-            )
+            episode.answer = result.answer
+            episode.add_look(look, outcome="answered")
+            return ()
         if result.undo:
-            return self._withdraw(episode, look)
-        parts: Parts = (result.text,) if result.text else ()
-        number = len(episode.shown)
+            return episode.withdraw(look)
+        parts: list[str | View] = [result.text] if result.text else []
+        first = len(episode.shown)
         for image in shown:
             if full := episode.bound_for(image.sent, self.bounds):
-                episode = episode.replace(full=full)
+                episode.full = full
                 break
-            episode = episode.replace(shown=(*episode.shown, image))
-            parts = (*parts, *episode.image_parts(len(episode.shown), self.coordinates))
-        images = tuple(range(number + 1, len(episode.shown) + 1))
-        regions = find_new_regions([image.view for image in episode.shown], number)
+            episode.shown.append(image)
+            parts += episode.image_parts(len(episode.shown), self.coordinates)
+        images = tuple(range(first + 1, len(episode.shown) + 1))
+        regions = find_new_regions([image.view for image in episode.shown], first)
         omitted = len(shown) - len(images)
         reason = f"{omitted} images are not shown: no more are allowed" if omitted else ""
-        outcome: Outcome = "shown" if images else "bound" if omitted else "said"
-        look = replace(look, outcome=outcome, images=images, regions=regions, reason=reason)
-        parts = (*parts, reason) if reason else parts or ("done",)
-        return episode.add_look(look).replace(done={**episode.done, key: images}), parts
+        parts += [reason] if reason else []
+        outcome = "shown" if images else "bound" if omitted else "said"
+        episode.add_look(look, outcome=outcome, images=images, regions=regions, reason=reason)
+        episode.done[key] = images
+        return tuple(parts) or ("done",)
 
-    def _withdraw(self, episode: Episode, look: Look) -> tuple[Episode, Parts]:
-        """Take back the last image that a tool showed."""
-        left = [
-            n
-            for n in range(episode.first + 1, len(episode.shown) + 1)
-            if n not in episode.withdrawn
-        ]
-        if not left:
-            reason = "no tool has shown an image that could be taken back"
-            return episode.add_look(replace(look, outcome="failed", reason=reason)), (
-                f"error: {reason}",
-            )
-        words = f"image {left[-1]} is taken back"
-        episode = episode.add_look(replace(look, outcome="said", reason=words))
-        return episode.replace(withdrawn=episode.withdrawn | {left[-1]}), (words,)
-
-    def _new_look(self, episode: Episode, tool: str, arguments: Any, reason: str = "") -> Look:
-        number, asked = len(episode.looks) + 1, episode.calls - 1
-        return Look(
-            number,
-            asked,
-            tool[:64],
-            "refused",
-            _shorten(arguments),
-            reason=reason,
-            probe=episode.probe,
-        )
-
-    def _ask_for_answer(self, episode: Episode, model: Model, bound: str) -> State:
+    def _ask_for_answer(self, episode: Episode, bound: str) -> State:
         """The last turn at a bound: the model gets no tools, and its reply is the answer."""
-        episode, reply = self._ask(episode.add_user_text(text_of(self.final)), model, None)
+        episode.add_user_text(text_of(self.final))
+        reply = self._ask(episode, None)
         calls, _ = self.protocol.read_calls(reply, 1)
-        if calls and isinstance(self.tools.get(calls[0].name), Answer):
-            episode, _ = self._run_call(episode.replace(probe=None), calls[0])
+        if not calls:
+            episode.add_turns(reply.as_message())
+            return self._finish(episode, bound)
+        call, episode.probe = calls[0], None
+        if isinstance(self.tools.get(call.name), Answer):
+            self._run_call(episode, call)
             if episode.answer is not None:
-                return self._finish_with_answer(
-                    episode.add_turns(self.protocol.assistant_turn(reply, calls)), bound
-                )
-        if calls:
-            why = f"it called {calls[0].name or 'a tool'} where it had to answer ({bound} used up)"
-            look = replace(
-                self._new_look(episode, calls[0].name, calls[0].arguments, why),
-                outcome="bound",
-                probe=None,
-            )
-            return self._finish(
-                episode.add_turns(reply.as_message()).add_look(look), bound
-            ).abstain(why)
-        return self._finish(episode.add_turns(reply.as_message()), bound)
-
-    def _ask_afresh(self, state: State, looked: State, model: Model) -> State:
-        """The answer to all images at once, in a conversation that knows of no tool."""
-        asked = Ask(tags="Image {n}:", options=self.options)(
-            state.replace(views=looked.views), model
-        )
-        turns = looked.measures["turn_call"]
-        asked = asked.replace(notes=looked.notes, measures=looked.measures).with_notes(*asked.notes)
-        return asked.measured(
-            "turn_call",
-            (*(turns if isinstance(turns, tuple) else ()), calls_made(state, model) - 1),
-        )
-
-    def _finish_with_answer(self, episode: Episode, by: str = "answer") -> State:
-        """Finish with the answer that a tool gave, as `reader` reads it."""
-        done = self._finish(episode, by)
-        turn = Message("assistant", (episode.answer or "",))
-        read = (
-            self.reader(done.replace(messages=(*done.messages, turn)), NO_MODEL)
-            if self.reader
-            else done
-        )
-        return done.replace(answer=read.answer, reason=read.reason, confidence=read.confidence)
+                episode.add_turns(self.protocol.assistant_turn(reply, calls))
+                return self._finish(episode, bound)
+        why = f"it called {call.name or 'a tool'} where it had to answer ({bound} used up)"
+        episode.add_turns(reply.as_message())
+        look = episode.new_look(call.name, call.arguments)
+        episode.add_look(look, outcome="bound", reason=why)
+        return self._finish(episode, bound).abstain(why)
 
     def _finish(self, episode: Episode, by: str) -> State:
-        views: tuple[View, ...] = tuple(shown.sent for shown in episode.shown)
-        notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
+        """The end of the conversation; an answer that a tool gave is read by `reader`."""
+        views = tuple(image.sent for image in episode.shown)
+        notes = (*episode.notes, *(look.note for look in episode.looks), episode.end(by).note)
         state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)
-        return measure_looks(state, episode.looks, episode.calls - 1)
-
-
-def _shorten(arguments: Any) -> Any:
-    """Arguments as a note holds them: unchanged, or the beginning of their text if it is long."""
-    text = arguments if isinstance(arguments, str) else canonical(arguments)
-    return arguments if len(text) <= LONGEST else text[:LONGEST] + "..."
+        state = measure_looks(state, episode.looks, episode.calls - 1)
+        if episode.answer is None or self.reader is None:
+            return state
+        turn = Message("assistant", (episode.answer,))
+        read = self.reader(state.replace(messages=(*state.messages, turn)), NO_MODEL)
+        return state.replace(answer=read.answer, reason=read.reason, confidence=read.confidence)

@@ -11,8 +11,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, ClassVar, Literal, Protocol
+from itertools import islice, pairwise
+from typing import Any, ClassVar, Literal
 
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
@@ -25,37 +25,54 @@ _CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
 
-class CallFormat(Protocol):
-    """One format of tool calls and their results."""
+class CallFormat:
+    """One format of tool calls and their results; as it stands, calls in the text of a reply, where
+    `pattern` finds them."""
+
+    pattern: ClassVar[re.Pattern[str]]
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """What the system text says about the tools and the format."""
+        raise NotImplementedError
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """The tools that are passed to the server; None if calls are made in the text."""
+        return None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The first `most` calls of a reply, and how many it has. A malformed one has no name, only
-        arguments."""
+        """The first `most` calls of a reply, outside its <think> parts, and how many it has. A
+        malformed one has no name, only arguments."""
+        matches = list(self.pattern.finditer(strip_thoughts(reply.text)))
+        return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:most])], len(matches)
+
+    def parse(self, name: str, match: re.Match[str]) -> ToolCall:
+        """The call at a match of the pattern, with this id."""
+        raise NotImplementedError
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The reply as a turn of the conversation, with only those calls that are answered."""
+        """The reply as a turn of the conversation: the text up to the last answered call, if
+        unanswered calls follow."""
+        text = strip_thoughts(reply.text)
+        ends = [match.end() for match in islice(self.pattern.finditer(text), len(calls) + 1)]
+        cut = calls and len(ends) > len(calls)
+        return Message("assistant", (text[: ends[-2]] if cut else reply.text,))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """The turns that hold the results of the calls."""
+        """The turns that hold the results of the calls: one of the user."""
+        parts = (part for answer in answers for part in self.wrapped(*answer))
+        return (Message("user", tuple(parts)),)
+
+    def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
+        """The result of one call, as the user's turn holds it."""
+        raise NotImplementedError
 
     def find_fault(self, reply: Reply) -> str:
         """Why a reply without a call cannot be the final answer; empty if it can."""
-
-
-class _Calls:
-    def find_fault(self, reply: Reply) -> str:
-        """Nothing: a reply without a call is an answer."""
         return ""
 
 
 @dataclass(frozen=True)
-class NativeCalls(_Calls):
+class NativeCalls(CallFormat):
     """Function calls with JSON schemas, for servers that support them.
 
     Most servers accept images in user turns only. `images_as` "user" puts the images of all results
@@ -89,37 +106,19 @@ class NativeCalls(_Calls):
         """A tool turn for each call and, with `images_as` "user", one user turn with the images."""
         if self.images_as == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
-        words = [
-            Message("tool", tuple(p for p in parts if isinstance(p, str)), call_id=c.id)
-            for c, parts in answers
-        ]
+        turns: list[Message] = []
         shown: list[str | View] = []
-        for _, parts in answers:
-            for before, part in zip(("", *parts), parts, strict=False):
+        for call, parts in answers:
+            words = tuple(part for part in parts if isinstance(part, str))
+            turns.append(Message("tool", words, call_id=call.id))
+            for label, part in pairwise(("", *parts)):
                 if isinstance(part, View):
-                    shown += [before, part] if isinstance(before, str) and before else [part]
-        return (*words, Message("user", tuple(shown))) if shown else tuple(words)
-
-
-class _CallsInText(_Calls):
-    """Calls that are written in the text of a reply, where `pattern` finds them."""
-
-    pattern: ClassVar[re.Pattern[str]]
-
-    def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """None: the server is not told of the tools."""
-        return None
-
-    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text up to the last answered call, if unanswered calls follow."""
-        text = strip_thoughts(reply.text)
-        matches = list(islice(self.pattern.finditer(text), len(calls) + 1))
-        cut = calls and len(matches) > len(calls)
-        return Message("assistant", (text[: matches[len(calls) - 1].end()] if cut else reply.text,))
+                    shown += [label, part] if isinstance(label, str) and label else [part]
+        return (*turns, Message("user", tuple(shown))) if shown else tuple(turns)
 
 
 @dataclass(frozen=True)
-class TaggedCalls(_CallsInText):
+class TaggedCalls(CallFormat):
     """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments":
     {...}}</tool_call>`.
 
@@ -139,22 +138,27 @@ class TaggedCalls(_CallsInText):
             " in <tool_response>."
         )
 
-    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The calls in the text outside <think> parts."""
-        text = strip_thoughts(reply.text)
-        matches = islice(_TAGGED.finditer(text), most)
-        return [
-            _parse_tagged(number, match[1].strip()) for number, match in enumerate(matches)
-        ], text.count("<tool_call>")
+    def parse(self, name: str, match: re.Match[str]) -> ToolCall:
+        """The call between two tags; without a name if that is not an object with name and
+        arguments."""
+        text = match[1].strip()
+        try:
+            data = read_json(text)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+            return ToolCall(name, "", text)
+        given = data.get("arguments", data.get("parameters", {}))
+        written = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        return ToolCall(name, data["name"], written)
 
-    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """One user turn with all results."""
-        wrapped = (("<tool_response>", *parts, "</tool_response>") for _, parts in answers)
-        return (Message("user", tuple(part for parts in wrapped for part in parts)),)
+    def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
+        """The result in tags."""
+        return ("<tool_response>", *parts, "</tool_response>")
 
 
 @dataclass(frozen=True)
-class PlainCalls(_CallsInText):
+class PlainCalls(CallFormat):
     """Plain lines for models that know no other format: `CALL name {...}` calls a tool,
     `ANSWER: ...` answers.
 
@@ -173,19 +177,13 @@ class PlainCalls(_CallsInText):
             " write a line of its own:\nANSWER: ..."
         )
 
-    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The CALL lines outside <think> parts."""
-        matches = list(_CALL.finditer(strip_thoughts(reply.text)))
-        calls = [
-            ToolCall(f"call_{n}", match[1], match[2].strip() or "{}")
-            for n, match in enumerate(matches[:most])
-        ]
-        return calls, len(matches)
+    def parse(self, name: str, match: re.Match[str]) -> ToolCall:
+        """The call of a line."""
+        return ToolCall(name, match[1], match[2].strip() or "{}")
 
-    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """One user turn with all results."""
-        named = ((f"RESULT of {call.name}:", *parts) for call, parts in answers)
-        return (Message("user", tuple(part for parts in named for part in parts)),)
+    def wrapped(self, call: ToolCall, parts: Parts) -> Parts:
+        """The result after the name of its tool."""
+        return (f"RESULT of {call.name}:", *parts)
 
     def find_fault(self, reply: Reply) -> str:
         """That neither line was found."""
@@ -197,35 +195,17 @@ class PlainCalls(_CallsInText):
 def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     """The arguments of a call, parsed as JSON. Raises ToolError unless they are one object with
     finite numbers."""
+    given = repr(call.arguments[:120])
     if not call.name:
-        raise ToolError(
-            'expected {"name": ..., "arguments": {...}} as JSON, found'
-            f" {call.arguments[:120]!r}"
-        )
+        raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
         data = read_json(call.arguments, parse_constant=_refuse_constant)
         canonical(data).encode()  # refuses 1e999, which is read as infinite
     except (ValueError, RecursionError) as exc:
-        raise ToolError(
-            f"the arguments are no JSON ({str(exc)[:120]}): {call.arguments[:120]!r}"
-        ) from exc
+        raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
     if not isinstance(data, dict):
-        raise ToolError(f"the arguments must be a JSON object, found {call.arguments[:120]!r}")
+        raise ToolError(f"the arguments must be a JSON object, found {given}")
     return data
-
-
-def _parse_tagged(number: int, text: str) -> ToolCall:
-    """The call between two tags; without a name if that is not an object with name and
-    arguments."""
-    try:
-        data = read_json(text)
-    except ValueError:
-        data = None
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        return ToolCall(f"call_{number}", "", text)
-    arguments = data.get("arguments", data.get("parameters", {}))
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(f"call_{number}", data["name"], written)
 
 
 def _list_tools(tools: Sequence[Tool]) -> str:

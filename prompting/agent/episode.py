@@ -3,29 +3,64 @@ up, and its bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import fmean
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Message, Reply, canonical
+from looktwice.pipelines.model import Message, Model, Reply, canonical
+from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import Parts
 from looktwice.prompting.coordinates import ShownImage
 from looktwice.prompting.ranges import check_ranges
 
+LONGEST = 300  # characters of what a note holds of a model's words
+IMAGE_WITHDRAWN = "[this image was taken back]"
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
 """What became of a tool call: it "shown" new images; "said" something without one; gave the final
 answer ("answered"); was "repeated", as it had been made before; "failed" in the tool; was "refused"
 as malformed and not run; or reached a "bound" before it was run or its images were shown."""
 
-Note = TypeVar("Note", "Look", "EpisodeEnd")
+
+@dataclass(frozen=True)
+class _Note:
+    """What is kept in the record as one line: a `word` and the fields that are not empty, as
+    JSON."""
+
+    word: ClassVar[str]
+
+    @property
+    def note(self) -> str:
+        """The line in the record."""
+        plain = {
+            name: value for name, value in asdict(self).items() if value not in (None, "", (), {})
+        }
+        return f"{self.word} {canonical(plain)}"
+
+    @classmethod
+    def read(cls, notes: Iterable[str]) -> list[Self]:
+        """Those among the notes of a record or state, in order; another stage's notes may begin
+        alike."""
+        own, names = [], {setting.name for setting in fields(cls)}
+        for note in notes:
+            if note.startswith(f"{cls.word} {{"):
+                try:
+                    data: dict[str, Any] = read_json(note.removeprefix(cls.word))
+                    own.append(cls(**{k: _as_tuples(data[k]) for k in names & data.keys()}))
+                except (ValueError, TypeError):
+                    continue
+        return own
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(inner) for inner in value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
-class Look:
+class Look(_Note):
     """One tool call of an agent, as a note in the record.
 
     `number` counts the tool calls of the sample from 1. `call` is the index, from 0, of the model
@@ -47,23 +82,19 @@ class Look:
     reason: str = ""
     probe: int | None = None
 
-    @property
-    def note(self) -> str:
-        """The line in the record."""
-        return _write_note("look", self)
+    word = "look"
 
     @property
     def words(self) -> str:
         """The look in one line, for people."""
         asked = self.arguments if isinstance(self.arguments, str) else canonical(self.arguments)
         brought = ", ".join(f"image {number}" for number in self.images)
-        return f"look {self.number}: {self.tool or 'no tool'} {asked} -> " + ": ".join(
-            part for part in (self.outcome, brought, self.reason) if part
-        )
+        result = ": ".join(filter(None, (self.outcome, brought, self.reason)))
+        return f"look {self.number}: {self.tool or 'no tool'} {asked} -> {result}"
 
 
 @dataclass(frozen=True)
-class EpisodeEnd:
+class EpisodeEnd(_Note):
     """Why an agent stopped, and what it had used up by then.
 
     `by` is "reply" (an answer in words), "answer" (the tool of that name), "malformed" (too many
@@ -78,10 +109,17 @@ class EpisodeEnd:
     tokens: int = 0
     seconds: float = 0.0
 
-    @property
-    def note(self) -> str:
-        """The line in the record."""
-        return _write_note("ended", self)
+    word = "ended"
+
+
+def read_looks(notes: Iterable[str]) -> list[Look]:
+    """The looks among the notes of a record or state, in order."""
+    return Look.read(notes)
+
+
+def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
+    """The last EpisodeEnd among the notes of a record or state."""
+    return next(reversed(EpisodeEnd.read(notes)), None)
 
 
 def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
@@ -90,61 +128,17 @@ def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
 
     `last` is the call of the final answer.
     """
-    asked = {
-        look.call: look.call if look.probe is None else look.probe
-        for look in looks
-        if look.outcome != "answered"
-    }
+    asked: dict[int, int] = {}
+    shares: list[float] = []
+    for look in looks:
+        if look.outcome != "answered":
+            asked[look.call] = look.call if look.probe is None else look.probe
+        for image, left, top, right, bottom in filter(None, look.regions):
+            width, height = state.sample.images[int(image)].size
+            shares.append((right - left) * (bottom - top) / (width * height))
     state = state.measured("looks", sum(look.outcome != "refused" for look in looks))
-    shares = []
-    for image, left, top, right, bottom in filter(
-        None, (r for look in looks for r in look.regions)
-    ):
-        width, height = state.sample.images[int(image)].size
-        shares.append((right - left) * (bottom - top) / (width * height))
     state = state.measured("crop_share", fmean(shares)) if shares else state
     return state.measured("turn_call", (*asked.values(), last))
-
-
-def read_looks(notes: Iterable[str]) -> list[Look]:
-    """The looks among the notes of a record or state, in order."""
-    return list(filter(None, (_read_note("look", Look, note) for note in notes)))
-
-
-def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
-    """The last EpisodeEnd among the notes of a record or state."""
-    read = (_read_note("ended", EpisodeEnd, note) for note in reversed([*notes]))
-    return next(filter(None, read), None)
-
-
-def _write_note(word: str, thing: Look | EpisodeEnd) -> str:
-    """The word and the fields that are not empty, as JSON."""
-    plain = {
-        name: value for name, value in asdict(thing).items() if value not in (None, "", (), {})
-    }
-    return f"{word} {canonical(plain)}"
-
-
-def _read_note(word: str, kind: type[Note], note: str) -> Note | None:
-    """The object that a note holds, or None for any other note."""
-    if not note.startswith(f"{word} {{"):
-        return None
-    try:
-        data: Mapping[str, Any] = read_json(note.removeprefix(f"{word} "))
-    except ValueError:
-        return None
-    known = {f.name for f in fields(kind)}
-    try:
-        return kind(**{name: _as_tuples(value) for name, value in data.items() if name in known})
-    except TypeError:  # another stage wrote a note that begins like ours
-        return None
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(inner) for inner in value) if isinstance(value, list) else value
-
-
-IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
 @dataclass(frozen=True)
@@ -170,9 +164,9 @@ class Bounds:
         check_ranges(self, "steps, images >= 0", "calls >= 1", "megapixels, tokens, seconds > 0")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Episode:
-    """One agent run on one sample; every change returns a new one.
+    """One agent run on one sample, which changes as it goes on.
 
     `turns` is the conversation, `shown` all images in the order of their numbers, of which the
     first `first` are the sample's own; `withdrawn` are the numbers of images that were taken back.
@@ -183,78 +177,102 @@ class Episode:
     """
 
     state: State
+    model: Model
     turns: tuple[Message, ...]
-    shown: tuple[ShownImage, ...]
+    shown: list[ShownImage]
     first: int
     calls: int
-    withdrawn: frozenset[int] = frozenset()
-    looks: tuple[Look, ...] = ()
+    withdrawn: set[int] = field(default_factory=set)
+    looks: list[Look] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    done: dict[str, tuple[int, ...]] = field(default_factory=dict)
     steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
     malformed: int = 0
-    done: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
     probe: int | None = None
     answer: str | None = None
     full: str = ""
 
-    def replace(self, **changes: Any) -> Episode:
-        """A copy with other fields."""
-        return replace(self, **changes)
-
     @property
     def full_size_state(self) -> State:
         """The state that a tool gets: its views are all images so far, at full size."""
-        return self.state.replace(views=tuple(shown.view for shown in self.shown))
+        return self.state.replace(views=tuple(image.view for image in self.shown))
 
-    @property
-    def megapixels(self) -> float:
-        """The megapixels of the images that tools added, as they were sent."""
-        return sum(_megapixels(shown.sent) for shown in self.shown[self.first :])
+    def end(self, by: str) -> EpisodeEnd:
+        """What was used up, for the record."""
+        added = [image.sent for image in self.shown[self.first :]]
+        return EpisodeEnd(
+            by,
+            self.steps,
+            len(added),
+            round(sum(map(_megapixels, added)), 4),
+            self.tokens,
+            round(self.seconds, 3),
+        )
 
     def reached_bound(self, bounds: Bounds) -> str:
         """The name of the bound that is reached; empty while there is none."""
-        used = self.summarize("")
-        names = ("steps", "images", "megapixels", "tokens", "seconds")
-        return next(
-            (name for name in names if getattr(used, name) >= getattr(bounds, name)), self.full
-        )
+        used = self.end("")
+        for name in ("steps", "images", "megapixels", "tokens", "seconds"):
+            if getattr(used, name) >= getattr(bounds, name):
+                return name
+        return self.full
 
     def bound_for(self, sent: View, bounds: Bounds) -> str:
         """The name of the bound that does not allow this image too; empty if it may be shown."""
-        if len(self.shown) - self.first >= bounds.images:
+        added = [image.sent for image in self.shown[self.first :]]
+        if len(added) >= bounds.images:
             return "images"
-        return "megapixels" if self.megapixels + _megapixels(sent) > bounds.megapixels else ""
+        return "megapixels" if sum(map(_megapixels, [*added, sent])) > bounds.megapixels else ""
 
-    def summarize(self, by: str) -> EpisodeEnd:
-        """What was used up, for the record."""
-        images = len(self.shown) - self.first
-        return EpisodeEnd(
-            by, self.steps, images, round(self.megapixels, 4), self.tokens, round(self.seconds, 3)
-        )
-
-    def add_usage(self, reply: Reply) -> Episode:
+    def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
-        tokens = reply.usage.tokens_in + reply.usage.tokens_out
-        return self.replace(
-            calls=self.calls + 1, tokens=self.tokens + tokens, seconds=self.seconds + reply.seconds
-        )
+        self.calls = max(self.calls + 1, calls_made(self.state, self.model))  # a describer's too
+        self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
+        self.seconds += reply.seconds
 
-    def add_look(self, look: Look) -> Episode:
-        """Add a look, and remark it at once, so that the record has it even if the sample fails
-        later."""
-        remark(look.note)
-        return self.replace(looks=(*self.looks, look))
+    def count_step(self, valid: bool) -> None:
+        """Count a reply that called tools, or should have."""
+        self.steps += 1
+        self.malformed = 0 if valid else self.malformed + 1
 
-    def add_user_text(self, text: str) -> Episode:
+    def new_look(self, tool: str, arguments: Any) -> Look:
+        """The next look, before it is known what becomes of it; of long arguments the beginning of
+        their text."""
+        text = arguments if isinstance(arguments, str) else canonical(arguments)
+        if len(text) > LONGEST:
+            arguments = text[:LONGEST] + "..."
+        number, call = len(self.looks) + 1, self.calls - 1
+        return Look(number, call, tool[:64], arguments=arguments, probe=self.probe)
+
+    def add_look(self, look: Look, **result: Any) -> None:
+        """Add a look with its result, and remark it at once, so that the record has it even if the
+        sample fails later."""
+        self.looks.append(replace(look, **result))
+        remark(self.looks[-1].note)
+
+    def withdraw(self, look: Look) -> Parts:
+        """Take back the last image that a tool showed."""
+        left = {*range(self.first + 1, len(self.shown) + 1)} - self.withdrawn
+        if not left:
+            reason = "no tool has shown an image that could be taken back"
+            self.add_look(look, outcome="failed", reason=reason)
+            return (f"error: {reason}",)
+        self.withdrawn.add(max(left))
+        words = f"image {max(left)} is taken back"
+        self.add_look(look, outcome="said", reason=words)
+        return (words,)
+
+    def add_user_text(self, text: str) -> None:
         """Add words of the user: to the last turn if that is the user's, else as a new turn."""
-        last = self.turns[-1]
+        *earlier, last = self.turns
         if last.role == "user":
-            return self.replace(turns=(*self.turns[:-1], replace(last, parts=(*last.parts, text))))
-        return self.replace(turns=(*self.turns, Message("user", (text,))))
+            self.turns = (*earlier, replace(last, parts=(*last.parts, text)))
+        else:
+            self.turns = (*self.turns, Message("user", (text,)))
 
-    def add_turns(self, *turns: Message) -> Episode:
+    def add_turns(self, *turns: Message) -> None:
         """Add turns, and put a text in place of every image that was taken back."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = [*self.turns, *turns]
@@ -262,7 +280,7 @@ class Episode:
             if not hidden.isdisjoint(map(id, turn.parts)):
                 parts = (IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts)
                 whole[number] = replace(turn, parts=tuple(parts))
-        return self.replace(turns=tuple(whole))
+        self.turns = tuple(whole)
 
     def image_parts(self, number: int, frame: str) -> Parts:
         """An image after a line with its number and, if coordinates are in pixels, its size."""

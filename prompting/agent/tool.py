@@ -23,12 +23,12 @@ arrive as a valid image number and as pixels of its view.
 
 A tool that applies an existing stage to an image is one call of `run_stage_on_image` (the image as
 if it were the sample's only one, as for markers and zooms) or `run_stage` (the sample's own images
-behind it, as for specialists).
+behind it, as for specialists). What the room's door does not give is imported from this file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
 
@@ -139,7 +139,7 @@ def parse_arguments(
     tool: AgentTool,
     data: Mapping[str, Any],
     shown: Sequence[ShownImage],
-    gone: frozenset[int],
+    gone: Set[int],
     frame: Frame,
 ) -> tuple[Arguments, dict[str, Any]]:
     """The checked arguments in pixels of the views, and the same as the model gave them. Raises
@@ -149,21 +149,21 @@ def parse_arguments(
     except ValidationError as exc:
         faults = exc.errors(include_url=False, include_context=False, include_input=False)
         sentences = [
-            f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}"
-            for fault in faults
+            f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
+            for fault in faults[:MAX_REPORTED_ERRORS]
         ]
-        raise ToolError("; ".join(sentences[:MAX_REPORTED_ERRORS])[:500]) from exc
+        raise ToolError("; ".join(sentences)[:500]) from exc
     there = [number for number in range(1, len(shown) + 1) if number not in gone]
-    places: dict[str, Any] = {}
-    for name, info in type(given).model_fields.items():
-        if IMAGE in info.metadata:
-            asked = getattr(given, name)
-            places[name] = asked or (there[-1] if there else 0)
-            if places[name] not in there:
-                numbers = ", ".join(map(str, there)) or "none"
-                raise ToolError(f"there is no image {asked}; there are {numbers}")
+    fields, last = type(given).model_fields, max(there, default=0)
+    places: dict[str, Any] = {
+        name: getattr(given, name) or last for name in fields if IMAGE in fields[name].metadata
+    }
+    for name, number in places.items():
+        if number not in there:
+            numbers = ", ".join(map(str, there)) or "none"
+            raise ToolError(f"there is no image {getattr(given, name)}; there are {numbers}")
     on = places.get("image", len(shown))
-    for name, info in type(given).model_fields.items():
+    for name, info in fields.items():
         if COORDINATES in info.metadata:
             places[name] = shown[on - 1].place(getattr(given, name), frame, f"image {on}")
     return given.model_copy(update=places), given.model_dump(mode="json")
@@ -176,9 +176,7 @@ def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
     Specialists in the stage see the sample's own images, and what they find is mapped into the
     views.
     """
-    before = state.replace(views=views)
-    after = stage(before, NO_MODEL)
-    words = stage_messages(before, after)
+    after, words = _run(stage, state.replace(views=views))
     new = tuple(view for view in after.views if all(view is not old for old in views))
     if after.ended or not new:
         raise ToolError(words or "there is nothing new to be seen")
@@ -190,9 +188,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
     Raises ToolError if nothing is new.
     """
-    before = state_of_view(state, view, *marks)
-    after = stage(before, NO_MODEL)
-    words = stage_messages(before, after)
+    after, words = _run(stage, state_of_view(state, view, *marks))
     new = tuple(
         map_to_sources(view, made) for made in after.views if made.picture is not view.picture
     )
@@ -201,12 +197,13 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
     return ToolResult(words, new)
 
 
-def stage_messages(before: State, after: State) -> str:
-    """The text of a stage: its notes, its reason for abstaining, and the lines that it added to the
-    prompt."""
+def _run(stage: Stage, before: State) -> tuple[State, str]:
+    """The state after a stage, and its text: its notes, its reason for abstaining, and the lines
+    that it added to the prompt."""
+    after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
-    return "\n".join([*lines, after.prompt.removeprefix(before.prompt).strip()]).strip()
+    return after, "\n".join([*lines, after.prompt.removeprefix(before.prompt).strip()]).strip()
 
 
 def _simplify_schema(value: Any, unit: str) -> Any:
@@ -242,10 +239,8 @@ class BlackImages:
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
         """The result with black images."""
-        return replace(
-            result,
-            views=tuple(view.with_pixels(np.zeros_like(view.pixels)) for view in result.views),
-        )
+        black = tuple(view.with_pixels(np.zeros_like(view.pixels)) for view in result.views)
+        return replace(result, views=black)
 
 
 @dataclass(frozen=True)
@@ -280,12 +275,11 @@ class DescribedImages:
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
         """The result with descriptions. Raises ModelError."""
+        if not result.views:
+            return result
         words = [result.text] if result.text else []
         for view in result.views:
             sent = (Message("user", (view, text_of(self.prompt))),)
-            words.append(
-                strip_thoughts(
-                    self.describer(sent, draw=state.draw, options=self.options).text
-                ).strip()
-            )
-        return replace(result, text="\n".join(words), views=()) if result.views else result
+            reply = self.describer(sent, draw=state.draw, options=self.options)
+            words.append(strip_thoughts(reply.text).strip())
+        return replace(result, text="\n".join(words), views=())

@@ -1,10 +1,11 @@
-"""The tools that need no specialist: zoom, magnify, mark, grid, rotate, contrast, measure, undo and
-answer."""
+"""The tools: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer; those that
+apply a specialist or any other stage; and the oracle of the zoom."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,24 +18,33 @@ from looktwice.prompting.agent.tool import (
     Arguments,
     BoxArguments,
     ImageArguments,
+    ImageNumber,
     PointArguments,
     PointCoordinates,
     ToolResult,
+    run_stage,
     run_stage_on_image,
 )
-from looktwice.prompting.controls.crops import CANDIDATES, OracleCrop
+from looktwice.prompting.controls.images import CANDIDATES, OracleCrop
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.grids.grids import RuledGrid
+from looktwice.prompting.markers.overlays import DepthOverlay, MatchOverlay
 from looktwice.prompting.markers.points import Circles
 from looktwice.prompting.markers.regions import Rectangles
+from looktwice.prompting.markers.set_of_mark import SetOfMark
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.views.zoom import ZoomOnMarks
+from looktwice.prompting.views.zoom import ZoomOnDetections, ZoomOnMarks
+from looktwice.specialists.protocols import DepthEstimator, Detector, Matcher, Segmenter
 
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
+WORD_CROP = Crop(padding=0.1, min_px=32, upscale=512, most=4)
 CLAHE_TILES = 8  # of CLAHE along each side
 MAX_MEGAPIXELS = 32.0  # of a rotated image, which grows with every rotation
 MAX_ANSWER_CHARACTERS = 4000
+
+
+LABEL = Field("", max_length=40, description="a short name to write beside it")
 
 
 class MagnifyArguments(PointArguments):
@@ -48,13 +58,13 @@ class MagnifyArguments(PointArguments):
 class DrawBoxArguments(BoxArguments):
     """A box with a name."""
 
-    label: str = Field("", max_length=40, description="a short name to write beside it")
+    label: str = LABEL
 
 
 class DrawPointArguments(PointArguments):
     """A point with a name."""
 
-    label: str = Field("", max_length=40, description="a short name to write beside it")
+    label: str = LABEL
 
 
 class RotateArguments(ImageArguments):
@@ -84,6 +94,19 @@ class AnswerArguments(Arguments):
     text: str = Field(
         max_length=MAX_ANSWER_CHARACTERS, description="the answer to the question, and nothing else"
     )
+
+
+class SearchArguments(ImageArguments):
+    """A thing to look for in one of the images."""
+
+    word: str = Field(min_length=1, max_length=80, description="what to look for, in a word or two")
+
+
+class PairArguments(Arguments):
+    """Two of the images."""
+
+    first: ImageNumber = Field(1, description="number of the first image, from 1")
+    second: ImageNumber = Field(2, description="number of the second image, from 1")
 
 
 @dataclass(frozen=True)
@@ -129,23 +152,16 @@ class Magnify:
     def __call__(self, state: State, arguments: MagnifyArguments) -> ToolResult:
         """The crop. Raises ToolError."""
         view = state.views[arguments.image - 1]
-        (x, y), (width, height) = (
-            arguments.point,
-            (side / arguments.factor / 2 for side in view.size),
-        )
-        box = Box(ASKED, x + 0.5 - width, y + 0.5 - height, x + 0.5 + width, y + 0.5 + height)
-        dx = max(0.0, -box.x0) - max(0.0, box.x1 - view.size[0])
-        dy = max(0.0, -box.y0) - max(0.0, box.y1 - view.size[1])
-        inside = Box(ASKED, box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)
-        return run_stage_on_image(
-            ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size))), state, view, inside
-        )
+        half = np.array(view.size) / arguments.factor / 2
+        middle = np.clip(np.array(arguments.point) + 0.5, half, view.size - half)
+        box = Box(ASKED, *(middle - half).tolist(), *(middle + half).tolist())
+        zoom = ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size)))
+        return run_stage_on_image(zoom, state, view, box)
 
 
 @dataclass(frozen=True)
 class DrawBox:
-    """Draws the box that the model names with `marker`, by default
-    `prompting.markers.Rectangles`."""
+    """Draws the box that the model names with `marker`, such as `prompting.markers.Rectangles`."""
 
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
@@ -154,18 +170,13 @@ class DrawBox:
 
     def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
         """The image with the box. Raises ToolError, and ValueError if the label does not fit."""
-        return run_stage_on_image(
-            self.marker,
-            state,
-            state.views[arguments.image - 1],
-            Box(arguments.label, *arguments.box),
-        )
+        box = Box(arguments.label, *arguments.box)
+        return run_stage_on_image(self.marker, state, state.views[arguments.image - 1], box)
 
 
 @dataclass(frozen=True)
 class DrawPoint:
-    """Draws the point that the model names with `marker`, by default
-    `prompting.markers.Circles`."""
+    """Draws the point that the model names with `marker`, such as `prompting.markers.Circles`."""
 
     description: str = (
         "Draws a mark around a point on a copy of an image, with a name if one is given."
@@ -176,12 +187,8 @@ class DrawPoint:
 
     def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
         """The image with the mark. Raises ToolError, and ValueError if the label does not fit."""
-        return run_stage_on_image(
-            self.marker,
-            state,
-            state.views[arguments.image - 1],
-            Point(arguments.label, *arguments.point),
-        )
+        point = Point(arguments.label, *arguments.point)
+        return run_stage_on_image(self.marker, state, state.views[arguments.image - 1], point)
 
 
 @dataclass(frozen=True)
@@ -207,21 +214,18 @@ class Rotate:
     arguments = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
-        """The rotated image. Raises ToolError for full turns, and for results over `MAX_MEGAPIXELS`
-        megapixels."""
-        if arguments.degrees % 360 == 0:
+        """The rotated image. Raises ToolError for full turns, and for what would be too large."""
+        view, degrees = state.views[arguments.image - 1], arguments.degrees
+        turned = f"turned by {degrees:g} degrees"
+        if degrees % 360 == 0:
+            raise ToolError(f"{turned} the image would stay as it is")
+        width, height = transforms.turned_size(view.size, degrees)
+        if degrees % 90 and width * height > MAX_MEGAPIXELS * 1e6:
             raise ToolError(
-                f"turned by {arguments.degrees:g} degrees the image would stay as it is"
+                f"{turned} image {arguments.image} would be too large; turn an earlier image, or a"
+                " part of it"
             )
-        view = state.views[arguments.image - 1]
-        width, height = transforms.turned_size(view.size, arguments.degrees)
-        if arguments.degrees % 90 and width * height > MAX_MEGAPIXELS * 1e6:
-            raise ToolError(
-                f"turned by {arguments.degrees:g} degrees image {arguments.image} would be too"
-                " large; turn an earlier image, or a part of it"
-            )
-        view = transforms.rotate(view, arguments.degrees)
-        return ToolResult(f"turned by {arguments.degrees:g} degrees", (view,))
+        return ToolResult(turned, (transforms.rotate(view, degrees),))
 
 
 @dataclass(frozen=True)
@@ -239,12 +243,10 @@ class Contrast:
         """The image with more contrast; hue and saturation are unchanged."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
-        lab[..., 0] = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES)).apply(
-            np.ascontiguousarray(lab[..., 0])
-        )
-        return ToolResult(
-            "", (view.with_pixels(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),)
-        )
+        clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES))
+        lab[..., 0] = clahe.apply(np.ascontiguousarray(lab[..., 0]))
+        pixels = np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)
+        return ToolResult("", (view.with_pixels(pixels),))
 
 
 @dataclass(frozen=True)
@@ -276,8 +278,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Undo:
-    """Takes back the last image that a tool showed: it is not sent again, and no tool can use
-    it."""
+    """Takes back the last image that a tool showed; neither model nor tools see it again."""
 
     description: str = "Takes back the last image that a tool showed."
 
@@ -299,3 +300,146 @@ class Answer:
     def __call__(self, state: State, arguments: AnswerArguments) -> ToolResult:
         """The answer."""
         return ToolResult(answer=arguments.text)
+
+
+ZOOM_CONTROL = Zoom()
+
+
+@dataclass(frozen=True)
+class OracleZoom:
+    """Oracle of `Zoom`: always the region that matters, whatever box the model names.
+
+    It is `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names
+    or, if that does not show the region, on the first one that does.
+    """
+
+    description: str = ZOOM_CONTROL.description
+    label: str = ""
+    hint: str = "region"
+    crop: Crop = ZOOM_CONTROL.crop
+
+    arguments = BoxArguments
+
+    def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
+        """The crop, without a note that says where it is. Raises ValueError if no image shows the
+        region."""
+        oracle = OracleCrop(self.label, self.hint, self.crop)
+        asked = state.views[arguments.image - 1]
+        places = oracle.places(state.replace(views=(asked, *state.views)))
+        view = (asked, *state.views)[min(places)]
+        return ToolResult("", run_stage(oracle, state, view).views)
+
+
+class _StageTool:
+    """A tool that applies a stage, often one with a specialist, to the image that the model names.
+
+    Specialists in the stage see the sample's own image from which that one was made.
+    """
+
+    arguments: type[ImageArguments] = ImageArguments
+
+    def stage_for(self, arguments: Any) -> Stage:
+        """What is applied."""
+        raise NotImplementedError
+
+    def __call__(self, state: State, arguments: Any) -> ToolResult:
+        """The result of the stage. Raises ToolError, and what the stage raises."""
+        return run_stage(self.stage_for(arguments), state, state.views[arguments.image - 1])
+
+
+@dataclass(frozen=True)
+class ApplyStage(_StageTool):
+    """Any stage as a tool, applied to the image that the model names; `description` describes it to
+    the model."""
+
+    stage: Stage
+    description: str
+
+    def stage_for(self, arguments: Any) -> Stage:
+        return self.stage
+
+
+@dataclass(frozen=True)
+class CropByWord(_StageTool):
+    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take
+    words.
+
+    What it finds with a score below `min_score` is left out; null keeps all.
+    """
+
+    detector: Detector
+    description: str = (
+        "Looks for a thing by its name and shows each one that is found larger, as an image of its"
+        " own."
+    )
+    min_score: float | None = None
+    crop: Crop = WORD_CROP
+
+    arguments = SearchArguments
+
+    def stage_for(self, arguments: SearchArguments) -> Stage:
+        words = (arguments.word.strip() or "?",)
+        return ZoomOnDetections(self.detector, words, min_score=self.min_score, crop=self.crop)
+
+
+@dataclass(frozen=True)
+class ZoomOnFaces(_StageTool):
+    """`prompting.views.ZoomOnDetections` with a detector that needs no words, such as
+    `FaceCascade`."""
+
+    detector: Detector
+    description: str = "Looks for faces and shows each one larger, as an image of its own."
+    crop: Crop = WORD_CROP
+
+    def stage_for(self, arguments: Any) -> Stage:
+        return ZoomOnDetections(self.detector, crop=self.crop)
+
+
+@dataclass(frozen=True)
+class ShowDepth(_StageTool):
+    """`prompting.markers.DepthOverlay` on the image that the model names."""
+
+    depth: DepthEstimator
+    description: str = (
+        "Shows how near everything in an image is to the camera: the brighter the nearer."
+    )
+
+    def stage_for(self, arguments: Any) -> Stage:
+        return DepthOverlay(depth=self.depth, layout="only")
+
+
+@dataclass(frozen=True)
+class ShowSegments(_StageTool):
+    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number,
+    `most` at most."""
+
+    segmenter: Segmenter
+    description: str = "Shows an image with its regions outlined and numbered."
+    most: int = 20
+
+    def stage_for(self, arguments: Any) -> Stage:
+        return SetOfMark(self.segmenter, most=self.most)
+
+
+@dataclass(frozen=True)
+class ShowMatches:
+    """`prompting.markers.MatchOverlay` on two images of the sample."""
+
+    matcher: Matcher
+    description: str = (
+        "Lays two images beside one another and joins the places that show the same spot by lines."
+    )
+
+    arguments = PairArguments
+
+    def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
+        """The two images, with lines between matching points. Raises ToolError, and ValueError if
+        nothing matches."""
+        views = state.views[arguments.first - 1], state.views[arguments.second - 1]
+        shown = [{part.source for part in view.parts} for view in views]
+        if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:
+            raise ToolError(
+                f"images {arguments.first} and {arguments.second} do not show two different images"
+            )
+        overlay = MatchOverlay(self.matcher, images=(min(shown[0]), min(shown[1])))
+        return run_stage(overlay, state, *views)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from looktwice.pipelines.marks import Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.ranges import check_ranges
@@ -44,98 +43,72 @@ class EraseMarks(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with clean images and views."""
-        regions_of = self._marker_regions(state.sample)
-        clean = {
-            id(state.sample.images[number]): Picture(
-                self._inpaint(state.sample.images[number].pixels, *regions)
-            )
-            for number, regions in regions_of.items()
-        }
-        images = tuple(clean.get(id(image), image) for image in state.sample.images)
-        views = tuple(self._clean_view(view, clean, regions_of) for view in state.views)
-        return state.replace(sample=replace(state.sample, images=images), views=views)
-
-    def _marker_regions(self, sample: Sample) -> dict[int, tuple[Region, Region]]:
-        """For each image that has markers, the pixels to paint and those whose colour is not to be
-        trusted."""
+        sample = state.sample
         if "burnt_in" not in sample.meta:
             raise ValueError(
                 f"sample {sample.id}: its images were not searched for burnt-in markers; "
                 "put prompting.burnt_in.RecoverMarks before EraseMarks"
             )
-        regions: dict[int, tuple[Region, Region]] = {}
+        # for each image that has markers, the pixels to paint and the holes of its rings
+        hidden: dict[int, Region] = {}
+        holes: dict[int, Region] = {}
         for marker in sample.meta["burnt_in"]:
             number = int(marker["image"])
-            width, height = sample.images[number].size
-            hidden, tinted = regions.get(number) or (
-                np.zeros((height, width), bool),
-                np.zeros((height, width), bool),
-            )
-            region, hole = marker_regions(marker, (height, width), self.margin)
-            regions[number] = hidden | region, tinted | hole
-        return regions
-
-    def _clean_view(
-        self,
-        view: View,
-        clean: Mapping[int, Picture],
-        regions_of: Mapping[int, tuple[Region, Region]],
-    ) -> View:
-        """The view without markers; one that shows an image as it is gets that image's clean
-        picture."""
-        if id(view.picture) in clean:
-            return replace(view, picture=clean[id(view.picture)])
-        hidden = _project_regions(
-            view, {number: region for number, (region, _) in regions_of.items()}
-        )
-        tinted = _project_regions(view, {number: hole for number, (_, hole) in regions_of.items()})
-        return (
-            view.with_pixels(self._inpaint(view.pixels, hidden, tinted)) if hidden.any() else view
-        )
+            region, hole = marker_regions(marker, sample.images[number].pixels.shape, self.margin)
+            hidden[number] = hidden.get(number, False) | region
+            holes[number] = holes.get(number, False) | hole
+        clean: dict[int, Picture] = {}
+        for number, region in hidden.items():
+            image = sample.images[number]
+            clean[id(image)] = Picture(self._inpaint(image.pixels, region, holes[number]))
+        images = tuple(clean.get(id(image), image) for image in sample.images)
+        views = []
+        for view in state.views:
+            if id(view.picture) in clean:
+                view = replace(view, picture=clean[id(view.picture)])
+            elif (seen := _project(view, hidden)).any():
+                view = view.with_pixels(self._inpaint(view.pixels, seen, _project(view, holes)))
+            views.append(view)
+        return state.replace(sample=replace(sample, images=images), views=tuple(views))
 
     def _inpaint(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
         """The pixels, the hidden ones made up from their surroundings and all others as they
         were."""
         split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
-        brightness = cv2.inpaint(
-            np.ascontiguousarray(split[..., 0]), hidden.astype(np.uint8), REACH, cv2.INPAINT_TELEA
-        )
-        colour = cv2.inpaint(split, (hidden | tinted).astype(np.uint8), REACH, cv2.INPAINT_TELEA)
-        painted = cv2.cvtColor(np.dstack([brightness, colour[..., 1:]]), cv2.COLOR_YCrCb2RGB)
-        changed = hidden | tinted if self.hole == "recolor" else hidden
+        stroke, both = (mask.astype(np.uint8) for mask in (hidden, hidden | tinted))
+        luma = np.ascontiguousarray(split[..., 0])
+        bright = cv2.inpaint(luma, stroke, REACH, cv2.INPAINT_TELEA)
+        colour = cv2.inpaint(split, both, REACH, cv2.INPAINT_TELEA)
+        painted = cv2.cvtColor(np.dstack([bright, colour[..., 1:]]), cv2.COLOR_YCrCb2RGB)
+        changed = both if self.hole == "recolor" else stroke
         return np.where(changed[..., None], painted, pixels).astype(np.uint8)
 
 
-def _project_regions(view: View, regions: Mapping[int, Region]) -> Region:
+def _project(view: View, regions: Mapping[int, Region]) -> Region:
     """Where regions of the sample's images are seen in a view, HxW."""
-    masks = [Mask("", region, number) for number, region in regions.items() if region.any()]
-    places = [
-        place.pixels for mask in masks for place in view.to_view(mask) if isinstance(place, Mask)
-    ]
-    return np.asarray(np.logical_or.reduce([np.zeros(view.size[::-1], bool), *places]), bool)
+    seen = np.zeros(view.size[::-1], bool)
+    for number, region in regions.items():
+        for place in view.to_view(Mask("", region, number)) if region.any() else ():
+            seen |= place.pixels if isinstance(place, Mask) else False
+    return seen
 
 
 def marker_regions(
-    marker: Mapping[str, Any], shape: tuple[int, int], margin: float
+    marker: Mapping[str, Any], shape: tuple[int, ...], margin: float
 ) -> tuple[Region, Region]:
     """What a marker, as RecoverMarks describes it, hides or has smeared, and the hole of its ring;
     both HxW."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
     half = marker["stroke"] / 2
-    hole = np.zeros(shape, bool)
     if marker["kind"] == "ring":
-        distance = np.hypot(xs - marker["x"], ys - marker["y"])
-        region = distance < marker["radius"] + half + 0.5 + margin
-        hole = np.asarray(distance <= marker["radius"] - half - 0.5, bool)
+        away = np.hypot(xs - marker["x"], ys - marker["y"]) - marker["radius"]
+        hole = np.asarray(away <= -half - 0.5, bool)
+        region = away < half + 0.5 + margin
     else:
-        sides = [
-            xs + 0.5 - marker["x0"],
-            marker["x1"] - xs - 0.5,
-            ys + 0.5 - marker["y0"],
-            marker["y1"] - ys - 0.5,
-        ]
+        across = np.minimum(xs + 0.5 - marker["x0"], marker["x1"] - xs - 0.5)
+        down = np.minimum(ys + 0.5 - marker["y0"], marker["y1"] - ys - 0.5)
         # pixels inside the middle of the lines
-        inward = np.minimum.reduce(np.broadcast_arrays(*sides))
+        inward, hole = np.minimum(across, down), np.zeros(shape[:2], bool)
         region = (inward > -half - margin) & (inward < half + margin)
     if marker["plate"]:
         left, top, right, bottom = marker["plate"]

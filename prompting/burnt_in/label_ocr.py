@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from looktwice.pipelines.geometry import PixelRect, overlaps
-from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, render_text
+from looktwice.pipelines.geometry import PixelRect, common_rect, overlaps
+from looktwice.pipelines.marks import mask_bounds
+from looktwice.prompting.burnt_in.rings import cut
+from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
 
 # luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
 CUTS = (96, 150)
@@ -23,41 +25,10 @@ BLACK = 56.0  # mean luma of a plate's margin, at most; JPEG of quality 75 leave
 CANVAS = 16  # side of the square on which glyphs are compared
 SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
 LIKENESS = 0.72  # correlation with the best template, at least
-Stroke = tuple[tuple[float, float], ...]
 Gray = NDArray[np.uint8]
 
 # width, height, stroke; the last one is thinner across than along
 PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
-
-# Skeletons of stroke-font capitals, as drawing libraries without TrueType have them; x and y run
-# over 0..1, y down.
-BOWL: Stroke = ((0.6, 0.0), (0.9, 0.08), (1.0, 0.25), (0.9, 0.42), (0.6, 0.5))
-BELLY: Stroke = ((0.6, 0.5), (0.9, 0.56), (1.0, 0.75), (0.9, 0.92), (0.6, 1.0))
-OPEN: Stroke = (
-    (1, 0.25),
-    (0.9, 0.1),
-    (0.7, 0),
-    (0.35, 0),
-    (0.12, 0.12),
-    (0, 0.35),
-    (0, 0.65),
-    (0.12, 0.88),
-    (0.35, 1),
-)
-STEM: Stroke = ((0, 0), (0, 1))
-STROKES: dict[str, tuple[Stroke, ...]] = {
-    "A": (((0, 1), (0.5, 0), (1, 1)), ((0.18, 0.65), (0.82, 0.65))),
-    "B": (STEM, ((0, 0), *BOWL), ((0, 0.5), *BELLY), ((0, 1), (0.6, 1))),
-    "B ": (STEM, ((0, 0), *BOWL, (0, 0.5)), ((0, 0.5), *BELLY, (0, 1))),
-    "C": ((*OPEN, (0.7, 1), (0.9, 0.9), (1, 0.75)),),
-    "D": (
-        STEM,
-        ((0, 0), (0.5, 0), (0.85, 0.12), (1, 0.38), (1, 0.62), (0.85, 0.88), (0.5, 1), (0, 1)),
-    ),
-    "E": (STEM, ((0, 0), (1, 0)), ((0, 0.5), (0.75, 0.5)), ((0, 1), (1, 1))),
-    "F": (STEM, ((0, 0), (1, 0)), ((0, 0.5), (0.75, 0.5))),
-    "R": (STEM, ((0, 0), *BOWL, (0, 0.5)), ((0.5, 0.5), (1, 1))),
-}
 
 
 @dataclass(frozen=True)
@@ -87,12 +58,12 @@ class Glyph:
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     """Every place (luma HxW) that reads as one of `words`, capitals all; the likeliest first."""
-    letters = "".join(sorted({letter for word in words for letter in word}))
+    letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
-    readings: list[ReadLabel] = []
     glyphs = [glyph for cut in CUTS for glyph in _glyphs(gray, cut, letters)]
-    for word in sorted(words, key=lambda word: -len(word)):
+    readings: list[ReadLabel] = []
+    for word in words:
         for likeness, area in _find_words(word, letters, glyphs):
             plate = plate_around(gray, area)
             if plate is not None:
@@ -117,40 +88,36 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at
     most.
     """
-    most = max(3, (area[3] - area[1]) // 2)
     left, top, right, bottom = area
-    rows, columns = slice(max(0, top - 1), bottom + 1), slice(max(0, left - 1), right + 1)
-    reach = [
-        _count_black_lines(gray[rows, max(0, left - most) : left][:, ::-1].T),
-        _count_black_lines(gray[max(0, top - most) : top, columns][::-1]),
-        _count_black_lines(gray[rows, right : right + most].T),
-        _count_black_lines(gray[bottom : bottom + most, columns]),
-    ]
-    edges = (left, top, gray.shape[1] - right, gray.shape[0] - bottom)
-    if any(lines < 1 and edge > 0 for lines, edge in zip(reach, edges, strict=True)):
-        return None
-    return left - reach[0], top - reach[1], right + reach[2], bottom + reach[3]
+    most = max(3, (bottom - top) // 2)
+    columns = cut(gray, (left - most, top - 1, right + most, bottom + 1)).T
+    rows = cut(gray, (left - 1, top - most, right + 1, bottom + most))
+    reach: list[int] = []
+    for lines, start, length in ((columns, left, right - left), (rows, top, bottom - top)):
+        first = min(most, start)  # lines before the glyphs that lie in the picture
+        for beside in (lines[:first][::-1], lines[first + length :]):
+            black = _count_black_lines(beside)
+            if black < 1 and len(beside):
+                return None
+            reach.append(black)
+    return left - reach[0], top - reach[2], right + reach[1], bottom + reach[3]
 
 
 def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
     """How like the visible part of `area` is to the same part of the word, -1..1; the place may be
     2 px out."""
-    left, top, right, bottom = area
-    height, width = gray.shape
-    shape = (right - left, bottom - top)
-    best = 0.0
+    best, (height, width) = 0.0, gray.shape
+    around = (area[0] - 2, area[1] - 2, area[2] + 2, area[3] + 2)
     for large in _render_letter(word):
-        glyph = np.pad(_resize(large, shape), 2)
+        glyph = np.pad(_resize(large, (area[2] - area[0], area[3] - area[1])), 2)
         for dx, dy in itertools.product(range(-2, 3), repeat=2):
-            x0, y0, x1, y1 = left - 2 + dx, top - 2 + dy, right + 2 + dx, bottom + 2 + dy
-            seen = gray[max(0, y0) : max(0, min(y1, height)), max(0, x0) : max(0, min(x1, width))]
-            part = glyph[
-                max(0, -y0) : max(0, -y0) + seen.shape[0], max(0, -x0) : max(0, -x0) + seen.shape[1]
-            ]
-            if min(seen.shape) >= 3 and seen.max() >= 150 and part.max() >= 150:
-                a, b = seen - seen.mean(), part - part.mean()
-                likeness = (a * b).sum() / max(1e-6, np.sqrt((a * a).sum() * (b * b).sum()))
-                best = max(best, float(likeness))
+            place = shift(around, dx, dy)
+            seen = common_rect(place, (0, 0, width, height))
+            if seen is None or min(seen[2] - seen[0], seen[3] - seen[1]) < 3:
+                continue
+            shown, part = cut(gray, seen), cut(glyph, shift(seen, -place[0], -place[1]))
+            if shown.max() >= 150 and part.max() >= 150:
+                best = max(best, float(np.corrcoef(shown.ravel(), part.ravel())[0, 1]))
     return best
 
 
@@ -161,58 +128,35 @@ def _count_black_lines(lines: Gray) -> int:
         return 0
     dark = np.percentile(lines, 90, axis=1) < CUTS[0]
     black = dark & (lines.mean(1) < BLACK)
-    black[0] = dark[0] and (black[0] or bool(black[1:2].any()))
-    return len(black) if black.all() else int(np.argmin(black))
+    black[0] = dark[0] and black[:2].any()
+    return int(np.argmin([*black, False]))
 
 
-def _glyphs(gray: Gray, cut: int, letters: str) -> list[Glyph]:
-    """The connected bright shapes on black that could be capitals, and what they look like."""
-    _, _, stats, _ = cv2.connectedComponentsWithStats((gray > cut).astype(np.uint8), connectivity=8)
-    w, h, size = stats[1:, 2:].T
+def _glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
+    """The connected shapes brighter than `least`, on black, that could be capitals, and what they
+    look like."""
+    bright = (gray > least).astype(np.uint8)
+    _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
+    w, h = stats[1:, 2:4].T
     shape = (h >= HEIGHTS[0]) & (h <= HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
-    keep = shape & (size >= 0.15 * w * h) & (size <= 0.85 * w * h)
-    boxes = stats[1:][keep][:, :4]
-    boxes = boxes[_on_black(gray, boxes)]
-    if not len(boxes):
-        return []
-    patches = np.stack([_normalize(gray[y : y + h, x : x + w]) for x, y, w, h in boxes])
     templates, owner = _templates(letters)
-    scores = patches @ templates.T  # correlations; for each letter the best over fonts and sizes
-    likeness = np.stack([scores[:, owner == n].max(1) for n in range(len(letters))], axis=1)
-    return [
-        Glyph((int(x), int(y), int(x + w), int(y + h)), row)
-        for (x, y, w, h), row in zip(boxes, likeness, strict=True)
-    ]
-
-
-def _on_black(gray: Gray, boxes: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether the pixel lines just around each box are black in the mean."""
-    total = cv2.integral(gray)
-    height, width = gray.shape
-    x, y, w, h = boxes.T.astype(int)
-
-    def sums(margin: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        left, top = np.maximum(x - margin, 0), np.maximum(y - margin, 0)
-        right, bottom = np.minimum(x + w + margin, width), np.minimum(y + h + margin, height)
-        inner = (
-            total[bottom, right].astype(np.int64)
-            - total[top, right]
-            - total[bottom, left]
-            + total[top, left]
-        )
-        return inner, (right - left) * (bottom - top)
-
-    (outer, outer_size), (inner, inner_size) = sums(1), sums(0)
-    return np.asarray((outer - inner) < BLACK * np.maximum(outer_size - inner_size, 1))
+    glyphs: list[Glyph] = []
+    for x, y, width, height, count in stats[1:][shape].tolist():
+        area = (x, y, x + width, y + height)
+        inner, outer = cut(gray, area), cut(gray, area, 1)
+        rim = int(outer.sum(dtype=int)) - int(inner.sum(dtype=int))
+        on_black = rim < BLACK * max(1, outer.size - inner.size)
+        if on_black and 0.15 <= count / inner.size <= 0.85:
+            scores = templates @ _normalize(inner)
+            best = np.full(len(letters), -1, np.float32)  # for each over fonts and sizes
+            np.maximum.at(best, owner, scores)
+            glyphs.append(Glyph(area, best))
+    return glyphs
 
 
 def _normalize(patch: Gray) -> NDArray[np.float32]:
     """A glyph stretched to the canvas, with mean 0 and length 1."""
-    canvas = (
-        cv2.resize(patch, (CANVAS, CANVAS), interpolation=cv2.INTER_LINEAR)
-        .astype(np.float32)
-        .ravel()
-    )
+    canvas = cv2.resize(patch, (CANVAS, CANVAS)).astype(np.float32).ravel()
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
 
@@ -221,20 +165,25 @@ def _normalize(patch: Gray) -> NDArray[np.float32]:
 def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the letter of
     each."""
-    made = [
-        (_normalize(small), number)
-        for number, letter in enumerate(letters)
-        for large in _render_letter(letter)
-        for size in SIZES
-        for phase in (0.0, 0.5)
-        for small in _shrink(large, size, phase)
-    ]
-    return np.stack([canvas for canvas, _ in made]), np.array([number for _, number in made])
+    canvases, owner = [], []
+    for number, letter in enumerate(letters):
+        for large, size, phase in itertools.product(_render_letter(letter), SIZES, (0, 0.5)):
+            # at a capital height of `size` pixels, shifted by a part of a pixel
+            pixel = large.shape[0] / size
+            before, after = round(pixel) + round(phase * pixel), round(pixel)
+            framed = np.pad(large, (before, after))
+            height, width = (max(3, round(side / pixel)) for side in framed.shape)
+            small = _resize(framed, (width, height))
+            for image in (small, np.uint8(255) * (small > 60), np.uint8(255) * (small > 127)):
+                if image.max() > CUTS[0]:
+                    canvases.append(_normalize(_trim(image)))
+                    owner.append(number)
+    return np.stack(canvases), np.array(owner)
 
 
 def _render_letter(letter: str) -> Iterator[Gray]:
     """The letter, large, white on black: Pillow's own font plain and bold, and as thin and thick
-    strokes."""
+    strokes, as drawing libraries without TrueType have them."""
     font = ImageFont.load_default(96)
     for weight in (0, 4):
         image = Image.new("L", (220, 220))
@@ -242,64 +191,48 @@ def _render_letter(letter: str) -> Iterator[Gray]:
         yield _trim(np.asarray(image))
     if letter in BLINK_LETTERS:
         yield _trim(render_text(letter, BLINK_SIZE, "blink"))
-    for name in (letter, f"{letter} "):
+    if len(letter) == 1:
+        _, *strokes = hershey_strokes(letter)
+        points = np.concatenate(strokes)
+        low, span = points.min(0), np.maximum(np.ptp(points, axis=0), 1)
         for width, height, weight in PENS:
-            if name in STROKES:
-                canvas = np.zeros((height + 50, 120), np.uint8)
-                for stroke in STROKES[name]:
-                    path = np.rint(np.array(stroke) * (width, height) + 20).astype(np.int32)
-                    cv2.polylines(canvas, [path], False, 255, weight, cv2.LINE_AA)
-                yield _resize(_trim(canvas), (width + weight, 80))
+            canvas = np.zeros((height + 50, 120), np.uint8)
+            for stroke in strokes:
+                path = np.rint((stroke - low) / span * (width, height) + 20).astype(np.int32)
+                cv2.polylines(canvas, [path], False, 255, weight, cv2.LINE_AA)
+            yield _resize(_trim(canvas), (width + weight, 80))
 
 
 def _resize(image: Gray, size: tuple[int, int]) -> Gray:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _trim(image: Gray, cut: int = CUTS[0]) -> Gray:
-    ys, xs = np.nonzero(image > cut)
-    return image[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
-
-
-def _shrink(large: Gray, size: int, phase: float) -> Iterator[Gray]:
-    """The letter at a capital height of `size` pixels, shifted by a part of a pixel."""
-    scale = size / large.shape[0]
-    shift = round(phase / scale)
-    pad = round(1 / scale)
-    framed = np.pad(large, ((pad + shift, pad), (pad + shift, pad)))
-    shape = (max(3, round(framed.shape[1] * scale)), max(3, round(framed.shape[0] * scale)))
-    small = _resize(framed, shape)
-    for image in (small, np.uint8(255) * (small > 60), np.uint8(255) * (small > 127)):
-        if (image > CUTS[0]).any():
-            yield _trim(image)
+def _trim(image: Gray) -> Gray:
+    left, top, right, bottom = mask_bounds(image > CUTS[0])
+    return image[top:bottom, left:right]
 
 
 def _find_words(
     word: str, letters: str, glyphs: Sequence[Glyph]
 ) -> Iterator[tuple[float, PixelRect]]:
     """Where glyphs in a row spell the word, with their mean likeness."""
-
-    def follows(first: PixelRect, second: PixelRect) -> bool:
-        """Whether the second glyph stands next in the row of the first."""
-        height = first[3] - first[1]
-        level = max(abs(first[3] - second[3]), abs(first[1] - second[1])) <= 1 + height // 8
-        return level and -1 <= second[0] - first[2] <= 0.5 * height
-
-    numbers = [letters.index(letter) for letter in word]
-    rows = [[glyph] for glyph in glyphs if glyph.likeness[numbers[0]] >= LIKENESS]
-    for number in numbers[1:]:
-        next_ones = [glyph for glyph in glyphs if glyph.likeness[number] >= LIKENESS]
-        rows = [
-            [*row, glyph]
-            for row in rows
-            for glyph in next_ones
-            if follows(row[-1].area, glyph.area)
+    rows: list[list[tuple[float, PixelRect]]] = [[]]
+    for letter in word:
+        likeness = [float(glyph.likeness[letters.index(letter)]) for glyph in glyphs]
+        fits = [
+            (like, g.area) for like, g in zip(likeness, glyphs, strict=True) if like >= LIKENESS
         ]
+        longer = []
+        for row, (like, area) in itertools.product(rows, fits):
+            left, top, right, bottom = row[-1][1] if row else area
+            high = bottom - top
+            level = max(abs(bottom - area[3]), abs(top - area[1])) <= 1 + high // 8
+            # the next glyph of the row
+            if not row or (level and -1 <= area[0] - right <= 0.5 * high):
+                longer.append([*row, (like, area)])
+        rows = longer
     for row in rows:
-        likeness = float(
-            np.mean([glyph.likeness[number] for glyph, number in zip(row, numbers, strict=True)])
-        )
-        areas = np.array([glyph.area for glyph in row])
-        left, top = (int(edge) for edge in areas[:, :2].min(0))
-        right, bottom = (int(edge) for edge in areas[:, 2:].max(0))
-        yield likeness, (left, top, right, bottom)
+        likeness, areas = [like for like, _ in row], np.array([area for _, area in row])
+        left, top = areas[:, :2].min(0).tolist()
+        right, bottom = areas[:, 2:].max(0).tolist()
+        yield float(np.mean(likeness)), (left, top, right, bottom)

@@ -23,6 +23,7 @@ from looktwice.prompting.burnt_in.rings import (
     Map,
     Ring,
     color_closeness,
+    cut,
     find_rings,
     refine_ring,
     ring_score,
@@ -102,44 +103,40 @@ def find_markers(
     One marker alone, where several words may be there, must be plainer than several in one style,
     unless it has the `style` of a ring in another picture.
     """
-    readings = read_labels(scene.gray, words)
-    followed = [
-        label
-        for word in words
-        for label in [label for label in readings if label.text == word][:MOST]
-    ]
-    pairs = [pair for label in followed for pair in _pairs(scene, label)]
+    readings: dict[str, list[ReadLabel]] = {word: [] for word in words}
+    for label in read_labels(scene.gray, words):
+        readings[label.text].append(label)
+    pairs: list[Pair] = []
+    for labels in readings.values():
+        del labels[MOST:]
+        for label in labels:
+            pairs += _pairs(scene, label)
     picked = _pick_one_style(pairs, len(words), style)
-    if not picked:
-        return []
     blank = blank_out(scene, [pair.label.area for pair in picked])
     chosen = [
         replace(pair, ring=refine_ring(blank.near[pair.ring.color], pair.ring, scene.radii))
         for pair in picked
     ]
-    for word in {*words} - {pair.label.text for pair in chosen}:
-        faint = [
-            _search_by_arrangement(blank, label, chosen[: len(picked)])
-            for label in followed
-            if label.text == word
-        ]
-        faint = [pair for pair in faint if pair.ring.score >= FAINT and _fits_in(pair, chosen)]
-        if faint:
-            chosen.append(max(faint, key=lambda pair: pair.ring.score))
+    clear = list(chosen)
+    for labels in readings.values() if clear else ():
+        faint = [_search_by_arrangement(blank, label, clear) for label in labels]
+        best = max(faint, key=lambda pair: pair.value * _fits_in(pair, chosen), default=None)
+        if best and best.value >= FAINT and _fits_in(best, chosen):
+            chosen.append(best)
     sharp = sharpen_rings(scene.gray, [pair.ring for pair in chosen])
     return [
-        Marker(p.label.text, ring, p.label.plate, p.label.area)
-        for p, ring in zip(chosen, sharp, strict=True)
+        Marker(pair.label.text, ring, pair.label.plate, pair.label.area)
+        for pair, ring in zip(chosen, sharp, strict=True)
     ]
 
 
-def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
+def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect], margin: int = 2) -> MarkerScene:
     """The scene with nothing of any colour on these glyphs, so that no letter is taken for a
     ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
-    for left, top, right, bottom in glyphs:
-        for values in near.values():
-            values[max(0, top - 2) : bottom + 2, max(0, left - 2) : right + 2] = 0
+    for values in near.values():
+        for area in glyphs:
+            cut(values, area, margin)[:] = 0
     return replace(scene, near=near)
 
 
@@ -148,9 +145,8 @@ def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     reach = int(2 * scene.radii[1] + GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
-        window = near[top : label.plate[3] + reach, left : label.plate[2] + reach].copy()
-        own = shift(label.area, -left, -top)
-        window[max(0, own[1] - 1) : own[3] + 1, max(0, own[0] - 1) : own[2] + 1] = 0
+        window = cut(near, label.plate, reach).copy()
+        cut(window, shift(label.area, -left, -top), 1)[:] = 0
         for ring in find_rings(window, color, scene.steps, COARSE, 3, LIKE - 0.1):
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
             penalty = _placement_penalty(scene, label, ring)
@@ -164,63 +160,52 @@ def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> floa
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
-    gap = float(np.hypot(across, down)) - ring.outer
-    if not GAPS[0] <= gap <= GAPS[1]:
+    if not GAPS[0] <= np.hypot(across, down) - ring.outer <= GAPS[1]:
         return None
-    x, y = label.center
-    height, width = scene.gray.shape
-    rim = left <= 1 or top <= 1 or right >= width - 1 or bottom >= height - 1
-    off = min(abs(ring.x - x), abs(ring.y - y))
-    return 0.0 if off <= 2.5 else 0.05 if rim else 0.12
+    (x, y), (height, width) = label.center, scene.gray.shape
+    if min(abs(ring.x - x), abs(ring.y - y)) <= 2.5:
+        return 0.0
+    return 0.05 if min(left, top, width - right, height - bottom) <= 1 else 0.12
 
 
 def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
     """The best pair for each word such that all rings are alike."""
     best, most = list[Pair](), 0.0
-    for first in sorted(pairs, key=lambda pair: -pair.value)[:12]:
-        if first.value < SURE:
-            break
-        if style is None or same_style(first.ring, style):
-            picked = [first]  # for each word its best pair, each ring given once
-            alike = [pair for pair in pairs if same_style(pair.ring, first.ring)]
-            for pair in sorted(alike, key=lambda pair: -pair.value):
-                enough = pair.value >= (LIKE if _same_arrangement(pair, first) else SURE)
-                if enough and _fits_in(pair, picked):
-                    picked.append(pair)
-            # those that are arranged like the first are better
-            worth = sum(p.value + BONUS * _same_arrangement(p, first) for p in picked)
-            if worth > most:
-                best, most = picked, worth
+    ranked = sorted(pairs, key=lambda pair: -pair.value)
+    for first in ranked[:12]:
+        if first.value < SURE or (style and not same_style(first.ring, style)):
+            continue
+        picked, worth = [first], first.value + BONUS  # each word and each ring is given once
+        for pair in ranked:
+            # ring and label lie alike
+            alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
+            enough = pair.value >= (LIKE if alike else SURE)
+            if enough and same_style(pair.ring, first.ring) and _fits_in(pair, picked):
+                picked.append(pair)
+                worth += pair.value + BONUS * bool(alike)
+        if worth > most:
+            best, most = picked, worth
     lone = len(best) == 1 < expected and style is None
     return [] if lone and best[0].value < LONE else best
 
 
-def _same_arrangement(first: Pair, second: Pair) -> bool:
-    """Whether ring and label lie alike in two pairs."""
-    return bool(np.hypot(*np.subtract(first.offset, second.offset)) <= 3)
-
-
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
-    """Whether a pair is another marker than those that were picked already."""
-    return all(
-        _apart(pair, taken)
-        and _apart(taken, pair)
-        and not overlaps(pair.label.area, taken.label.area)
+    """Whether a pair is another marker than those that were picked already: another word, another
+    ring, and no letter of one is the ring of the other."""
+    return not any(
+        pair.label.text == taken.label.text
+        or overlaps(pair.label.area, taken.label.area)
+        or _clash(pair, taken)
+        or _clash(taken, pair)
         for taken in picked
     )
 
 
-def _apart(first: Pair, second: Pair) -> bool:
-    """Whether two pairs are two markers: other words, other rings, and no letter of one is the ring
-    of the other."""
-    left, top, right, bottom = second.label.area
-    ring = first.ring
+def _clash(first: Pair, second: Pair) -> bool:
+    """Whether the ring of a pair is the ring or a letter of another."""
+    (left, top, right, bottom), ring = second.label.area, first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
-    return (
-        first.label.text != second.label.text
-        and ring_distance(ring, second.ring) > ring.radius / 2
-        and not letter
-    )
+    return letter or ring_distance(ring, second.ring) <= ring.radius / 2
 
 
 def same_style(first: Ring, second: Ring) -> bool:
@@ -235,8 +220,7 @@ def ring_distance(first: Ring, second: Ring) -> float:
 def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence[Pair]) -> Pair:
     """The best ring where those of the known markers lie relative to their labels, however
     faint."""
-    x, y = label.center
-    options = []
+    (x, y), options = label.center, list[Ring]()
     for pair in pairs:
         dx, dy = pair.offset
         for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
@@ -248,7 +232,8 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
 
 ALONE = 0.72  # correlation from which a ring is one, where no label can be read beside it
 UNLIKE = 0.85  # the same where no other marker shows the style
-RADII = (4.0, 5.0, 6.0)  # of rings without another marker: those of BLINK's released pictures
+EXPECTED = 5.0  # radius without another marker, give or take 1: that of BLINK's released pictures
+NEAR_RIM = 40  # rings that are looked at
 SEEN = 0.6  # correlation of a letter's visible part, at least
 LEAD = 0.05  # by how much it must be likelier than any other letter
 LETTER = 10  # pixels from one letter of a word to the next
@@ -283,63 +268,32 @@ def find_clipped_markers(
     """Markers whose label lies partly or wholly outside the picture, for words that were read
     nowhere.
 
-    They are looked for in the style of the `known` markers of the picture, or of those of other
+    They are looked for in the style of the known `markers` of the picture, or of those of other
     pictures that it is `like`, or without any in `color` and with the labels placed as BLINK
     released them. A letter is told from what can be seen of it; where nothing can be seen, by being
     the only one left.
     """
-    style = next((marker.ring for marker in (*markers, *like)), None)
-    if style:
-        color = style.color
-    near = blank_out(scene, [marker.glyphs for marker in markers if marker.glyphs]).near[color]
-    layout = LabelLayout.of([*markers, *like])
-    rings, (height, width) = [], scene.gray.shape
-    for ring in _rings_near_edge(near, scene, markers, layout, color, style):
+    known = next((marker.ring for marker in (*markers, *like)), None)
+    style = known or Ring(0, 0, EXPECTED, COARSE, color, 0)
+    radii = [style.radius] if known else [EXPECTED - 1, EXPECTED, EXPECTED + 1]
+    near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
+    layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
+    height, width = scene.gray.shape
+    for ring in find_rings(near, style.color, radii, style.stroke, NEAR_RIM, SURE):
         left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
-        if left < 0 or top < 0 or right > width or bottom > height:  # else it could have been read
+        if min(left, top, width - right, height - bottom) >= 0:
+            continue  # its label could have been read
+        ring = refine_ring(near, ring, scene.radii)
+        plain = ring.score >= (ALONE if known else UNLIKE)
+        apart = all(ring_distance(ring, taken) > ring.radius for taken in rings)
+        if plain and apart and abs(ring.radius - style.radius) <= 1:
             rings.append(ring)
-    return _assign_words(scene.gray, words, rings, layout, style is not None)
-
-
-def _rings_near_edge(
-    near: Map,
-    scene: MarkerScene,
-    markers: Sequence[Marker],
-    layout: LabelLayout,
-    color: str,
-    style: Ring | None,
-) -> list[Ring]:
-    """The plain rings near the rim that are none of the known markers', the plainest first."""
-    radii = [style.radius] if style else list(RADII)
-    least = ALONE if style else UNLIKE
-    stroke = style.stroke if style else COARSE
-    rings: list[Ring] = []
-    # the strips along the rim in which a point must lie so that its glyphs are cut off
-    (height, width), reach = scene.gray.shape, round(max(radii) + stroke)
-    x0, y0, x1, y1 = (max(0, out) + reach for out in np.multiply(layout.glyphs, (-1, -1, 1, 1)))
-    strips = [(0, 0, width, min(y0, height)), (0, max(0, height - y1), width, height)]
-    strips += [(0, 0, min(x0, width), height), (max(0, width - x1), 0, width, height)]
-    for left, top, right, bottom in strips:
-        for ring in find_rings(
-            near[top:bottom, left:right], color, radii, stroke, len(markers) + 3, SURE
-        ):
-            ring = refine_ring(near, replace(ring, x=ring.x + left, y=ring.y + top), scene.radii)
-            similar = (
-                abs(ring.radius - style.radius) <= 1
-                if style
-                else RADII[0] <= ring.radius <= RADII[-1]
-            )
-            taken = [*rings, *(marker.ring for marker in markers)]
-            if (
-                ring.score >= least
-                and similar
-                and all(ring_distance(ring, near_by) > ring.radius for near_by in taken)
-            ):
-                rings.append(
-                    replace(ring, radius=style.radius, stroke=style.stroke) if style else ring
-                )
-    rings.sort(key=lambda ring: -ring.score)
-    return rings if style else sharpen_rings(scene.gray, rings)
+    rings = sorted(rings[len(markers) :], key=lambda ring: -ring.score)
+    if known:
+        rings = [replace(ring, radius=known.radius, stroke=known.stroke) for ring in rings]
+    else:
+        rings = sharpen_rings(scene.gray, rings)
+    return _assign_words(scene.gray, words, rings, layout, known is not None)
 
 
 def _assign_words(
@@ -350,25 +304,19 @@ def _assign_words(
     # half a second, for which nobody else should wait
     from scipy.optimize import linear_sum_assignment
 
-    if not rings:
-        return []
     likeness = np.zeros((len(rings), len(words)))
+    plates = {}
     for row, column in np.ndindex(likeness.shape):
-        x, y = round(rings[row].x), round(rings[row].y)
-        area = shift(_widen(layout.glyphs, words[column]), x, y)
-        likeness[row, column] = partial_likeness(gray, area, words[column])
+        x, y, word = round(rings[row].x), round(rings[row].y), words[column]
+        more = LETTER * (len(word) - 1) // 2  # than the area of one letter, to either side
+        areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
+        glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
+        likeness[row, column] = partial_likeness(gray, glyphs, word)
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
         sure = best >= SEEN and best > others.max(initial=0) + LEAD
-        if sure or (last and len(words) == len(rings) == 1):
-            ring, word = rings[row], words[column]
-            plate = shift(_widen(layout.plate, word), round(ring.x), round(ring.y))
-            named.append(Marker(word, ring, common_rect(plate, (0, 0, width, height))))
+        if sure or (last and likeness.size == 1):
+            plate = common_rect(plates[row, column], (0, 0, width, height))
+            named.append(Marker(words[column], rings[row], plate))
     return named
-
-
-def _widen(area: PixelRect, word: str) -> PixelRect:
-    """The area of one letter made as wide as the word."""
-    more = LETTER * (len(word) - 1) // 2
-    return area[0] - more, area[1], area[2] + more, area[3]

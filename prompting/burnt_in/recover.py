@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import PixelRect, Rect
+from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
@@ -74,60 +74,50 @@ def find_rectangles(near: Map, color: str, most: int = 1) -> list[FoundRectangle
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
-    outlines: list[FoundRectangle] = []
-    for top, bottom in itertools.combinations(level, 2):
-        for left, right in itertools.combinations(upright, 2):
-            outline = _rectangle(top, bottom, left, right, color)
-            if outline:
-                outlines.append(outline)
+    pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
+    outlines = [outline for pair in pairs if (outline := _rectangle(*pair, color))]
     kept: list[FoundRectangle] = []
     for outline in sorted(outlines, key=lambda outline: -outline.score):
         apart = [np.abs(np.subtract(outline.edges, better.edges)) >= 3 for better in kept]
-        if len(kept) < most and all(sides.sum() > 2 for sides in apart):
+        if all(sides.sum() > 2 for sides in apart):
             kept.append(outline)
-    return kept
+    return kept[:most]
 
 
 def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     """The level lines of a mask, from top to bottom, the longest if there are many."""
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
-    count = runs.sum(1).astype(int)
+    count = runs.sum(1, dtype=int)
     lines: list[tuple[int, Line]] = []
-    steps = np.diff((count >= SHORTEST).astype(np.int8), prepend=0, append=0)
+    steps = np.diff(count >= SHORTEST, prepend=False, append=False)
     for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # where runs of rows lie
-        strong = start + np.flatnonzero(count[start:stop] >= 0.5 * count[start:stop].max())
+        longest = int(count[start:stop].max())
+        strong = start + np.flatnonzero(count[start:stop] >= 0.5 * longest)
         first, last = int(strong[0]), int(strong[-1])
         if last - first < THICKEST:
             seen = closed[max(0, first - 1) : last + 2].max(0).astype(bool)
-            lines.append(
-                (
-                    int(count[first : last + 1].max()),
-                    Line((first + last) / 2, last - first + 1.0, seen),
-                )
-            )
+            lines.append((longest, Line((first + last) / 2, last - first + 1.0, seen)))
     lines = sorted(lines, key=lambda pair: -pair[0])[:LINES]
-    return [line for _, line in sorted(lines, key=lambda pair: pair[1].middle)]
+    return sorted((line for _, line in lines), key=lambda line: line.middle)
 
 
 def _rectangle(
-    top: Line, bottom: Line, left: Line, right: Line, color: str
+    level: tuple[Line, Line], upright: tuple[Line, Line], color: str
 ) -> FoundRectangle | None:
     """The rectangle of four lines, or None where a side is not there or runs on."""
-    y0, y1, x0, x1 = top.middle, bottom.middle, left.middle, right.middle
+    (y0, y1), (x0, x1) = ([line.middle for line in pair] for pair in (level, upright))
     if min(x1 - x0, y1 - y0) < SHORTEST:
         return None
-    sides = [(top, x0, x1), (bottom, x0, x1), (left, y0, y1), (right, y0, y1)]
-    stroke = float(np.median([line.thickness for line, _, _ in sides]))
+    stroke = float(np.median([line.thickness for line in (*level, *upright)]))
     over, whole = round(stroke / 2) + 2, []
-    for line, start, stop in sides:
+    for line, start, stop in zip(
+        (*level, *upright), (x0, x0, y0, y0), (x1, x1, y1, y1), strict=True
+    ):
         whole.append(float(line.seen[round(start) : round(stop) + 1].mean()))
-        before, after = round(start - over), round(stop + over) + 1
-        for part in (
-            line.seen[max(0, before - BEYOND) : max(0, before)],
-            line.seen[after:][:BEYOND],
-        ):
-            if len(part) == BEYOND and part.sum() >= BEYOND - 1:
+        before, after = max(0, round(start - over)), round(stop + over) + 1
+        for part in (line.seen[max(0, before - BEYOND) : before], line.seen[after:][:BEYOND]):
+            if part.sum() >= BEYOND - 1 and len(part) == BEYOND:
                 return None
     if min(whole) < WHOLE:
         return None
@@ -192,18 +182,14 @@ class RecoverMarks(WithoutModel):
         words = self.letters if self.letters is not None else label_words(sample)
         markers: list[tuple[Mark, dict[str, Any]]] = []
         if "rings" in self.kinds and words:
-            markers += [
-                _as_point(marker, image, sample.images[image].size)
-                for image, marker in self._rings(sample, words)
-            ]
+            markers += self._rings(sample, words)
         if "boxes" in self.kinds:
-            markers += [_as_box(*box) for box in self._boxes(sample, words)]
+            markers += self._boxes(sample, words)
         markers.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
+        marks = tuple(mark for mark, _ in markers)
         meta = {**sample.meta, "burnt_in": [look for _, look in markers]}
-        state = state.replace(
-            sample=replace(sample, marks=tuple(mark for mark, _ in markers), meta=meta)
-        )
-        missing = [word for word in words if word not in {mark.label for mark, _ in markers}]
+        state = state.replace(sample=replace(sample, marks=marks, meta=meta))
+        missing = _missing_words(words, [mark.label for mark in marks])
         if not missing and words:
             return state
         reason = (
@@ -215,62 +201,59 @@ class RecoverMarks(WithoutModel):
             raise ValueError(f"sample {sample.id}: {reason}")
         return state.abstain(reason) if self.on_missing == "abstain" else state
 
-    def _rings(self, sample: Sample, words: Sequence[str]) -> list[tuple[int, Marker]]:
-        """The image number and marker of each word that was found."""
+    def _rings(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[Mark, dict[str, Any]]]:
+        """The point of each word that was found, and its look."""
         wanted = {color: rgb(color) for color in self.colors}
         scenes = [MarkerScene.of(image.pixels, wanted, self.radii) for image in sample.images]
-        markers: dict[str, tuple[int, Marker]] = {}
-        for number, scene in enumerate(scenes):
-            _keep_best(markers, number, find_markers(scene, words))
-        if markers:
-            style = max(
-                (marker.ring for _, marker in markers.values()), key=lambda ring: ring.score
-            )
-            for number in {*range(len(scenes))} - {number for number, _ in markers.values()}:
-                _keep_best(
-                    markers,
-                    number,
-                    find_markers(scenes[number], _missing_words(words, markers), style),
-                )
-        for number, scene in enumerate(scenes):
-            own = [marker for image, marker in markers.values() if image == number]
-            like = [marker for image, marker in markers.values() if image != number]
-            if _missing_words(words, markers):
-                _keep_best(
-                    markers,
-                    number,
-                    find_clipped_markers(
-                        scene, _missing_words(words, markers), own, self.colors[0], like
-                    ),
-                )
-        return list(markers.values())
+        best: dict[str, tuple[int, Marker]] = {}
 
-    def _boxes(
-        self, sample: Sample, words: Sequence[str]
-    ) -> Iterator[tuple[FoundRectangle, int, str, PixelRect | None]]:
+        def keep_best(image: int, markers: Sequence[Marker]) -> None:
+            for marker in markers:
+                if marker.label not in best or best[marker.label][1].ring.score < marker.ring.score:
+                    best[marker.label] = image, marker
+
+        for number, scene in enumerate(scenes):
+            keep_best(number, find_markers(scene, words))
+        if best:
+            style = max((marker.ring for _, marker in best.values()), key=lambda ring: ring.score)
+            for number in {*range(len(scenes))} - {image for image, _ in best.values()}:
+                rest = _missing_words(words, best)
+                keep_best(number, find_markers(scenes[number], rest, style))
+        for number, scene in enumerate(scenes):
+            own = [marker for image, marker in best.values() if image == number]
+            like = [marker for image, marker in best.values() if image != number]
+            if rest := _missing_words(words, best):
+                keep_best(number, find_clipped_markers(scene, rest, own, self.colors[0], like))
+        for image, marker in best.values():
+            # on a pixel of its image also where half of the ring lies outside
+            ring, (width, height) = marker.ring, sample.images[image].size
+            x, y = min(max(0.0, ring.x), width - 1.0), min(max(0.0, ring.y), height - 1.0)
+            point = Point(marker.label, x, y, image)
+            look = {"radius": ring.radius, "stroke": ring.stroke, "color": ring.color}
+            plate = list(marker.plate) if marker.plate else None
+            more = {"plate": plate, "score": round(ring.score, 3)}
+            yield point, {"kind": "ring", **point.to_dict(), **look, **more}
+
+    def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[Mark, dict[str, Any]]]:
         """The rectangles of each image, one of each colour, with the labels read beside them or
-        left for them."""
+        left for them, and their looks."""
         wanted = {color: rgb(color) for color in self.box_colors}
         for number, image in enumerate(sample.images):
             scene = MarkerScene.of(image.pixels, wanted, self.radii)
             outlines = [
-                outline
-                for color, near in scene.near.items()
-                for outline in find_rectangles(near, color)
+                box for color in wanted for box in find_rectangles(scene.near[color], color)
             ]
-            beside = _match_labels(
-                outlines, read_labels(scene.gray, words) if words and outlines else []
-            )
-            rest = _missing_words(words, {label.text for label in beside.values()})
+            read = read_labels(scene.gray, words) if outlines else []
+            beside = _match_labels(outlines, read)
+            rest = _missing_words(words, [label.text for label in beside.values()])
             last = rest[0] if len(rest) == 1 and len(outlines) == len(words) else ""
             for place, outline in enumerate(outlines):
                 label = beside.get(place)
-                yield (
-                    outline,
-                    number,
-                    label.text if label else last or outline.color,
-                    label.plate if label else None,
-                )
+                text = label.text if label else last or outline.color
+                box = Box(text, *outline.edges, number)
+                look = {"stroke": outline.stroke, "color": outline.color}
+                plate = list(label.plate) if label else None
+                yield box, {"kind": "box", **box.to_dict(), **look, "plate": plate}
 
 
 def label_words(sample: Sample) -> tuple[str, ...]:
@@ -281,64 +264,14 @@ def label_words(sample: Sample) -> tuple[str, ...]:
     so too.
     """
     prompt = f"{sample.question}\n{sample.meta.get('prompt', '')}"
-    named = [
-        word
-        for choice in sample.choices
-        if isinstance(choice, str)
-        for word in WORD.findall(choice)
-    ]
-    if not named:
-        named = [word for clause in CLAUSE.findall(prompt) for word in WORD.findall(clause)]
-    if "REF" in WORD.findall(prompt):
-        named.insert(0, "REF")
-    return tuple(dict.fromkeys(named))
+    texts = [choice for choice in sample.choices if isinstance(choice, str)]
+    named = WORD.findall("\n".join(texts)) or WORD.findall("\n".join(CLAUSE.findall(prompt)))
+    reference = ["REF"] if "REF" in WORD.findall(prompt) else []
+    return tuple(dict.fromkeys([*reference, *named]))
 
 
 def _missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:
     return [word for word in words if word not in markers]
-
-
-def _keep_best(markers: dict[str, tuple[int, Marker]], image: int, more: Sequence[Marker]) -> None:
-    """Add markers of one image; a word that was found before keeps its plainer ring."""
-    for marker in more:
-        if marker.label not in markers or markers[marker.label][1].ring.score < marker.ring.score:
-            markers[marker.label] = image, marker
-
-
-def _as_point(marker: Marker, image: int, size: tuple[int, int]) -> tuple[Mark, dict[str, Any]]:
-    """The point, on a pixel of its image also where half of its ring lies outside."""
-    ring = marker.ring
-    x, y = (
-        min(max(0.0, float(at)), side - 1.0)
-        for at, side in zip((ring.x, ring.y), size, strict=True)
-    )
-    point = Point(marker.label, x, y, image)
-    style = {"radius": float(ring.radius), "stroke": float(ring.stroke), "color": ring.color}
-    score = round(float(ring.score), 3)
-    return point, {
-        "kind": "ring",
-        **point.to_dict(),
-        **style,
-        "plate": _as_list(marker.plate),
-        "score": score,
-    }
-
-
-def _as_box(
-    outline: FoundRectangle, image: int, text: str, plate: PixelRect | None
-) -> tuple[Mark, dict[str, Any]]:
-    box = Box(text, outline.x0, outline.y0, outline.x1, outline.y1, image)
-    return box, {
-        "kind": "box",
-        **box.to_dict(),
-        "stroke": outline.stroke,
-        "color": outline.color,
-        "plate": _as_list(plate),
-    }
-
-
-def _as_list(area: PixelRect | None) -> list[int] | None:
-    return [int(edge) for edge in area] if area else None
 
 
 def _match_labels(
@@ -353,34 +286,28 @@ def _match_labels(
     """
     from scipy.optimize import linear_sum_assignment
 
-    if not outlines or not read:
-        return {}
     cost = np.full((len(outlines), len(read)), FAR)
     for place, column in np.ndindex(cost.shape):
         distance, corner = _label_distance(outlines[place], read[column])
         if distance <= NEAR:
             cost[place, column] = distance * 10_000 + corner
-    pairs = zip(*linear_sum_assignment(cost), strict=True)
-    given: dict[int, ReadLabel] = {}
-    for place, column in sorted(
-        ((int(place), int(column)) for place, column in pairs), key=lambda pair: cost[pair]
-    ):
-        if cost[place, column] < FAR and read[column].text not in {
-            label.text for label in given.values()
-        }:
-            given[place] = read[column]
-    return given
+    pairs = np.transpose(linear_sum_assignment(cost)).tolist()
+    given: dict[str, tuple[int, ReadLabel]] = {}
+    for place, column in sorted(pairs, key=lambda pair: cost[tuple(pair)]):
+        if cost[place, column] < FAR:
+            given.setdefault(read[column].text, (place, read[column]))
+    return dict(given.values())
 
 
 def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
     """Pixels from a label's plate to the outline, in steps of 8, and from its middle to the nearest
     corner."""
-    x, y = label.center
+    (x, y), (left, top, right, bottom) = label.center, label.plate
     across = max(outline.x0 - x, x - outline.x1)
     down = max(outline.y0 - y, y - outline.y1)
     outside = float(np.hypot(max(across, 0), max(down, 0)))
-    half = min(label.plate[2] - label.plate[0], label.plate[3] - label.plate[1]) / 2
-    corner = np.hypot(
-        min(abs(outline.x0 - x), abs(outline.x1 - x)), min(abs(outline.y0 - y), abs(outline.y1 - y))
-    )
-    return max(0.0, (outside or -max(across, down)) - half) // 8, float(corner)
+    half = min(right - left, bottom - top) / 2
+    aside = min(abs(outline.x0 - x), abs(outline.x1 - x))
+    level = min(abs(outline.y0 - y), abs(outline.y1 - y))
+    distance = max(0.0, (outside or -max(across, down)) - half)
+    return distance // 8, float(np.hypot(aside, level))

@@ -1,9 +1,10 @@
 from .choices import PermuteChoices as PermuteChoices, PermuteLabels as PermuteLabels
-from .crops import OracleCrop as OracleCrop, RandomCrop as RandomCrop
 from .images import (
     BlankImage as BlankImage,
     NoImage as NoImage,
+    OracleCrop as OracleCrop,
     OtherImage as OtherImage,
+    RandomCrop as RandomCrop,
     RandomMarks as RandomMarks,
     ShufflePatches as ShufflePatches,
 )

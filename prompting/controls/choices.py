@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 
 Order = Literal["shuffled", "rotated", "reversed"]
@@ -52,21 +53,18 @@ class PermuteChoices(WithoutModel):
                 " themselves, so an answer could mean a choice's letter or its text; permute the"
                 " labels of the marks with PermuteLabels"
             )
-        if texts and _all_in(texts, state.prompt) and not _all_in(texts, sample.question):
+        worded, anyway = (all(t in p for t in texts) for p in (state.prompt, sample.question))
+        if texts and worded and not anyway:
             raise ValueError(
                 f"sample {sample.id}: the choices are worded already; put this stage before"
                 " that one"
             )
         numbers = _permutation(state, self.order, self.by, len(sample.choices))
-        letters = {
-            shown: sample.letters[number]
-            for shown, number in zip(sample.letters, numbers, strict=True)
-        }
+        meant = [sample.letters[number] for number in numbers]
         meta = {key: value for key, value in sample.meta.items() if key != "prompt"}
-        asked = replace(
-            sample, choices=tuple(sample.choices[number] for number in numbers), meta=meta
-        )
-        return state.replace(sample=asked, letters=_compose(letters, state.letters))
+        choices = tuple(sample.choices[number] for number in numbers)
+        asked = replace(sample, choices=choices, meta=meta)
+        return _relettered(state, asked, dict(zip(sample.letters, meant, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -98,24 +96,19 @@ class PermuteLabels(WithoutModel):
         numbers = _permutation(state, self.order, self.by, len(labels))
         new = {labels[number]: label for label, number in zip(labels, numbers, strict=True)}
         marks = tuple(replace(mark, label=new.get(mark.label, mark.label)) for mark in sample.marks)
-        letters = {letter: letter for letter in sample.letters} | {
-            named[new[old]]: named[old] for old in labels
-        }
-        return state.replace(
-            sample=replace(sample, marks=marks), letters=_compose(letters, state.letters)
-        )
+        letters = dict(zip(sample.letters, sample.letters, strict=True))
+        letters |= {named[new[old]]: named[old] for old in labels}
+        return _relettered(state, replace(sample, marks=marks), letters)
 
     def _named(self, state: State) -> dict[str, str]:
         """The letter of the choice that names each label. Raises ValueError where a permutation
         would not be sound."""
-        sample, mark_labels = (
-            state.sample,
-            sorted({mark.label for mark in state.sample.marks if mark.label}),
-        )
+        sample = state.sample
+        mark_labels = sorted({mark.label for mark in sample.marks if mark.label})
         named: dict[str, str] = {}
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
             labels = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
-            if len(labels) > 1 or named.keys() & set(labels):
+            if len(labels) > 1 or not named.keys().isdisjoint(labels):
                 raise ValueError(
                     f"sample {sample.id}: choice {letter} ({choice!r}) does not name one label of"
                     " its own"
@@ -157,17 +150,17 @@ def _permutation(state: State, order: Order, by: int, count: int) -> list[int]:
         return list(range(count))[::-1]
     if order == "rotated":
         return [(number - by) % count for number in range(count)]
-    return [int(number) for number in state.rng(f"permute {by}").permutation(count)]
+    shuffled: list[int] = state.rng(f"permute {by}").permutation(count).tolist()
+    return shuffled
 
 
-def _compose(letters: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Letters as asked now to those of the task, through what an earlier stage permuted."""
-    return {shown: before.get(meant, meant) for shown, meant in letters.items()}
+def _relettered(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
+    """The state with its sample as asked now, and these letters through what an earlier stage
+    permuted."""
+    before = state.letters
+    own = {shown: before.get(meant, meant) for shown, meant in letters.items()}
+    return state.replace(sample=sample, letters=own)
 
 
 def _find_labels(labels: Sequence[str], text: str) -> list[str]:
     return [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
-
-
-def _all_in(choices: Sequence[str], text: str) -> bool:
-    return all(choice in text for choice in choices)

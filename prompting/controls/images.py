@@ -1,11 +1,11 @@
-"""Controls that show how much a result depends on the image and the marks: none, blank, another, or
-moved ones."""
+"""Controls that show how much a result depends on the image, the marks and the zoom: none, blank,
+another, or moved ones; and crops of the true region, as an upper bound, and of random places."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import Affine, rectangle
-from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
+from looktwice.pipelines.geometry import Affine, overlap, rectangle
+from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -22,9 +22,11 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 
 MAX_TRIES = 2000  # random places that are tried for one mark
+CANDIDATES = 64  # random places that are drawn at most, of which some may not hold the crop
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class BlankImage(WithoutModel):
         """The state with its views blank."""
         views = []
         for view in state.views:
-            mean = self.color == "mean"
-            ground = np.rint(view.pixels.mean((0, 1))) if mean else rgb(self.color)
-            views.append(view.with_pixels(np.full_like(view.pixels, ground)))
+            pixels = view.pixels
+            ground = np.rint(pixels.mean((0, 1))) if self.color == "mean" else rgb(self.color)
+            views.append(view.with_pixels(np.full_like(pixels, ground)))
         return state.replace(views=tuple(views))
 
 
@@ -88,12 +90,24 @@ class OtherImage(WithoutModel):
         if not state.views:
             return state
         chosen, pictures = self._other(state)
-        pairs = (
-            (view, pictures[number % len(pictures)], number)
-            for number, view in enumerate(state.views)
-        )
-        views = tuple(self._fitted(*pair) for pair in pairs)
-        return state.replace(views=views).with_notes(f"shown with the images of sample {chosen}")
+        views = []
+        for number, view in enumerate(state.views):
+            picture = pictures[number % len(pictures)]
+            if self.fit == "none":
+                views.append(View.of(picture, view.parts[0].source if view.parts else number))
+                continue
+            (width, height), stranger = view.size, View.of(picture)
+            if self.fit == "cover":
+                across, down = stranger.size
+                factor = max(width / across, height / down)
+                size = max(width, round(across * factor)), max(height, round(down * factor))
+                left, top = (size[0] - width) // 2, (size[1] - height) // 2
+                stranger = resize_view(stranger, size)
+                if size != view.size:
+                    stranger = transforms.crop(stranger, left, top, left + width, top + height)
+            views.append(replace(view, picture=resize_view(stranger, view.size).picture))
+        note = f"shown with the images of sample {chosen}"
+        return state.replace(views=tuple(views)).with_notes(note)
 
     def _other(self, state: State) -> tuple[str, list[Picture]]:
         """Id and images of the first other sample, in seeded order, that has none of this one's
@@ -102,39 +116,18 @@ class OtherImage(WithoutModel):
         with self.lock:
             if not self.items:
                 self.items.extend(self.task)
-        samples = (item.sample for item in self.items)
+        samples = [item.sample for item in self.items]
         others = [stranger for stranger in samples if stranger.id != sample.id and stranger.images]
-        alike = [
-            stranger for stranger in others if len(stranger.images) >= len(state.views)
-        ] or others
+        alike = [s for s in others if len(s.images) >= len(state.views)] or others
         for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
             # copies, so that the list of samples does not keep every image that was ever decoded
             pictures = [copy.copy(image) for image in alike[number].images]
-            if own.isdisjoint(picture.sha for picture in pictures):
+            if own.isdisjoint([picture.sha for picture in pictures]):
                 return alike[number].id, pictures
         raise ValueError(
             f"sample {sample.id}: the task of {type(self.task).__name__} has no other sample with"
             f" another image ({len(others)} others with images); give `task` one with more samples"
         )
-
-    def _fitted(self, view: View, picture: Picture, number: int) -> View:
-        if self.fit == "none":
-            return View.of(picture, view.parts[0].source if view.parts else number)
-        (width, height), stranger = view.size, View.of(picture)
-        if self.fit == "cover":
-            factor = max(width / stranger.size[0], height / stranger.size[1])
-            size = (
-                max(width, round(stranger.size[0] * factor)),
-                max(height, round(stranger.size[1] * factor)),
-            )
-            large = resize_view(stranger, size)
-            left, top = (size[0] - width) // 2, (size[1] - height) // 2
-            stranger = (
-                large
-                if size == view.size
-                else transforms.crop(large, left, top, left + width, top + height)
-            )
-        return replace(view, picture=resize_view(stranger, view.size).picture)
 
 
 @dataclass(frozen=True)
@@ -158,28 +151,21 @@ class ShufflePatches(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with its views shuffled. Raises ValueError where a patch would have no
         pixel."""
-        rng = state.rng(f"ShufflePatches {self.seed}")
-        return state.replace(
-            views=tuple(self._shuffled(view, rng, state.sample.id) for view in state.views)
-        )
-
-    def _shuffled(self, view: View, rng: np.random.Generator, name: str) -> View:
-        width, height = view.size[0] // self.columns, view.size[1] // self.rows
-        if not width or not height:
-            raise ValueError(
-                f"sample {name}: a view of {view.size[0]} x {view.size[1]} pixels has no such"
-                " patches"
-            )
-        pixels, order = np.array(view.pixels), rng.permutation(self.rows * self.columns)
-        whole = pixels[: height * self.rows, : width * self.columns]
-        cut = (
-            whole.reshape(self.rows, height, self.columns, width, 3)
-            .swapaxes(1, 2)
-            .reshape(-1, height, width, 3)
-        )
-        put = cut[order].reshape(self.rows, self.columns, height, width, 3).swapaxes(1, 2)
-        pixels[: height * self.rows, : width * self.columns] = put.reshape(whole.shape)
-        return view.with_pixels(pixels)
+        rng, views = state.rng(f"ShufflePatches {self.seed}"), []
+        for view in state.views:
+            width, height = view.size[0] // self.columns, view.size[1] // self.rows
+            if not width or not height:
+                raise ValueError(
+                    f"sample {state.sample.id}: a view of {view.size[0]} x {view.size[1]} pixels"
+                    " has no such patches"
+                )
+            pixels, order = np.array(view.pixels), rng.permutation(self.rows * self.columns)
+            whole = pixels[: height * self.rows, : width * self.columns]
+            cells = whole.reshape(self.rows, height, self.columns, width, 3).swapaxes(1, 2)
+            shuffled = cells.reshape(-1, height, width, 3)[order].reshape(cells.shape)
+            whole[:] = shuffled.swapaxes(1, 2).reshape(whole.shape)
+            views.append(view.with_pixels(pixels))
+        return state.replace(views=tuple(views))
 
 
 @dataclass(frozen=True)
@@ -233,25 +219,154 @@ class RandomMarks(WithoutModel):
         rng: np.random.Generator,
     ) -> Mark:
         """The mark at the first place that is free."""
-        shorter, frame = min(size), rectangle(0, 0, *size)
-        x0, y0, x1, y1 = bounding_box(mark)
+        (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)
         rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
-        low, high = (
-            np.array([rim - x0, rim - y0]),
-            np.array([size[0] - rim - x1, size[1] - rim - y1]),
-        )
-        if (low > high).any():
+        low, high = (rim - x0, rim - y0), (width - rim - x1, height - rim - y1)
+        if low[0] > high[0] or low[1] > high[1]:
             raise ValueError(
-                f"mark {mark.label!r} is larger than its image of {size[0]} x {size[1]} pixels"
+                f"mark {mark.label!r} is larger than its image of {width} x {height} pixels"
             )
-        x, y = mark.center
         for shift in rng.uniform(low, high, (MAX_TRIES, 2)):
             dx, dy = np.rint(shift) if isinstance(mark, Mask) else shift
-            distances = (math.hypot(x + dx - a, y + dy - b) for a, b in others)
-            if all(distance >= self.apart * shorter for distance in distances):
+            new = np.add(mark.center, (dx, dy))
+            if all(math.dist(new, place) >= self.apart * shorter for place in others):
+                frame = rectangle(0, 0, width, height)
                 moved = mark.transform(Affine.shift(float(dx), float(dy)), frame)
                 if moved is not None:
                     return moved
         raise ValueError(
-            f"no room for mark {mark.label!r} in {size[0]} x {size[1]} pixels; make `apart` smaller"
+            f"no room for mark {mark.label!r} in {width} x {height} pixels; make `apart` smaller"
         )
+
+
+@dataclass(frozen=True)
+class OracleCrop(WithoutModel):
+    """The part of a view around the region that matters: what a perfect zoom would show.
+
+    A stage never sees the key, so the region must be given: by `label`, the label of a mark that
+    every sample has, such as REF, or else, where that is empty or null, by the sample's field
+    `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates,
+    or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so a
+    template can reveal it to the model. If the choices are marks, a hint at the right one reveals
+    the answer; point at what the question is about instead.
+
+    `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they
+    are.
+
+    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of
+    `tries` random places (1 to 64) that overlaps least with the true one. With `tries: 1` that is a
+    uniform draw over all places where the crop fits, of which some show a part of the region; with
+    more, the place keeps off it. The places are the same in every run with the same seed, sample
+    and draw; another `seed` gives others.
+    """
+
+    label: str | None = ""
+    hint: str = "region"
+    crop: Crop = field(default_factory=Crop)
+    elsewhere: bool = False
+    tries: int = CANDIDATES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "tries >= 1", "tries <= 64")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with crops. Raises ValueError if the region is not given or no view shows
+        it."""
+        places, crop = self.places(state), self.crop
+        if self.elsewhere:
+            rng = state.rng(f"RandomCrop {self.seed}")
+            for number, true in places.items():
+                places[number] = self._place_off(state.views[number], true, rng)
+            # a place is the whole area of its crop
+            crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)
+        return _crop_places(state, places, crop)
+
+    def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
+        """A box of the size of the true crop, within one part of the view; the true one where there
+        is no other."""
+        (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
+        size = right - left, bottom - top
+        drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True)
+        fitting: list[Mark] = []
+        for x, y in drawn.tolist():
+            box = _random_box(*size, x, y, true.image)
+            if len(fitting) < self.tries and exact.areas(view, [box])[0][0] == box.xyxy:
+                fitting.append(box)
+        own = _random_box(*size, left, top, true.image)
+        return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
+
+    def places(self, state: State) -> dict[int, Mark]:
+        """The region in the coordinates of each view that shows it, by the view's index."""
+        region = self._region(state)
+        seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
+        if not any(seen.values()):
+            raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r}")
+        return {number: places[0] for number, places in seen.items() if places}
+
+    def _region(self, state: State) -> Mark:
+        sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
+        if isinstance(wanted, str) and wanted:
+            named = [mark for mark in sample.marks if mark.label == wanted]
+            if not named:
+                there = ", ".join(mark.label for mark in sample.marks) or "none"
+                raise ValueError(f"sample {sample.id} has no mark {wanted!r}; its marks: {there}")
+            return named[0]
+        try:
+            if isinstance(wanted, Mapping):
+                return mark_from_dict(wanted)
+            if isinstance(wanted, list | tuple) and len(wanted) == 4:
+                x0, y0, x1, y1 = (float(edge) for edge in wanted)
+                return Box(self.hint, x0, y0, x1, y1)
+        except (TypeError, ValueError) as exc:
+            raise ValueError(
+                f"sample {sample.id}: its field {self.hint!r} is no region ({exc})"
+            ) from exc
+        raise ValueError(
+            f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`,"
+            f" or write a mark's label or a box [x0, y0, x1, y1] into its field {self.hint!r}"
+        )
+
+
+@dataclass(frozen=True)
+class RandomCrop(WithoutModel):
+    """A crop of `share` of each view's width and height at a random place, to tell whether any zoom
+    helps.
+
+    The places are the same in every run with the same seed, sample and draw; another `seed` gives
+    others. The placebo of one region is `OracleCrop` with `elsewhere`.
+    """
+
+    share: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "share > 0", "share <= 1")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with crops."""
+        rng = state.rng(f"RandomCrop {self.seed}")
+        places: dict[int, Mark] = {}
+        for number, view in enumerate(state.views):
+            width, height = (max(1, round(self.share * side)) for side in view.size)
+            left = int(rng.integers(view.size[0] - width + 1))
+            top = int(rng.integers(view.size[1] - height + 1))
+            places[number] = _random_box(width, height, left, top)
+        return _crop_places(state, places, Crop(padding=0, min_px=1))
+
+
+def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
+    views, notes = [], []
+    for number, view in enumerate(state.views):
+        if number in places:
+            place = [places[number]]
+            shown, remarks = crop.show_in(state, view, place)
+            views += shown
+            notes += [f"view {number + 1} cropped to {crop.areas(view, place)[0][0]}", *remarks]
+        else:
+            views.append(view)
+    return state.replace(views=tuple(views)).with_notes(*notes)
+
+
+def _random_box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:
+    return Box("random", left, top, left + width, top + height, image)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageColor
 
-from looktwice.pipelines.config import did_you_mean
+from looktwice.pipelines.config.classes import did_you_mean
 from looktwice.pipelines.picture import Pixels
 
 RGB = tuple[int, int, int]
@@ -107,16 +107,19 @@ def distinct_color(number: int) -> RGB:
 def golden_hue(number: int) -> RGB:
     """Bright colours in a fixed order without end, each far from those just before it: golden steps
     round the hues."""
-    red, green, blue = colorsys.hsv_to_rgb((number * GOLDEN) % 1, 0.85, 1.0)
+    return hue_color((number * GOLDEN) % 1, 0.85)
+
+
+def hue_color(hue: float, saturation: float = 1.0) -> RGB:
+    """The brightest colour of a hue, a share of the circle from red."""
+    red, green, blue = colorsys.hsv_to_rgb(hue, saturation, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
 def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
     """Black on bright pixels, white on dark ones and on none: bright is a mean R + G + B of
     `threshold` or more."""
-    bright = (
-        pixels.size > 0 and float(pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean()) >= threshold
-    )
+    bright = pixels.size > 0 and pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean() >= threshold
     return (0, 0, 0) if bright else (255, 255, 255)
 
 

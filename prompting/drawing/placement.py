@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import PixelRect, Rect, grow, overlaps
+from looktwice.pipelines.geometry import PixelRect, Rect, common_rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
@@ -22,6 +21,7 @@ CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
 GAP = 2  # free pixels between a region and the number beside it
 RINGS = 12  # how far a number may move away, in its own heights
 
+Size = tuple[int, int]
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
 CORNERS = ("above-left", "above-right", "below-left", "below-right")
@@ -34,6 +34,15 @@ SIDES: dict[str, tuple[str, ...]] = {
 }
 """The sides of a mark in the order in which they are tried, where it is not above, below, right,
 left; the corners come behind them."""
+RING = ("above", "below", "right", "left", "above-right", "above-left", "below-right", "below-left")
+"""The places around a region in the order in which a number takes them."""
+INSETS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
+"""Where an inset may lie, in halves of the room across and down."""
+
+
+def count_overlaps(area: PixelRect, others: Iterable[Rect]) -> int:
+    """How many of the others an area overlaps."""
+    return sum(overlaps(area, other) for other in others)
 
 
 def choose_area(
@@ -43,8 +52,15 @@ def choose_area(
 ) -> PixelRect | None:
     """The first area of the least cost among those that cover nothing `taken`; None where there is
     none."""
-    free = (area for area in areas if not any(overlaps(area, other) for other in taken))
+    free = (area for area in areas if not count_overlaps(area, taken))
     return min(free, key=cost, default=None)
+
+
+def _area_beside(side: str, size: Size, before: Size, middle: Size, after: Size) -> PixelRect:
+    """The area of this size on a side, of the three places that its left and its top may have."""
+    left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
+    top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
+    return left, top, left + size[0], top + size[1]
 
 
 @dataclass(frozen=True)
@@ -67,10 +83,7 @@ class Anchor:
 
 
 def place_labels(
-    anchors: Sequence[Anchor],
-    sizes: Sequence[tuple[int, int]],
-    placement: Placement = "auto",
-    gap: float = 3,
+    anchors: Sequence[Anchor], sizes: Sequence[Size], placement: Placement = "auto", gap: float = 3
 ) -> list[PixelRect | None]:
     """An area of each (width, height) beside its anchor, one after the other; ends with None where
     one has no room.
@@ -110,27 +123,25 @@ Rects = NDArray[np.float64]
 """(4, n): left, top, right and bottom edges in pixels of the view; NaN overlaps nothing."""
 
 
-def _nearest_place(
-    rects: Rects, count: int, anchor: Anchor, size: tuple[int, int]
-) -> PixelRect | None:
+def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> PixelRect | None:
     """The nearest place of the frame that hides no point and no label, rather off the drawings, the
     first `count` of `rects`, than on them."""
     (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
     if width > high_x - low_x or height > high_y - low_y:
         return None
     lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
-    free = _count_overlaps(rects[:, count:], lefts, tops, size) == 0
+    free = _overlaps_at(rects[:, count:], lefts, tops, size) == 0
     if not free.any():
         return None
     away = np.hypot(lefts + width / 2 - anchor.x, (tops + height / 2 - anchor.y)[:, None])
-    away += _count_overlaps(rects[:, :count], lefts, tops, size) * height
+    away += _overlaps_at(rects[:, :count], lefts, tops, size) * height
     row, column = divmod(int(np.where(free, away, np.inf).argmin()), len(lefts))
     left, top = int(lefts[column]), int(tops[row])
     return left, top, left + width, top + height
 
 
-def _count_overlaps(
-    rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: tuple[int, int]
+def _overlaps_at(
+    rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: Size
 ) -> NDArray[np.int32]:
     """(tops, lefts): how many of the rectangles an area of this size overlaps at each place.
 
@@ -146,7 +157,7 @@ def _count_overlaps(
 
 
 def _sides(
-    anchor: Anchor, size: tuple[int, int], placement: Placement, gap: float
+    anchor: Anchor, size: Size, placement: Placement, gap: float
 ) -> Iterator[tuple[str, PixelRect]]:
     """Each side's area, pushed into the frame; sides are left out where the frame is smaller than
     the label."""
@@ -159,12 +170,10 @@ def _sides(
     after = math.ceil(x1 + gap), math.ceil(y1 + gap)
     sides = SIDES.get(placement, ("above", "below", "right", "left"))
     for side in (*sides, *sorted(CORNERS, key=lambda corner: placement not in corner)):
-        if side == "inside" and (width > x1 - x0 or height > y1 - y0):
-            continue
-        left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
-        top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
-        left, top = max(low_x, min(left, high_x - width)), max(low_y, min(top, high_y - height))
-        yield side, (left, top, left + width, top + height)
+        if side != "inside" or (width <= x1 - x0 and height <= y1 - y0):
+            left, top, _, _ = _area_beside(side, size, before, middle, after)
+            left, top = max(low_x, min(left, high_x - width)), max(low_y, min(top, high_y - height))
+            yield side, (left, top, left + width, top + height)
 
 
 def _steps(low: int, high: int) -> NDArray[np.int64]:
@@ -179,14 +188,12 @@ class Plate:
 
     label: str
     area: PixelRect
-    anchor: tuple[int, int]
+    anchor: Size
     inside: bool
 
 
 def place_numbers(
-    regions: Sequence[tuple[str, Region]],
-    sizes: Mapping[str, tuple[int, int]],
-    frames: Sequence[PixelRect],
+    regions: Sequence[tuple[str, Region]], sizes: Mapping[str, Size], frames: Sequence[PixelRect]
 ) -> list[Plate]:
     """A place for the number of each region, whose plate has the (width, height) in `sizes`.
 
@@ -202,90 +209,79 @@ def place_numbers(
     for rank, (label, region) in enumerate(smallest_first):
         clear: Region | None = region
         for _, smaller in smallest_first[:rank]:
-            clear = clear.without(smaller) if clear is not None else None
+            clear = clear and clear.without(smaller)
         width, height = sizes[label]
         x, y, _ = (clear or region).inscribed
-        room = clear.room(width, height) if clear is not None else None
-        if room is None:
-            outer.append((label, region, (x, y)))
-        else:
+        if clear and (room := clear.room(width, height)):
             placed.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
-    small = [(region.box, anchor) for _, region, anchor in outer]
+        else:
+            outer.append((label, region, (x, y)))
+    small = [region.box for _, region, _ in outer]
+    points = [(x, y, x + 1, y + 1) for _, _, (x, y) in outer]
     for label, region, (x, y) in outer:
         around = (f for f in reversed(frames) if f[0] <= x < f[2] and f[1] <= y < f[3])
-        rings = _rings_around(region.box, sizes[label], next(around, frames[0]))
-        area = choose_area(
-            rings, [plate.area for plate in placed], partial(_cost, region.box, small)
-        )
-        if area is None:
+        areas = list(_rings_around(region.box, sizes[label], next(around, frames[0])))
+        own = region.box
+
+        def cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
+            """How much a number beside its region hides, and how far off it is."""
+            across = max(own[0] - area[2], area[0] - own[2], 0)
+            down = max(own[1] - area[3], area[1] - own[3], 0)
+            hidden = 2 * count_overlaps(area, points) + count_overlaps(area, small)
+            return hidden, math.hypot(across, down)
+
+        best = choose_area(areas, [plate.area for plate in placed], cost)
+        if best is None:
             raise ValueError(
                 f"number {label} of {sizes[label][0]} x {sizes[label][1]} pixels has no room beside"
                 f" its region of {region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give"
                 " less font_size or padding, more min_area, or fewer regions (most)"
             )
-        placed.append(Plate(label, area, (x, y), False))
+        placed.append(Plate(label, best, (x, y), False))
     return placed
 
 
-def _cost(
-    own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]], area: PixelRect
-) -> tuple[int, float]:
-    """How much a number beside its region hides, and how far off it is."""
-    hidden = sum(area[0] <= x < area[2] and area[1] <= y < area[3] for _, (x, y) in small)
-    over = sum(overlaps(area, box) for box, _ in small)
-    across = max(own[0] - area[2], area[0] - own[2], 0)
-    down = max(own[1] - area[3], area[1] - own[3], 0)
-    return 2 * hidden + over, math.hypot(across, down)
-
-
-def _rings_around(box: PixelRect, size: tuple[int, int], frame: PixelRect) -> Iterator[PixelRect]:
-    """Places on rings around a box that lie wholly in the frame: above, below, right, left, the
-    corners."""
+def _rings_around(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelRect]:
+    """Places on rings around a box that lie wholly in the frame."""
     (left, top, right, bottom), (width, height) = box, size
-    middle, center = (left + right - width) // 2, (top + bottom - height) // 2
+    middle = (left + right - width) // 2, (top + bottom - height) // 2
     for ring in range(RINGS):
         away = GAP + ring * height // 2
-        above, below = top - away - height, bottom + away
-        before, after = left - away - width, right + away
-        sides = [(middle, above), (middle, below), (after, center), (before, center)]
-        corners = [(after, above), (before, above), (after, below), (before, below)]
-        for x, y in sides + corners:
-            if frame[0] <= x and frame[1] <= y and x + width <= frame[2] and y + height <= frame[3]:
-                yield x, y, x + width, y + height
+        before, after = (left - away - width, top - away - height), (right + away, bottom + away)
+        for side in RING:
+            area = _area_beside(side, size, before, middle, after)
+            if common_rect(area, frame) == area:
+                yield area
 
 
 def place_inset(
-    size: tuple[int, int],
-    piece: tuple[int, int],
+    size: Size,
+    piece: Size,
     room: tuple[float, float],
     areas: Sequence[PixelRect],
     marks: Sequence[Rect],
     taken: Sequence[PixelRect],
-) -> tuple[PixelRect, list[int]] | None:
+) -> PixelRect | None:
     """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled
-    into `room`.
+    into `room`; None where it has no room.
 
     It covers no inset already `taken`, covers and comes near as few `marks` as it can, and then
     covers as few of the outlined `areas`; the largest such place counts, corners before the middles
-    of the sides. Gives the area and the numbers of the marks that it covers; None where it has no
-    room.
+    of the sides.
     """
-
-    def cost(area: PixelRect) -> tuple[int, int, int]:
-        near = [overlaps(area, grow(mark, CLEARANCE)) for mark in marks]
-        return len(covered(area)), sum(near), sum(overlaps(area, other) for other in areas)
-
-    def covered(area: PixelRect) -> list[int]:
-        return [number for number, mark in enumerate(marks) if overlaps(area, mark)]
-
-    fit = min(room[0] / piece[0], room[1] / piece[1])
+    if min(room) < 1:
+        return None
     places: list[PixelRect] = []
+    near = [grow(mark, CLEARANCE) for mark in marks]
+    fit = min(room[0] / piece[0], room[1] / piece[1])
     for share in SMALLER:
         width, height = (max(1, round(side * share * fit)) for side in piece)
         right, bottom = size[0] - width, size[1] - height
-        corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
-        sides = [(right, bottom // 2), (0, bottom // 2), (right // 2, bottom), (right // 2, 0)]
         if right >= 0 and bottom >= 0:
-            places += [(x, y, x + width, y + height) for x, y in corners + sides]
-    area = choose_area(places, taken, cost)
-    return None if area is None or min(room) < 1 else (area, covered(area))
+            corners = ((right * a // 2, bottom * b // 2) for a, b in INSETS)
+            places += [(x, y, x + width, y + height) for x, y in corners]
+
+    def cost(area: PixelRect) -> tuple[int, ...]:
+        return tuple(count_overlaps(area, others) for others in (marks, near, areas))
+
+    return choose_area(places, taken, cost)

@@ -4,7 +4,6 @@ painting by it."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -67,27 +66,18 @@ def paint_shape(
 
 
 @lru_cache(maxsize=512)
-def shape_coverage(shape: Shape, x: float, y: float, grow: float = 0) -> tuple[int, int, Floats]:
-    """How much of each pixel a shape around (x, y) covers: the patch's left, its top, and 0..1,
-    HxW, read-only."""
-    x0, y0, x1, y1 = shape.box
-    left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
-    right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
-    xs = np.arange(left, right, dtype=np.float32)[None] - np.float32(x)
-    ys = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(y)
-    covered = coverage(shape.distance(xs, ys) - np.float32(grow))
-    covered.flags.writeable = False
-    return left, top, covered
-
-
-@lru_cache(maxsize=512)
 def _blend_patch(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
     """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both
     HxWx3."""
-    left, top, covered = shape_coverage(shape, x, y, grow)
-    share = np.rint(np.repeat(covered[..., None], 3, axis=2) * (256 * alpha)).astype(np.uint16)
+    x0, y0, x1, y1 = shape.box
+    left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
+    right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
+    xs = np.arange(left, right, dtype=np.float32)[None] - np.float32(x)
+    ys = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(y)
+    covered = coverage(shape.distance(xs, ys) - np.float32(grow))[..., None]
+    share = np.rint(np.repeat(covered, 3, axis=2) * (256 * alpha)).astype(np.uint16)
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
 
@@ -114,14 +104,9 @@ def paint_coverage(
     """
     patch, inner = _crop_patch(pixels, frame, left, top, covered.shape)
     share = covered[inner][..., None]
-    paint = (
-        np.asarray(color, np.float32)
-        if isinstance(color, tuple)
-        else color[inner].astype(np.float32)
-    )
-    patch[:] = np.rint(
-        patch + (share * np.float32(alpha) if alpha != 1 else share) * (paint - patch)
-    )
+    paint = np.asarray(color if isinstance(color, tuple) else color[inner], np.float32)
+    share = share * np.float32(alpha) if alpha != 1 else share
+    patch[:] = np.rint(patch + share * (paint - patch))
 
 
 def _crop_patch(
@@ -151,55 +136,28 @@ def rim_distance(place: Mark, area: PixelRect) -> Floats:
     """
     left, top, right, bottom = area
     if isinstance(place, Mask):
-        return _mask_rim_distance(place, area)
+        # with a rim, so that a full picture has an edge
+        inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
+        height, width = place.pixels.shape
+        if seen := common_rect(area, (0, 0, width, height)):
+            x0, y0, x1, y1 = seen
+            shown = place.pixels[y0:y1, x0:x1]
+            inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = shown
+        inner, outer = _distance_to_zero(inside), _distance_to_zero(1 - inside)
+        return np.where(inside, 0.5 - inner, outer - 0.5)[1:-1, 1:-1].astype(np.float32)
     xs = np.arange(left, right, dtype=np.float32)[None] + np.float32(0.5)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] + np.float32(0.5)
-    x0, y0, x1, y1 = map(np.float32, region_edges(place))
+    left_edge, top_edge, right_edge, bottom_edge = map(np.float32, region_edges(place))
     if isinstance(place, Point):
-        return np.asarray(np.hypot(xs - x0, ys - y0), np.float32)
-    return np.asarray(
-        np.maximum(np.maximum(x0 - xs, xs - x1), np.maximum(y0 - ys, ys - y1)), np.float32
-    )
+        return np.asarray(np.hypot(xs - left_edge, ys - top_edge), np.float32)
+    across = np.maximum(left_edge - xs, xs - right_edge)
+    down = np.maximum(top_edge - ys, ys - bottom_edge)
+    return np.asarray(np.maximum(across, down), np.float32)
 
 
-def _mask_rim_distance(mask: Mask, area: PixelRect) -> Floats:
-    left, top, right, bottom = area
-    # with a rim, so that a full picture has an edge
-    inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
-    height, width = mask.pixels.shape
-    if seen := common_rect(area, (0, 0, width, height)):
-        x0, y0, x1, y1 = seen
-        inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = mask.pixels[
-            y0:y1, x0:x1
-        ]
-    inner = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    outer = cv2.distanceTransform(1 - inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    return np.asarray(np.where(inside, 0.5 - inner, outer - 0.5)[1:-1, 1:-1], np.float32)
-
-
-def rim_strips(place: Mark, reach: float) -> Iterator[PixelRect]:
-    """Areas that hold all pixels within `reach` of the rim, none twice: four strips of a large
-    box."""
-    x0, y0, x1, y1 = region_edges(place)
-    left, top, right, bottom = (
-        math.floor(x0 - reach),
-        math.floor(y0 - reach),
-        math.ceil(x1 + reach),
-        math.ceil(y1 + reach),
-    )
-    inner = (
-        math.ceil(x0 + reach),
-        math.ceil(y0 + reach),
-        math.floor(x1 - reach),
-        math.floor(y1 - reach),
-    )
-    if isinstance(place, Mask) or inner[2] <= inner[0] or inner[3] <= inner[1]:
-        yield left, top, right, bottom
-        return
-    yield left, top, right, inner[1]
-    yield left, inner[3], right, bottom
-    yield left, inner[1], inner[0], inner[3]
-    yield inner[2], inner[1], right, inner[3]
+def _distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
+    distance = cv2.distanceTransform(mask, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    return np.asarray(distance, np.float32)
 
 
 def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
@@ -237,24 +195,14 @@ class Region:
     @property
     def box(self) -> PixelRect:
         """Left, top, right, bottom of the smallest box around it, half-open."""
-        return (
-            self.left,
-            self.top,
-            self.left + self.pixels.shape[1],
-            self.top + self.pixels.shape[0],
-        )
+        height, width = self.pixels.shape
+        return self.left, self.top, self.left + width, self.top + height
 
     @cached_property
     def depth(self) -> NDArray[np.float32]:
         """Per pixel the distance to the nearest pixel centre outside; the frame's rim counts as
         outside too."""
-        padded = cv2.copyMakeBorder(
-            self.pixels.astype(np.uint8), 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0
-        )
-        return np.asarray(
-            cv2.distanceTransform(padded, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)[1:-1, 1:-1],
-            np.float32,
-        )
+        return _distance_to_zero(np.pad(self.pixels, 1).astype(np.uint8))[1:-1, 1:-1]
 
     @property
     def inscribed(self) -> tuple[int, int, float]:
@@ -297,9 +245,8 @@ class Region:
     def tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
         """Mix a colour into its pixels of the frame; `alpha` in 0..1 is the colour's share."""
         window = self._window(pixels)
-        mixed = window[self.pixels] * np.float32(1 - alpha) + np.asarray(
-            color, np.float32
-        ) * np.float32(alpha)
+        paint = np.asarray(color, np.float32) * np.float32(alpha)
+        mixed = window[self.pixels] * np.float32(1 - alpha) + paint
         window[self.pixels] = np.rint(mixed).astype(np.uint8)
 
     def contour(self, pixels: Pixels, color: RGB, thickness: float) -> None:

@@ -223,13 +223,28 @@ SIGNS = dict(
 )
 
 
+def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
+    """The left and right edge of a sign of OpenCV 4's face, (1, 2), then the points (n, 2) of each
+    of its strokes, from its middle.
+
+    Raises ValueError for a sign other than A to Z and 0 to 9.
+    """
+    if letter not in SIGNS:
+        raise ValueError(
+            f"OpenCV 4's letters are kept for A to Z and 0 to 9, found {letter!r}; set letters:"
+            " opencv5"
+        )
+    edges, strokes = SIGNS[letter][:2], SIGNS[letter][2:].split(" ")
+    return [np.array([*map(ord, pairs)]).reshape(-1, 2) - ord("R") for pairs in (edges, *strokes)]
+
+
 def hershey_size(text: str, scale: float) -> tuple[int, int]:
     """(width, height) of a text without what hangs below its line, as OpenCV 4 measures it at
     thickness 1.
 
     Raises ValueError for a sign other than A to Z and 0 to 9.
     """
-    width = sum(ord(_sign(letter)[1]) - ord(_sign(letter)[0]) for letter in text)
+    width = sum(int(np.ptp(hershey_strokes(letter)[0])) for letter in text)
     return round(width * scale + 1), round((CAP + BASE) * scale + 1)
 
 
@@ -239,14 +254,12 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
     unit = round(scale * ONE)
     x, y = left << SHIFT, (line << SHIFT) - BASE * unit
     for letter in text:
-        sign = _sign(letter)  # its edges as one point, then each of its strokes as (n, 2)
-        lines = (np.array([ord(s) for s in line]) for line in (sign[:2], *sign[2:].split(" ")))
-        edges, *strokes = (line.reshape(-1, 2) - ord("R") for line in lines)
+        edges, *strokes = hershey_strokes(letter)
         start = np.array([x - edges[0, 0] * unit, y])
         for stroke in strokes:
             for first, last in pairwise(stroke * unit + start):
                 _draw_line(pixels, first, last, color)
-        x += int(edges[0, 1] - edges[0, 0]) * unit
+        x += int(np.ptp(edges)) * unit
 
 
 def _draw_line(
@@ -270,12 +283,3 @@ def _draw_line(
     places = np.vstack([first + np.arange(count)[:, None] * step, last]) + ONE // 2 >> SHIFT
     xs, ys = places[((places >= 0) & (places < pixels.shape[1::-1])).all(1)].T
     pixels[ys, xs] = color
-
-
-def _sign(letter: str) -> str:
-    if letter not in SIGNS:
-        raise ValueError(
-            f"OpenCV 4's letters are kept for A to Z and 0 to 9, found {letter!r}; set letters:"
-            " opencv5"
-        )
-    return SIGNS[letter]

@@ -1,3 +1,2 @@
-from .axes import Axes as Axes
+from .axes import Axes as Axes, GridWords as GridWords
 from .grids import DotGrid as DotGrid, RuledGrid as RuledGrid
-from .words import GridWords as GridWords

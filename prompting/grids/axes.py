@@ -1,22 +1,25 @@
-"""Axes with ticks along the views, so that places can be named by numbers."""
+"""Axes with ticks along the views, so that places can be named by numbers; and what any grid means
+and how to work with it, in the prompt."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from looktwice.pipelines.geometry import bounds, contains
+from looktwice.pipelines.geometry import bounds
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
-from looktwice.prompting.drawing.colors import check_color, rgb
-from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids.grids import GridStage, Layout, font_for
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.text import render_text
+from looktwice.prompting.grids.grids import GridStage, Layout
+from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
 
 GAP = 2  # free pixels between a tick and its number
 Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view
@@ -54,16 +57,17 @@ class Axes(GridStage):
 
     where: ClassVar[str] = "its coordinates"
 
+    ranges = ("step, font_size > 0", "tick, halo, lines >= 0", "lines <= 1")
+
     def __post_init__(self) -> None:
-        check_color(self.color, "contrast", name="color")
+        super().__post_init__()
         rgb(self.ground)
-        check_ranges(self, "step, font_size > 0", "tick, halo, lines >= 0", "lines <= 1")
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its axes. Raises ValueError."""
         if not view.parts:
             return view
-        size = max(font_for(view.size, self.font_size), 9 if self.font_size is None else 0)
+        size = max(self.em(view), 9) if self.font_size is None else self.font_size
         if self.place == "inside":
             pixels = np.array(view.pixels)
             for part in view.parts:
@@ -74,7 +78,14 @@ class Axes(GridStage):
                 f"axes in the margin are for views of one image, this one shows {len(view.parts)};"
                 " set place: inside, or put this stage before the images are joined"
             )
-        left, top = self._margins(view, size)
+        # what the axes need left of and above the view
+        columns, rows = self._ticks(view.parts[0], size)
+        left, top, gap = 0, 0, self.tick + 2 * GAP
+        for text, at in columns:
+            height, width = render_text(text, size).shape
+            left, top = max(left, math.ceil(width / 2 - at)), max(top, height)
+        widest = max((render_text(text, size).shape[1] for text, _ in rows), default=0)
+        left, top = max(left, widest + gap), top + gap
         grown = pad(view, left=left, top=top, color=rgb(self.ground))
         pixels = np.array(grown.pixels)
         self._draw_axes(pixels, grown.parts[0], size)
@@ -83,25 +94,6 @@ class Axes(GridStage):
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
         """Those of the views that this stage gave that have axes, in their order."""
         return tuple(view for view in super().gridded_views(views) if view.parts)
-
-    def at(self, view: View, x: float, y: float, part: int = 0) -> tuple[float, float]:
-        """Where in a view that this stage gave the numbers x and y of an axis meet, in pixel
-        centres of the view."""
-        chosen = view.parts[part]
-        across, down = self._scale(chosen)
-        return across[0] * x + across[1], down[0] * y + down[1]
-
-    def source(
-        self, view: View, x: float, y: float, part: int = 0
-    ) -> tuple[int, float, float] | None:
-        """The source image and the point in it of the numbers x and y; None where they are not on
-        what is shown."""
-        place = self.at(view, x, y, part)
-        return (
-            view.to_source(*place)
-            if contains(view.parts[part].clip, place[0] + 0.5, place[1] + 0.5)
-            else None
-        )
 
     def describe(self, count: int) -> str:
         """What the numbers mean, in words, where `count` images have axes."""
@@ -135,98 +127,146 @@ class Axes(GridStage):
         """The ticks of both axes, at one step, in pixel centres of the view."""
         x0, y0, x1, y1 = bounds(part.clip)
         across, down = self._scale(part)
-        largest = max(abs(_unit(edge, across)) for edge in (x0, x1))
+        largest = max(abs((edge - 0.5 - across[1]) / across[0]) for edge in (x0, x1))
         height, width = render_text(str(math.ceil(max(largest, 10))), size).shape
-        room = max(
-            (width + 3 * GAP + 2 * self.halo) / abs(across[0]), (height + 3 * GAP) / abs(down[0])
-        )
+        wide, high = width + 3 * GAP + 2 * self.halo, height + 3 * GAP
+        room = max(wide / abs(across[0]), high / abs(down[0]))
         step = self.step
         if step is None:  # the smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`
             power = 10.0 ** max(0, math.floor(math.log10(max(room, 1))))
             step = next(f * power for f in (1, 2, 5, 10) if f * power >= room or f == 10)
-        return list(_ticks_between(across, x0, x1, step)), list(_ticks_between(down, y0, y1, step))
-
-    def _margins(self, view: View, size: float) -> tuple[int, int]:
-        """How many pixels the axes need left of and above the view."""
-        columns, rows = self._ticks(view.parts[0], size)
-        widest = max((render_text(text, size).shape[1] for text, _ in rows), default=0)
-        highest = max((render_text(text, size).shape[0] for text, _ in columns), default=0)
-        first = math.ceil(
-            max((render_text(text, size).shape[1] / 2 - at for text, at in columns), default=0)
-        )
-        return max(widest + self.tick + 2 * GAP, first), highest + self.tick + 2 * GAP
+        return _ticks_between(across, x0, x1, step), _ticks_between(down, y0, y1, step)
 
     def _draw_axes(self, pixels: Pixels, part: Part, size: float) -> None:
         """Draw both axes of one part."""
         x0, y0, x1, y1 = (round(edge) for edge in bounds(part.clip))
-        columns, rows = self._ticks(part, size)
-        if self.place == "inside" and min(x1 - x0, y1 - y0) < 4 * size:
+        inside = self.place == "inside"
+        if inside and min(x1 - x0, y1 - y0) < 4 * size:
             raise ValueError(
                 f"an image of {x1 - x0} x {y1 - y0} pixels in its view has no room for axes inside;"
                 " set place: margin"
             )
-        free = 0 if self.place == "margin" else self.halo
-        end = -math.inf
-        for text, at in sorted(columns, key=lambda tick: tick[1]):
-            self._stroke(pixels, slice(y0, y1), _pixel(at, x0, x1), self.lines)
-            self._stroke(pixels, self._tick_pixels(y0), _pixel(at, x0, x1))
-            height, width = render_text(text, size).shape
-            x = _clamp(at - (width - 1) / 2, free and x0 + free, x1 - width - free)
-            if x > end:  # at the far rim a number may have been pushed back towards the one before
-                self._write(pixels, text, x, self._number_start(y0, height), size)
-                end = x + width + GAP
+        halo, ticks = self.halo if inside else 0, self._ticks(part, size)
         # the corner is the upper axis's
-        end = -math.inf if self.place == "margin" else y0 + self.tick + GAP + size
-        for text, at in sorted(rows, key=lambda tick: tick[1]):
-            self._stroke(pixels, _pixel(at, y0, y1), slice(x0, x1), self.lines)
-            self._stroke(pixels, _pixel(at, y0, y1), self._tick_pixels(x0))
-            height, width = render_text(text, size).shape
-            y = _clamp(at - (height - 1) / 2, free and y0 + free, y1 - height - free)
-            if y > end:
-                self._write(pixels, text, self._number_start(x0, width), y, size)
-                end = y + height + GAP
-
-    def _tick_pixels(self, rim: int) -> slice:
-        """The pixels of a tick that begins at the image's rim."""
-        return (
-            slice(rim - self.tick, rim) if self.place == "margin" else slice(rim, rim + self.tick)
-        )
-
-    def _number_start(self, rim: int, length: int) -> int:
-        """Where a number of this length begins beside its tick."""
-        return rim - self.tick - GAP - length if self.place == "margin" else rim + self.tick + GAP
-
-    def _stroke(self, pixels: Pixels, rows: slice, columns: slice, share: float = 1.0) -> None:
-        piece = pixels[rows, columns]
-        if piece.size and share > 0:
-            piece[:] = np.rint(piece * (1 - share) + np.asarray(self.ink(piece)) * share)
-
-    def _write(self, pixels: Pixels, text: str, left: int, top: int, size: float) -> None:
-        height, width = render_text(text, size).shape
-        color = self.ink(pixels[max(0, top) : top + height, max(0, left) : left + width])
-        draw_text(pixels, text, left, top, size, color, 0 if self.place == "margin" else self.halo)
+        ends = [-math.inf, y0 + self.tick + GAP + size if inside else -math.inf]
+        for axis, (low, high, rim, far) in enumerate(((x0, x1, y0, y1), (y0, y1, x0, x1))):
+            end = ends[axis]
+            for text, at in sorted(ticks[axis], key=lambda tick: tick[1]):
+                # kept on the image: the number 1000 stands on its far edge
+                number = _clamp(at, low, high - 1)
+                across = slice(number, number + 1)
+                start = rim if inside else rim - self.tick
+                for along, share in (
+                    (slice(rim, far), self.lines),
+                    (slice(start, start + self.tick), 1.0),
+                ):
+                    rows, columns = (across, along) if axis else (along, across)
+                    self.stroke(pixels, pixels, rows, columns, share)
+                shape = render_text(text, size).shape
+                length, depth = shape[1 - axis], shape[axis]
+                free = low + halo if halo else 0
+                at = _clamp(at - (length - 1) / 2, free, high - length - halo)
+                # at the far rim a number may have been pushed back towards the one before
+                if at > end:
+                    beside = rim + self.tick + GAP if inside else rim - self.tick - GAP - depth
+                    left, top = (beside, at) if axis else (at, beside)
+                    self.write(pixels, pixels, text, left, top, size, halo)
+                    end = at + length + GAP
 
 
-def _unit(edge: float, scale: tuple[float, float]) -> float:
-    return (edge - 0.5 - scale[1]) / scale[0]
-
-
-def _ticks_between(
-    scale: tuple[float, float], low: float, high: float, step: float
-) -> Iterator[Tick]:
+def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
     """The multiples of a step that lie between two edges of the view, with their pixel centres
     there."""
-    first, last = sorted((_unit(low, scale), _unit(high, scale)))
-    for number in range(math.ceil(first / step), math.floor(last / step) + 1):
-        yield f"{number * step:g}", scale[0] * number * step + scale[1]
-
-
-def _pixel(at: float, low: int, high: int) -> slice:
-    """The pixel row or column of a tick, kept on the image: the number 1000 stands on its far
-    edge."""
-    number = _clamp(at, low, high - 1)
-    return slice(number, number + 1)
+    first, last = sorted((edge - 0.5 - scale[1]) / scale[0] for edge in (low, high))
+    numbers = range(math.ceil(first / step), math.floor(last / step) + 1)
+    return [(f"{n * step:g}", scale[0] * n * step + scale[1]) for n in numbers]
 
 
 def _clamp(start: float, low: int, high: int) -> int:
     return max(low, min(round(start), high))
+
+
+GUIDES = {
+    "none": (),
+    "steps": (
+        "Work in four steps and write down each of them.",
+        "1. Understand: say what the question wants to know and what form its answer has.",
+        (
+            "2. Perceive: for every thing that the question or its choices speak of, give {where},"
+            " in every image."
+        ),
+        "3. Connect: {connect}",
+        "4. Conclude: decide by what you found in the steps before.",
+    ),
+    "guidelines": (
+        "Keep to these rules.",
+        "1. Before you speak of a thing, give {where}.",
+        "2. Tell from these how things lie to one another.",
+        "3. Search the image region by region along the grid, so that nothing small is missed.",
+        "4. Draw your conclusion only from what you found in this way.",
+    ),
+}
+FINALS = {
+    "none": "",
+    "steps": (
+        'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing but the'
+        " answer."
+    ),
+    "guidelines": "End with your answer in double square brackets, as in [[ANSWER]].",
+}
+CONNECT = {
+    False: "relate these places to one another, and say what follows for the question.",
+    True: (
+        "compare what lies at the same places in the images: what is the same, what changed, moved"
+        " or is gone."
+    ),
+}
+TWICE = "Every image is shown twice, first as it is and then with the grid; both count as one."
+
+
+class Grid(Protocol):
+    """A stage that draws a grid and can say what it means; `where` is what it gives of a thing, in
+    words."""
+
+    where: ClassVar[str]
+
+    def gridded_views(self, views: tuple[View, ...], /) -> Sequence[View]: ...
+
+    def describe(self, count: int, /) -> str: ...
+
+
+@dataclass(frozen=True)
+class GridWords(Wording):
+    """Says below the question what the grid on the views means, and how to use it. Stands behind
+    the grid's stage.
+
+    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`;
+    where it is null, as in a sweep without the grid, nothing is said. `guide` "steps" adds the four
+    steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), "guidelines" the four
+    rules of Scaffold (Lei et al. 2024), in our words. `header` is a line before these. `final` is
+    the last line, which says how the answer is to be given; null takes the guide's own (a line
+    "MY_ANSWER: ..." and "[[...]]"), "" none. `text` replaces all of them by your own words,
+    `{file: NAME}` by those of a file; `{rows}`, `{columns}` and `{images}` in it become the grid's
+    numbers, and that of the images.
+    """
+
+    grid: Grid | None = None
+    guide: Literal["none", "steps", "guidelines"] = "none"
+    header: str = ""
+    final: str | None = None
+    text: Text = ""
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with these lines below it; as it is where no view has the grid."""
+        grid = self.grid
+        count = len(grid.gridded_views(state.views)) if grid is not None else 0
+        if grid is None or not count:
+            return state
+        if self.text:
+            own = {name: str(getattr(grid, name, f"{{{name}}}")) for name in ("rows", "columns")}
+            return add_lines(state, fill_in(self.text, images=str(count), **own))
+        filled = {"where": grid.where, "connect": CONNECT[count > 1]}
+        guide = [line.format(**filled) for line in GUIDES[self.guide]]
+        final = FINALS[self.guide] if self.final is None else self.final
+        twice = TWICE if getattr(grid, "layout", "") == "original_plus_overlay" else ""
+        return add_lines(state, self.header, grid.describe(count), twice, *guide, final)

@@ -1,11 +1,11 @@
-"""Grids over the views, with names that model and reader share: a matrix of dots, and ruled
-cells."""
+"""Grids over the views, with names that model and reader share: dots, and ruled cells."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,7 +17,6 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, RGB, black_or_white, check_color, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids.words import column_letters, format_coordinates, read_coordinates
 from looktwice.prompting.ranges import check_ranges
 
 Layout = Literal["overlay", "original_plus_overlay"]
@@ -25,6 +24,29 @@ Size = tuple[int, int]
 """Width, height."""
 
 LEAST_FONT = 6.0  # pixels; below, no letter can be told from another
+
+
+_COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
+
+
+def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
+    """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
+    named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES.findall(reply))
+    return tuple(dict.fromkeys(named))
+
+
+def format_coordinates(named: Sequence[int]) -> str:
+    """Coordinates as they are drawn: "(1,2,3)"."""
+    return f"({','.join(str(value) for value in named)})"
+
+
+def column_letters(number: int) -> str:
+    """A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
+    text, number = "", number + 1
+    while number:
+        number, last = divmod(number - 1, 26)
+        text = ascii_uppercase[last] + text
+    return text
 
 
 def source_box(view: View, box: Box) -> Box | None:
@@ -36,26 +58,11 @@ def source_box(view: View, box: Box) -> Box | None:
     best, most = None, 0.0
     for part in view.parts:
         back = part.affine.inverse
-        seen = box.transform(back, back.polygon(part.clip))
-        area = (
-            (seen.x1 - seen.x0) * (seen.y1 - seen.y0) * part.affine.scale**2
-            if seen is not None
-            else 0.0
-        )
-        if seen is not None and area >= most:
-            best, most = Box(box.label, *seen.xyxy, part.source), area
+        if seen := box.transform(back, back.polygon(part.clip)):
+            area = (seen.x1 - seen.x0) * (seen.y1 - seen.y0) * part.affine.scale**2
+            if area >= most:
+                best, most = Box(box.label, *seen.xyxy, part.source), area
     return best
-
-
-def check_grid(grid: DotGrid | RuledGrid) -> None:
-    """Raise ValueError for settings that no grid can have."""
-    check_color(grid.color, "contrast", name="color")
-    check_ranges(grid, "rows, columns >= 1", "font_size > 0")
-
-
-def font_for(size: Size, font_size: float | None) -> float:
-    """The size of letters in a view: the one that is set, else a fortieth of the width."""
-    return max(LEAST_FONT, size[0] // 40) if font_size is None else font_size
 
 
 class GridStage(WithoutModel):
@@ -67,6 +74,15 @@ class GridStage(WithoutModel):
 
     color: str
     layout: Layout
+    font_size: float | None
+    halo: int
+    where: ClassVar[str]
+    """What it gives of a thing, in words."""
+    ranges: ClassVar[tuple[str, ...]] = ("font_size > 0",)
+
+    def __post_init__(self) -> None:
+        check_color(self.color, "contrast", name="color")
+        check_ranges(self, *self.ranges)
 
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its grid. Raises ValueError, with the sample, where it does not fit."""
@@ -91,27 +107,38 @@ class GridStage(WithoutModel):
         """Those of the views that this stage gave that have the grid, in their order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
+    def describe(self, count: int) -> str:
+        """What the grid means, in words, where `count` images have it."""
+        raise NotImplementedError
+
+    def em(self, view: View) -> float:
+        """The size of letters in a view: the one that is set, else a fortieth of the width."""
+        return max(LEAST_FONT, view.size[0] // 40) if self.font_size is None else self.font_size
+
     def ink(self, ground: Pixels) -> RGB:
         """The colour of what is drawn over these pixels."""
         return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
 
+    def stroke(
+        self, pixels: Pixels, ground: Pixels, rows: slice, columns: slice, share: float
+    ) -> None:
+        """Mix a piece of line into the pixels, in place; `ground` is what it is seen against."""
+        piece = ground[rows, columns]
+        if piece.size and share > 0:
+            mixed = piece * (1 - share) + np.asarray(self.ink(piece)) * share
+            pixels[rows, columns] = np.rint(mixed)
 
-def grid_edge(length: int, edge: int, pieces: int) -> int:
-    """Edge number `edge` of so many equal pieces of a length, in whole pixels."""
-    return (2 * length * edge + pieces) // (2 * pieces)
-
-
-def fill_disc(pixels: Pixels, x: int, y: int, radius: float, color: RGB) -> None:
-    """A dot of 2 * radius + 1 pixels across, smooth at its rim, in place."""
-    reach = int(radius) + 1
-    left, top = max(0, x - reach), max(0, y - reach)
-    patch = pixels[top : y + reach + 1, left : x + reach + 1]
-    ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
-    covered = np.clip(radius + 1 - np.hypot(xs - x, ys - y), 0, 1)[..., None]
-    patch[:] = np.rint(covered * np.asarray(color) + (1 - covered) * patch)
+    def write(
+        self, pixels: Pixels, ground: Pixels, text: str, left: int, top: int, size: float, halo: int
+    ) -> None:
+        """Write with the upper left corner at a place; `ground` is what it is seen against."""
+        height, width = render_text(text, size).shape
+        color = self.ink(ground[max(0, top) : top + height, max(0, left) : left + width])
+        draw_text(pixels, text, left, top, size, color, halo)
 
 
 OFFSET = 3  # pixels from a dot to its label
+PLAIN_NUMBER = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
 
 
 @dataclass(frozen=True)
@@ -148,9 +175,7 @@ class DotGrid(GridStage):
 
     where: ClassVar[str] = "the coordinates of the dot nearest to it"
 
-    def __post_init__(self) -> None:
-        check_grid(self)
-        check_ranges(self, "radius, threshold >= 0", "threshold <= 766")
+    ranges = ("rows, columns >= 1", "font_size > 0", "radius, threshold >= 0", "threshold <= 766")
 
     def numbered(self, count: int) -> bool:
         """Whether coordinates begin with the number of the image."""
@@ -159,31 +184,40 @@ class DotGrid(GridStage):
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its dots; `number` is written before row and column. Raises ValueError."""
         radius = view.size[0] // 240 if self.radius is None else self.radius
-        size = font_for(view.size, self.font_size)
-        self._check_room(view.size, radius, size, number)
-        ground, pixels = view.pixels, np.array(view.pixels)
-        numbers = () if number is None else (number,)
-        for row in range(1, self.rows + 1):
-            for column in range(1, self.columns + 1):
-                x, y = self.dot(view.size, row, column)
-                color = (
-                    black_or_white(ground[y, x], self.threshold)
-                    if self.color == "contrast"
-                    else rgb(self.color)
+        (width, height), size, prefix = view.size, self.em(view), [number] if number else []
+        across, down = width / (self.columns + 1), height / (self.rows + 1)
+        if min(across, down) < 2 * radius + 2:
+            raise ValueError(
+                f"{self.rows} rows and {self.columns} columns of dots are too fine for a view of"
+                f" {width} x {height} pixels: they would stand {min(across, down):.1f} pixels"
+                " apart; give fewer or a smaller radius"
+            )
+        if self.labels and self.crowded == "fail":
+            text = format_coordinates((*prefix, self.rows, self.columns))
+            high, wide = render_text(text, size).shape
+            if OFFSET + wide > across - radius or high > down:
+                raise ValueError(
+                    f"labels of {wide} x {high} pixels have no room between dots {across:.1f} x"
+                    f" {down:.1f} pixels apart in a view of {width} x {height}; give fewer dots,"
+                    " less font_size, or crowded: draw"
                 )
-                fill_disc(pixels, x, y, radius, color)
-                if self.labels:
-                    text = format_coordinates((*numbers, row, column))
-                    draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
+        pixels, reach = np.array(view.pixels), int(radius) + 1
+        for row, column in np.ndindex(self.rows, self.columns):
+            x, y = self.dot(view.size, row + 1, column + 1)
+            color = rgb(self.color) if self.color != "contrast" else None
+            color = color or black_or_white(view.pixels[y, x], self.threshold)
+            left, top = max(0, x - reach), max(0, y - reach)
+            patch = pixels[top : y + reach + 1, left : x + reach + 1]
+            ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
+            covered = np.clip(radius + 1 - np.hypot(xs - x, ys - y), 0, 1)[..., None]
+            patch[:] = np.rint(covered * np.asarray(color) + (1 - covered) * patch)
+            if self.labels:
+                text = format_coordinates((*prefix, row + 1, column + 1))
+                draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
         return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
-        """The pixel (x, y) of a dot in a view of this size (width, height). Raises ValueError
-        beyond the grid."""
-        if not (1 <= row <= self.rows and 1 <= column <= self.columns):
-            raise ValueError(
-                f"there is no dot ({row},{column}) in {self.rows} rows and {self.columns} columns"
-            )
+        """The pixel (x, y) of a dot in a view of this size (width, height)."""
         return int(size[0] * column / (self.columns + 1)), int(size[1] * row / (self.rows + 1))
 
     def around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
@@ -192,13 +226,21 @@ class DotGrid(GridStage):
         x, y = self.dot(size, row, column)
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
-        return Box(
-            f"({row},{column})",
-            left,
-            top,
-            min(size[0], x + 0.5 + across),
-            min(size[1], y + 0.5 + down),
-        )
+        right, bottom = min(size[0], x + 0.5 + across), min(size[1], y + 0.5 + down)
+        return Box(f"({row},{column})", left, top, right, bottom)
+
+    def has(self, named: Sequence[int]) -> bool:
+        """Whether there is a dot of these coordinates in some image."""
+        return min(named) >= 1 and named[-2] <= self.rows and named[-1] <= self.columns
+
+    def named(self, views: Sequence[View], reply: str) -> Iterator[tuple[View, tuple[int, ...]]]:
+        """The coordinates that a reply names, each with its view; without an image's number the
+        first. What lies beyond the grid is left out."""
+        shown = self.gridded_views(views)
+        for named in read_coordinates(reply):
+            number = named[0] if len(named) == 3 else 1
+            if self.has(named) and number <= len(shown):
+                yield shown[number - 1], named
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
         """The coordinates that a reply names, as points of the source images, labelled as they were
@@ -208,14 +250,10 @@ class DotGrid(GridStage):
         without an image's number mean the first. What lies beyond the grid or on no source image is
         left out.
         """
-        shown, points = self.gridded_views(views), []
-        for named in read_coordinates(reply):
-            number, row, column = named if len(named) == 3 else (1, *named)
-            if 1 <= number <= len(shown) and 1 <= row <= self.rows and 1 <= column <= self.columns:
-                view = shown[number - 1]
-                source = view.to_source(*self.dot(view.size, row, column))
-                if source is not None:
-                    points.append(Point(format_coordinates(named), source[1], source[2], source[0]))
+        points: list[Point] = []
+        for view, named in self.named(views, reply):
+            if source := view.to_source(*self.dot(view.size, *named[-2:])):
+                points.append(Point(format_coordinates(named), source[1], source[2], source[0]))
         return tuple(points)
 
     def describe(self, count: int) -> str:
@@ -229,26 +267,6 @@ class DotGrid(GridStage):
             f" stand its coordinates {named}: {first}the row counted from the top down, and the"
             " column counted from left to right, all from 1."
         )
-
-    def _check_room(self, size: Size, radius: float, font: float, number: int | None) -> None:
-        across, down = size[0] / (self.columns + 1), size[1] / (self.rows + 1)
-        if min(across, down) < 2 * radius + 2:
-            raise ValueError(
-                f"{self.rows} rows and {self.columns} columns of dots are too fine for a view of"
-                f" {size[0]} x {size[1]} pixels: they would stand {min(across, down):.1f} pixels"
-                " apart; give fewer or a smaller radius"
-            )
-        if not self.labels or self.crowded == "draw":
-            return
-        numbers = () if number is None else (number,)
-        text = format_coordinates((*numbers, self.rows, self.columns))
-        height, width = render_text(text, font).shape
-        if OFFSET + width > across - radius or height > down:
-            raise ValueError(
-                f"labels of {width} x {height} pixels have no room between dots {across:.1f} x"
-                f" {down:.1f} pixels apart in a view of {size[0]} x {size[1]}; give fewer dots,"
-                " less font_size, or crowded: draw"
-            )
 
 
 @dataclass(frozen=True)
@@ -278,20 +296,41 @@ class RuledGrid(GridStage):
 
     where: ClassVar[str] = "the name of the cell that it lies in"
 
-    def __post_init__(self) -> None:
-        check_grid(self)
-        check_ranges(self, "thickness >= 1", "alpha >= 0", "alpha <= 1")
+    ranges = ("rows, columns, thickness >= 1", "font_size > 0", "alpha >= 0", "alpha <= 1")
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its lines and names."""
-        size = font_for(view.size, self.font_size)
-        self._check_room(view.size, size)
-        pixels = np.array(view.pixels)
-        for row in range(self.rows):
-            for column in range(self.columns):
-                self._rule(pixels, view, row, column)
-                if self.names != "none":
-                    self._write(pixels, view, row, column, size)
+        (width, height), size, ground = view.size, self.em(view), view.pixels
+        across, down = width / self.columns, height / self.rows
+        if min(across, down) < self.thickness + 2:
+            raise ValueError(
+                f"{self.rows} rows and {self.columns} columns are too fine for a view of {width}"
+                f" x {height} pixels: cells would be {across:.1f} x {down:.1f} pixels; give fewer"
+            )
+        cells = [self.cell(view.size, *place) for place in np.ndindex(self.rows, self.columns)]
+        if self.names != "none" and self.crowded == "fail":
+            high, wide = np.max([render_text(box.label, size).shape for box in cells], axis=0)
+            inset = 2 * (self.thickness + self.halo + 1)
+            if wide + inset > across or high + inset > down:
+                raise ValueError(
+                    f"names of {wide} x {high} pixels have no room in cells of {across:.1f} x"
+                    f" {down:.1f} pixels; give fewer cells, less font_size, names: none, or"
+                    " crowded: draw"
+                )
+        pixels, half = np.array(ground), self.thickness // 2
+        for box in cells:
+            x0, y0, x1, y1 = (int(edge) for edge in box.xyxy)
+            beside, above = (slice(at - half, at - half + self.thickness) for at in (x0, y0))
+            if x0:  # the view's own rim is not ruled
+                self.stroke(pixels, ground, slice(y0, y1), beside, self.alpha)
+            if y0:
+                self.stroke(pixels, ground, above, slice(x0, x1), self.alpha)
+            if self.names != "none":
+                high, wide = render_text(box.label, size).shape
+                left, top = (edge + self.thickness + self.halo + 2 for edge in (x0, y0))
+                if self.at == "center":
+                    left, top = round((x0 + x1 - wide) / 2), round((y0 + y1 - high) / 2)
+                self.write(pixels, ground, box.label, left, top, size, self.halo)
         return view.with_pixels(pixels)
 
     def name(self, row: int, column: int) -> str:
@@ -305,8 +344,8 @@ class RuledGrid(GridStage):
     def cell(self, size: Size, row: int, column: int) -> Box:
         """A cell of a view of this size (width, height), labelled with its name; row and column
         count from 0."""
-        x0, x1 = (grid_edge(size[0], edge, self.columns) for edge in (column, column + 1))
-        y0, y1 = (grid_edge(size[1], edge, self.rows) for edge in (row, row + 1))
+        x0, x1 = (_edge(size[0], edge, self.columns) for edge in (column, column + 1))
+        y0, y1 = (_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
@@ -320,20 +359,17 @@ class RuledGrid(GridStage):
         shown = self.gridded_views(views)
         if self.names == "none" or not 1 <= number <= len(shown):
             return ()
-        view, places = shown[number - 1], {}
-        for row, column in np.ndindex(self.rows, self.columns):
-            places[self.name(row, column)] = row, column
+        view, boxes = shown[number - 1], list[Box]()
         if self.names == "row-column":
             names = [format_coordinates(numbers) for numbers in read_coordinates(reply)]
         else:
-            pattern = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
-            if self.names == "A1":
-                pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b"
-            names = re.findall(pattern, reply)
-        cells = [
-            self.cell(view.size, *places[name]) for name in dict.fromkeys(names) if name in places
-        ]
-        return tuple(box for cell in cells if (box := source_box(view, cell)) is not None)
+            pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b"
+            names = re.findall(PLAIN_NUMBER if self.names == "number" else pattern, reply)
+        places = {self.name(*place): place for place in np.ndindex(self.rows, self.columns)}
+        for name in dict.fromkeys(names):
+            if name in places and (box := source_box(view, self.cell(view.size, *places[name]))):
+                boxes.append(box)
+        return tuple(boxes)
 
     def describe(self, count: int) -> str:
         """What the cells are called, in words, where `count` images have them."""
@@ -356,44 +392,7 @@ class RuledGrid(GridStage):
         )
         return f"{lines} {naming[self.names]}".strip()
 
-    def _rule(self, pixels: Pixels, view: View, row: int, column: int) -> None:
-        """The left and upper line of a cell; the view's own rim is not ruled."""
-        x0, y0, x1, y1 = (int(edge) for edge in self.cell(view.size, row, column).xyxy)
-        half = self.thickness // 2
-        left = (slice(y0, y1), slice(x0 - half, x0 - half + self.thickness))
-        upper = (slice(y0 - half, y0 - half + self.thickness), slice(x0, x1))
-        for piece in ([left] if column else []) + ([upper] if row else []):
-            ground = view.pixels[piece]
-            pixels[piece] = np.rint(
-                ground * (1 - self.alpha) + np.asarray(self.ink(ground)) * self.alpha
-            )
 
-    def _write(self, pixels: Pixels, view: View, row: int, column: int, size: float) -> None:
-        box = self.cell(view.size, row, column)
-        height, width = render_text(str(box.label), size).shape
-        inset = self.thickness + self.halo + 2
-        left, top = int(box.x0) + inset, int(box.y0) + inset
-        if self.at == "center":
-            left, top = round((box.x0 + box.x1 - width) / 2), round((box.y0 + box.y1 - height) / 2)
-        ground = view.pixels[max(0, top) : top + height, max(0, left) : left + width]
-        draw_text(pixels, box.label, left, top, size, self.ink(ground), self.halo)
-
-    def _check_room(self, size: Size, font: float) -> None:
-        across, down = size[0] / self.columns, size[1] / self.rows
-        if min(across, down) < self.thickness + 2:
-            raise ValueError(
-                f"{self.rows} rows and {self.columns} columns are too fine for a view of {size[0]}"
-                f" x {size[1]} pixels: cells would be {across:.1f} x {down:.1f} pixels; give fewer"
-            )
-        if self.names == "none" or self.crowded == "draw":
-            return
-        cells = np.ndindex(self.rows, self.columns)
-        shapes = [render_text(self.name(*place), font).shape for place in cells]
-        height, width = np.max(shapes, axis=0)
-        inset = 2 * (self.thickness + self.halo + 1)
-        if width + inset > across or height + inset > down:
-            raise ValueError(
-                f"names of {width} x {height} pixels have no room in cells of {across:.1f} x"
-                f" {down:.1f} pixels; give fewer cells, less font_size, names: none, or crowded:"
-                " draw"
-            )
+def _edge(length: int, edge: int, pieces: int) -> int:
+    """Edge number `edge` of so many equal pieces of a length, in whole pixels."""
+    return (2 * length * edge + pieces) // (2 * pieces)

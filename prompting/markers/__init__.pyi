@@ -1,13 +1,17 @@
-from .arrows import Arrows as Arrows, Polygons as Polygons
 from .base import Halo as Halo, Label as Label
-from .chosen_mark import ChosenMark as ChosenMark
 from .overlays import (
     DepthOverlay as DepthOverlay,
     MatchOverlay as MatchOverlay,
     ScalarOverlay as ScalarOverlay,
     SegmentTint as SegmentTint,
 )
-from .points import Circles as Circles, Crosshairs as Crosshairs, Dots as Dots
+from .points import (
+    Arrows as Arrows,
+    Circles as Circles,
+    Crosshairs as Crosshairs,
+    Dots as Dots,
+    Polygons as Polygons,
+)
 from .regions import (
     Contours as Contours,
     Cover as Cover,
@@ -15,7 +19,7 @@ from .regions import (
     Spotlight as Spotlight,
     Tint as Tint,
 )
-from .set_of_mark import SetOfMark as SetOfMark
+from .set_of_mark import ChosenMark as ChosenMark, SetOfMark as SetOfMark
 from .styles import (
     BlinkPaperStyle as BlinkPaperStyle,
     BlinkReleasedStyle as BlinkReleasedStyle,

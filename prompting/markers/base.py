@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -22,12 +22,11 @@ from looktwice.pipelines.sample import check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
-    BLACK_WHITE,
     LOCAL,
     RGB,
     check_color,
-    contrasting_color,
     readable_color,
+    resolve_color,
     rgb,
 )
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
@@ -117,23 +116,19 @@ def draw_labels(
     texts = [anchor for anchor in anchors if anchor.text]
     others = [anchor for anchor in anchors if not anchor.text]
     em = label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
-    font, padding, min_width = (
-        label.font_file or label.font,
-        round(label.padding * scale),
-        label.min_width * scale,
-    )
-    sizes = [
-        plate_size(render_text(anchor.text, em, font), padding, round(min_width))
-        for anchor in texts
-    ]
-    for frame in dict.fromkeys(anchor.frame for anchor in texts):
-        own = [size for anchor, size in zip(texts, sizes, strict=True) if anchor.frame == frame]
-        width, height = frame[2] - frame[0], frame[3] - frame[1]
-        if len(own) > FEW and sum(across * down for across, down in own) > width * height:
+    font = label.font_file or label.font
+    padding, min_width = round(label.padding * scale), round(label.min_width * scale)
+    sizes, crowds = [], dict[PixelRect, list[int]]()
+    for anchor in texts:
+        width, height = plate_size(render_text(anchor.text, em, font), padding, min_width)
+        sizes.append((width, height))
+        crowds.setdefault(anchor.frame, []).append(width * height)
+    for (left, top, right, bottom), crowd in crowds.items():
+        if len(crowd) > FEW and sum(crowd) > (right - left) * (bottom - top):
             raise ValueError(
-                f"{len(own):,} labels are larger together than the view of {width} x {height}"
-                " pixels; set label.placement: none, less label.font_size, or `only` for some of"
-                " the marks"
+                f"{len(crowd):,} labels are larger together than the view of {right - left} x"
+                f" {bottom - top} pixels; set label.placement: none, less label.font_size, or"
+                " `only` for some of the marks"
             )
     areas = place_labels([*texts, *others], sizes, label.placement, label.gap * scale)
     for anchor, size, area in zip(texts, sizes, areas, strict=False):
@@ -152,44 +147,30 @@ def _draw_label(
     pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect, em: float, scale: float
 ) -> None:
     left, top, right, bottom = area
+    width, height = right - left, bottom - top
     font, padding = label.font_file or label.font, round(label.padding * scale)
+    around = (left + right - 1) / 2, (top + bottom - 1) / 2, max(width, height) / 2
     ground = anchor.color if label.plate == "mark" else None
     if label.plate not in ("mark", "none"):
-        ground = _color(label.plate, pixels, area)
-    color = (
-        readable_color(ground)
-        if ground and label.color == "contrast"
-        else _color(label.color, pixels, area)
-    )
+        ground = _color(label.plate, pixels, *around)
+    color = _color(label.color, pixels, *around)
+    if ground and label.color == "contrast":
+        color = readable_color(ground)
     if ground and label.alpha == 1:
-        pixels[top:bottom, left:right] = plate(
-            anchor.text, em, color, ground, padding, right - left, font
-        )
+        lettered = plate(anchor.text, em, color, ground, padding, width, font)
+        pixels[top:bottom, left:right] = lettered
         return
     if ground and label.alpha:
-        paint_coverage(
-            pixels,
-            area,
-            left,
-            top,
-            np.ones((bottom - top, right - left), np.float32),
-            ground,
-            label.alpha,
-        )
-    start = left + (right - left - render_text(anchor.text, em, font).shape[1]) // 2
+        whole = np.ones((height, width), np.float32)
+        paint_coverage(pixels, area, left, top, whole, ground, label.alpha)
+    start = left + (width - render_text(anchor.text, em, font).shape[1]) // 2
     halo = 0 if ground else round(label.halo * scale)
     draw_text(pixels, anchor.text, start, top + padding, em, color, halo, font)
 
 
-def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
-    """The colour of a setting; "contrast" is black or white against the pixels of the area."""
-    if color != "contrast":
-        return rgb(color)
-    left, top, right, bottom = area
-    reach = max(right - left, bottom - top) / 2
-    return contrasting_color(
-        pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, BLACK_WHITE
-    )
+def _color(color: str, pixels: Pixels, x: float, y: float, reach: float) -> RGB:
+    """The colour of a setting; "contrast" is black or white against the pixels around."""
+    return resolve_color(color.replace("contrast", "black-or-white"), pixels, x, y, reach)
 
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
@@ -244,8 +225,12 @@ class Marking(WithoutModel):
     relative_to: Side | None = None
     only: tuple[str, ...] = ()
 
+    ranges: ClassVar[tuple[str, ...]] = ("reference_height >= 1",)
+    """What the numbers among the settings must hold; a subclass adds its own."""
+
     def __post_init__(self) -> None:
-        check_ranges(self, "reference_height >= 1")
+        for kind in type(self).__mro__:
+            check_ranges(self, *vars(kind).get("ranges", ()))
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError(
                 "reference_height and relative_to both say what lengths mean; keep one of the two"
@@ -261,7 +246,7 @@ class Marking(WithoutModel):
         own bytes."""
         check_marks(state.sample)
         labels = [mark.label for mark in state.sample.marks]
-        if self.only and labels and not set(self.only) & set(labels):
+        if self.only and labels and set(self.only).isdisjoint(labels):
             raise ValueError(
                 f"sample {state.sample.id}: only {', '.join(self.only)} was to be drawn, but there"
                 f" are {', '.join(labels)}"
@@ -270,7 +255,7 @@ class Marking(WithoutModel):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-        if all(after is before for after, before in zip(views, state.views, strict=True)):
+        if [*map(id, views)] == [*map(id, state.views)]:
             return state.with_notes(f"{type(self).__name__}: {NO_MARK}")
         return state.replace(views=views)
 
@@ -303,7 +288,13 @@ class Marking(WithoutModel):
 
     def scale(self, size: tuple[int, int]) -> float:
         """How many pixels of a view of (width, height) one unit of length is."""
-        return length_scale(size, self.reference_height, self.relative_to)
+        width, height = size
+        if self.reference_height is not None:
+            return height / self.reference_height
+        if self.relative_to is None:
+            return 1.0
+        sides = {"width": width, "height": height, "shorter": min(size), "longer": max(size)}
+        return sides.get(self.relative_to, math.hypot(width, height)) / 1000
 
     def accepts(self, mark: Mark) -> bool:
         """Whether this kind of mark is drawn."""
@@ -324,12 +315,9 @@ class Marking(WithoutModel):
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
         """The texts that are written beside those of a sample's marks that it draws."""
-        texts = (
-            self.lettering.label_text(mark.label, n)
-            for n, mark in enumerate(marks)
-            if self.selects(mark)
-        )
-        return list(texts) if self.lettering.placement != "none" else []
+        label = self.lettering
+        chosen = [(n, mark.label) for n, mark in enumerate(marks) if self.selects(mark)]
+        return [label.label_text(own, n) for n, own in chosen if label.placement != "none"]
 
 
 @dataclass(frozen=True)
@@ -344,31 +332,12 @@ class ColoredMarking(Marking):
     color: str = "red"
     alpha: float = 1
 
+    ranges: ClassVar[tuple[str, ...]] = ("alpha > 0", "alpha <= 1")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_color(self.color, *LOCAL, "distinct")
-        check_ranges(self, "alpha > 0", "alpha <= 1")
-
-
-def check_filling(marker: Any) -> None:
-    """Raise ValueError where `fill` is no colour and not "mark", or `fill_alpha` no opacity."""
-    if marker.fill is not None:
-        check_color(marker.fill, "mark", name="fill")
-    check_ranges(marker, "fill_alpha > 0", "fill_alpha <= 1")
-
-
-def length_scale(
-    size: tuple[int, int], reference_height: int | None = None, relative_to: Side | None = None
-) -> float:
-    """How many pixels of a view of (width, height) a unit of length is; thousandths of the side
-    `relative_to`."""
-    width, height = size
-    if reference_height is not None:
-        return height / reference_height
-    if relative_to is None:
-        return 1.0
-    sides = {"width": width, "height": height, "shorter": min(size), "longer": max(size)}
-    return sides.get(relative_to, math.hypot(width, height)) / 1000
+        check_color(getattr(self, "fill", None) or "mark", "mark", name="fill")
 
 
 def part_rect_of(view: View, place: Mark) -> PixelRect:

@@ -8,7 +8,7 @@ joined to another needs no second call.
 
 from __future__ import annotations
 
-import colorsys
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,9 +25,9 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, golden_hue, rgb
+from looktwice.prompting.drawing.colors import golden_hue, hue_color, rgb
 from looktwice.prompting.drawing.shapes import raster
-from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
+from looktwice.prompting.evidence import Missing, handle_missing, project, show_evidence, with_views
 from looktwice.prompting.ranges import check_ranges
 from looktwice.specialists.protocols import (
     DepthEstimator,
@@ -85,13 +85,14 @@ class _Map(WithoutModel):
 
         Raises ValueError that names the sample where there is no map and `missing` is "fail".
         """
-        maps, lacking = collect(
-            state, self.images, lambda number: self.shares(state.sample, number)
+        return show_evidence(
+            state,
+            self.images,
+            self.missing,
+            lambda number: self.shares(state.sample, number),
+            self.show_map,
+            self.words,
         )
-        if lacking and self.missing != "keep":
-            return handle_missing(state, self.missing, lacking)
-        views = tuple(new for view in state.views for new in self.show_map(view, maps))
-        return with_views(state, views, self.words, lacking)
 
     def shares(self, sample: Sample, number: int) -> Floats:
         """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises
@@ -117,9 +118,8 @@ class _Map(WithoutModel):
             return (view,)
         field = project(view, maps)
         valid = ~np.isnan(field)
-        colored = _color_table(self.colormap)[
-            np.rint(np.where(valid, field, 0) * 255).astype(np.uint8)
-        ]
+        levels = np.rint(np.where(valid, field, 0) * 255).astype(np.uint8)
+        colored = _color_table(self.colormap)[levels]
         if self.layout == "blend":
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
             return (view.with_pixels(np.where(valid[..., None], mixed, view.pixels)),)
@@ -191,13 +191,13 @@ class SegmentTint(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The views with their segments; a view that shows none is returned unchanged, with its own
         bytes."""
-        segments, lacking = collect(
-            state, self.images, lambda number: self._segments(state.sample, number)
-        )
-        if lacking and self.missing != "keep":
-            return handle_missing(state, self.missing, lacking)
-        return with_views(
-            state, [self.tint_segments(view, segments) for view in state.views], self.words, lacking
+        return show_evidence(
+            state,
+            self.images,
+            self.missing,
+            lambda number: self._segments(state.sample, number),
+            lambda view, segments: [self.tint_segments(view, segments)],
+            self.words,
         )
 
     def tint_segments(self, view: View, segments: Mapping[int, Masks]) -> View:
@@ -304,37 +304,40 @@ class MatchOverlay(WithoutModel):
         """One view with the matches of which it shows both ends."""
         pixels, drawn = np.array(view.pixels), False
         height = sample.images[self.images[0]].size[1]
-        for row in range(len(matches)):
-            share = float(matches.xy0[row, 1] + 0.5) / height
-            color = self._color(share, float(matches.confidence[row]))
-            for line in line_ends(view, matches.xy0[row], matches.xy1[row], self.images):
-                draw_link(pixels, line, color, self.thickness, self.radius)
+        for pair, confidence in zip(
+            np.stack([matches.xy0, matches.xy1], 1), matches.confidence, strict=True
+        ):
+            hues = {"position": 0.83 * (pair[0, 1] + 0.5) / height, "confidence": confidence / 3}
+            color = hue_color(float(hues[self.color])) if self.color in hues else rgb(self.color)
+            here, there = (
+                [place.center for place in view.to_view(Point("", float(x), float(y), image))]
+                for (x, y), image in zip(pair, self.images, strict=True)
+            )
+            for line in itertools.product(here, there):
+                start, stop = ((round(x * 2**SHIFT), round(y * 2**SHIFT)) for x, y in line)
+                cv2.line(pixels, start, stop, color, self.thickness, cv2.LINE_AA, SHIFT)
+                for end in (start, stop):
+                    radius = round(self.radius * 2**SHIFT)
+                    cv2.circle(pixels, end, radius, color, cv2.FILLED, cv2.LINE_AA, SHIFT)
                 drawn = True
         return view.with_pixels(pixels) if drawn else view
-
-    def _color(self, share: float, confidence: float) -> tuple[int, int, int]:
-        if self.color == "position":
-            return hue_between(share, 0, 0.83)
-        return hue_between(confidence, 0, 1 / 3) if self.color == "confidence" else rgb(self.color)
 
 
 def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> list[View] | None:
     """The views with one that shows both source pictures; None where a picture is not shown at
     all."""
     sources = [{part.source for part in view.parts} for view in views]
-    if any(set(images) <= shown for shown in sources):
+    if any(shown.issuperset(images) for shown in sources):
         return list(views)
-    places = [
-        next((i for i, shown in enumerate(sources) if image in shown), None) for image in images
-    ]
-    first, second = places
-    if first is None or second is None:
+    both: list[int] = []
+    for image in images:
+        both += [number for number, shown in enumerate(sources) if image in shown][:1]
+    if len(both) < 2:
         return None
-    pair = beside([views[first], views[second]], margin)
-    rest = [(i, view) for i, view in enumerate(views) if i not in (first, second)]
-    return [
-        view for _, view in sorted([*rest, (min(first, second), pair)], key=lambda entry: entry[0])
-    ]
+    joined = list(views)
+    joined[min(both)] = beside([views[number] for number in both], margin)
+    del joined[max(both)]
+    return joined
 
 
 def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matches:
@@ -353,28 +356,3 @@ def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matche
         cell = int(cells[row, 0]), int(cells[row, 1])
         turn[row] = taken[cell] = taken.get(cell, -1) + 1
     return matches[np.lexsort((-matches.confidence, turn))[:most]]
-
-
-def line_ends(view: View, xy0: Floats, xy1: Floats, images: tuple[int, int]) -> list[Floats]:
-    """The two ends (2, 2) of each line between a place (2,) of one and one of another source
-    picture in a view."""
-    here, there = (
-        view.to_view(Point("", float(xy[0]), float(xy[1]), image))
-        for xy, image in zip((xy0, xy1), images, strict=True)
-    )
-    return [np.array([start.center, stop.center]) for start in here for stop in there]
-
-
-def draw_link(pixels: Pixels, line: Floats, color: RGB, thickness: int, radius: float) -> None:
-    """Draw a line between two dots, in place; both ends in pixel centres of the view."""
-    start, stop = (tuple(int(v) for v in np.rint(end * 2**SHIFT)) for end in line)
-    cv2.line(pixels, start, stop, color, thickness, cv2.LINE_AA, SHIFT)
-    for end in (start, stop):
-        cv2.circle(pixels, end, round(radius * 2**SHIFT), color, cv2.FILLED, cv2.LINE_AA, SHIFT)
-
-
-def hue_between(share: float, low: float, high: float) -> RGB:
-    """The colour at `share` 0..1 between two hues, themselves shares of the circle, fully
-    bright."""
-    red, green, blue = colorsys.hsv_to_rgb(low + (high - low) * share, 1.0, 1.0)
-    return round(red * 255), round(green * 255), round(blue * 255)

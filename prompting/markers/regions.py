@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,18 +20,8 @@ from looktwice.prompting.drawing.shapes import (
     pixel_area,
     region_edges,
     rim_distance,
-    rim_strips,
 )
-from looktwice.prompting.markers.base import (
-    UNLABELLED,
-    ColoredMarking,
-    Halo,
-    Label,
-    Marking,
-    Spot,
-    check_filling,
-)
-from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.markers.base import UNLABELLED, ColoredMarking, Halo, Label, Marking, Spot
 
 
 @dataclass(frozen=True)
@@ -47,14 +38,14 @@ class RegionMarking(ColoredMarking):
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
         """Colour every region on the picture itself, in order."""
-        spots = [replace(spot, place=self.region(spot.place)) for spot in spots]
-        colors = []
+        colored = []
         for spot in spots:
+            spot = replace(spot, place=self.region(spot.place))
             x0, y0, x1, y1 = region_edges(spot.place)
-            x, y, reach = (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, max(x1 - x0, y1 - y0) / 2
-            colors.append(resolve_color(self.color, pixels, x, y, reach, spot.number))
+            around = (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, max(x1 - x0, y1 - y0) / 2
+            colored.append((spot, resolve_color(self.color, pixels, *around, spot.number)))
         anchors = []
-        for spot, color in zip(spots, colors, strict=True):
+        for spot, color in colored:
             self.shade(pixels, spot, color, scale)
             anchors.append(label_anchor(self, spot, self.reach(scale), color))
         return anchors
@@ -86,10 +77,7 @@ class Contours(RegionMarking):
     fill: str | None = None
     fill_alpha: float = 0.3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_ranges(self, "thickness > 0", "thickness < 10000")
-        check_filling(self)
+    ranges = ("thickness, fill_alpha > 0", "thickness < 10000", "fill_alpha <= 1")
 
     def reach(self, scale: float) -> float:
         """Half the line, and its halo."""
@@ -100,8 +88,8 @@ class Contours(RegionMarking):
         if self.fill is not None:
             _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
-            _draw_outline(pixels, spot, self.halo.against(color), self.reach(scale), self.alpha)
-        _draw_outline(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
+            _fill(pixels, spot, self.halo.against(color), self.alpha, self.reach(scale))
+        _fill(pixels, spot, color, self.alpha, max(1.0, self.thickness * scale) / 2)
 
 
 @dataclass(frozen=True)
@@ -124,9 +112,7 @@ class Tint(RegionMarking):
     alpha: float = 0.4
     thickness: float = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_ranges(self, "thickness >= 0", "thickness < 10000")
+    ranges = ("thickness >= 0", "thickness < 10000")
 
     def reach(self, scale: float) -> float:
         """Half the rim's line."""
@@ -136,7 +122,7 @@ class Tint(RegionMarking):
         """The tint, then the rim."""
         _fill(pixels, spot, color, self.alpha)
         if reach := self.reach(scale):
-            _draw_outline(pixels, spot, color, reach, 1)
+            _fill(pixels, spot, color, 1, reach)
 
 
 @dataclass(frozen=True)
@@ -171,16 +157,16 @@ class Spotlight(Marking):
     padding: float = 0
     feather: float = 2
 
+    ranges = (
+        "radius > 0",
+        "radius, blur, padding, feather < 10000",
+        "blur, padding, feather, dim >= 0",
+        "dim <= 1",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_color(self.color)
-        check_ranges(
-            self,
-            "radius > 0",
-            "radius, blur, padding, feather < 10000",
-            "blur, padding, feather, dim >= 0",
-            "dim <= 1",
-        )
         if not (self.dim or self.blur or self.grey):
             raise ValueError(
                 "a spotlight without dim, blur and grey changes nothing; set at least one"
@@ -212,20 +198,16 @@ class Spotlight(Marking):
         return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
 
     def _dim(self, patch: Pixels, scale: float) -> Pixels:
-        dark = patch
+        dark: Any = patch
         if self.grey:
-            dark = np.asarray(
-                cv2.cvtColor(cv2.cvtColor(dark, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), np.uint8
-            )
+            dark = cv2.cvtColor(cv2.cvtColor(dark, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
         if self.blur:
-            dark = np.asarray(cv2.GaussianBlur(dark, (0, 0), max(0.3, self.blur * scale)), np.uint8)
+            dark = cv2.GaussianBlur(dark, (0, 0), max(0.3, self.blur * scale))
         if self.dim:
             values = np.arange(256)[:, None]
-            table = np.rint(values + self.dim * (np.array(rgb(self.color)) - values)).astype(
-                np.uint8
-            )
-            dark = np.asarray(cv2.LUT(dark, table[:, None]), np.uint8)
-        return dark
+            table = values + self.dim * (np.array(rgb(self.color)) - values)
+            dark = cv2.LUT(dark, np.rint(table).astype(np.uint8)[:, None])
+        return np.asarray(dark, np.uint8)
 
 
 def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Anchor:
@@ -241,15 +223,10 @@ def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Ancho
     return Anchor(marker.label_text(spot), x, y, box, spot.part_rect, color, is_point)
 
 
-def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
-    area = pixel_area(region_edges(spot.place), 1, spot.part_rect)
-    paint_coverage(
-        pixels, spot.part_rect, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha
-    )
-
-
-def _draw_outline(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:
-    """A line along the rim, `half` pixels to each side."""
-    for area in rim_strips(spot.place, half + 1):
-        rim = np.abs(rim_distance(spot.place, area)) - np.float32(half)
-        paint_coverage(pixels, spot.part_rect, *area[:2], coverage(rim), color, alpha)
+def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float, line: float | None = None) -> None:
+    """Colour a region; with `line` only its rim, so many pixels to each side."""
+    area = pixel_area(region_edges(spot.place), 1 + (line or 0), spot.part_rect)
+    distance = rim_distance(spot.place, area)
+    if line is not None:
+        distance = np.abs(distance) - np.float32(line)
+    paint_coverage(pixels, spot.part_rect, *area[:2], coverage(distance), color, alpha)

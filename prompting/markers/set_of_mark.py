@@ -1,19 +1,20 @@
-"""Set-of-mark: the regions of a view get numbers that a question and a reply can name (Yang et al.
-2023)."""
+"""Set-of-mark (Yang et al. 2023): the regions of a view get numbers that a question can name, and
+the number in a reply is mapped back to its region."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import common_rect
-from looktwice.pipelines.marks import Box, Mask, Point, mask_bounds
+from looktwice.pipelines.geometry import common_rect, iou
+from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
@@ -21,11 +22,10 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
 from looktwice.prompting.drawing.placement import place_numbers
-from looktwice.prompting.drawing.shapes import Region, raster
+from looktwice.prompting.drawing.shapes import Region, inner_center, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
-from looktwice.prompting.grids.grids import LEAST_FONT
-from looktwice.prompting.grids.words import column_letters
+from looktwice.prompting.grids.grids import LEAST_FONT, column_letters
 from looktwice.prompting.markers.base import clip_pixels
 from looktwice.prompting.ranges import check_ranges
 from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
@@ -50,6 +50,19 @@ class Candidate:
             return float(np.count_nonzero(self.mark.pixels))
         return (self.mark.x1 - self.mark.x0) * (self.mark.y1 - self.mark.y0)
 
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Lower for a higher score, then for a larger area."""
+        return -self.score, -self.area
+
+
+ORDERS: dict[str, Callable[[Candidate], float]] = {
+    "smaller": lambda candidate: candidate.area,
+    "larger": lambda candidate: -candidate.area,
+    "score": lambda candidate: -candidate.score,
+}
+"""Which candidate keeps the pixels that several have: the first."""
+
 
 def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Candidate]:
     """What a segmenter found in a picture of this (width, height); empty masks are dropped.
@@ -68,8 +81,7 @@ def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Cand
 
 
 def from_boxes(boxes: Boxes, size: tuple[int, int], image: int) -> Iterator[Candidate]:
-    """What a detector found in a picture of this (width, height), cut at its rim; what is empty
-    then is dropped."""
+    """What a detector found in a picture of this (width, height), cut at its rim, if not empty."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
         x0, y0, x1, y1 = (float(edge) for edge in xyxy)
         if seen := common_rect((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
@@ -99,41 +111,33 @@ def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[
     """
     if overlap == "keep":
         return list(candidates)
-    order = {
-        "smaller": lambda candidate: candidate.area,
-        "larger": lambda candidate: -candidate.area,
-        "score": lambda candidate: -candidate.score,
-    }[overlap]
-    claimed: NDArray[np.bool_] | None = None
+    order = ORDERS[overlap]
+    claimed: Any = False
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=order):
-        if isinstance(candidate.mark, Box):
+        mark = candidate.mark
+        if isinstance(mark, Box):
             kept.append(candidate)
             continue
-        claimed = np.zeros_like(candidate.mark.pixels) if claimed is None else claimed
-        own = candidate.mark.pixels & ~claimed
+        own = mark.pixels & np.logical_not(claimed)
         claimed = claimed | own
         if own.any():
-            kept.append(
-                Candidate(Mask(candidate.mark.label, own, candidate.mark.image), candidate.score)
-            )
+            kept.append(replace(candidate, mark=replace(mark, pixels=own)))
     return kept
 
 
 def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
-    """The candidates in the order of their numbers; `height` is the picture's, for rows of a tenth
-    of it."""
+    """The candidates in the order of their numbers; rows are a tenth of the picture's `height`."""
     if order == "area":
-        return sorted(candidates, key=lambda candidate: -candidate.area)
+        return sorted(candidates, key=ORDERS["larger"])
     if order == "score":
-        return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.area))
-    return sorted(
-        candidates,
-        key=lambda candidate: (
-            int(10 * (candidate.mark.center[1] + 0.5) / height),
-            candidate.mark.center[0],
-        ),
-    )
+        return sorted(candidates, key=lambda candidate: candidate.rank)
+
+    def place(candidate: Candidate) -> tuple[int, float]:
+        x, y = candidate.mark.center
+        return int(10 * (y + 0.5) / height), x
+
+    return sorted(candidates, key=place)
 
 
 @dataclass(frozen=True)
@@ -164,8 +168,8 @@ class SetOfMark(WithoutModel):
     source pictures that are searched, from 0, null all that are shown. `say` is a sentence for the
     prompt.
 
-    Raises ValueError that names the sample: for a number that has no room, for a region whose label
-    is taken, and where nothing is found and `missing` is "fail".
+    Raises ValueError that names the sample: for a number that has no room, for a label that is
+    taken, and where nothing is found and `missing` is "fail".
     """
 
     segmenter: Segmenter | None = None
@@ -217,12 +221,13 @@ class SetOfMark(WithoutModel):
         )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        regions = [region for regions in regions_of.values() for region in regions]
-        names = [
-            str(n + 1) if self.text == "numbers" else column_letters(n) for n in range(len(regions))
-        ]
-        marks = [replace(region, label=name) for region, name in zip(regions, names, strict=True)]
-        taken = {mark.label for mark in state.sample.marks} & {mark.label for mark in marks}
+        marks: list[Box | Mask] = []
+        for regions in regions_of.values():
+            for region in regions:
+                number = len(marks)
+                name = str(number + 1) if self.text == "numbers" else column_letters(number)
+                marks.append(replace(region, label=name))
+        taken = {mark.label for mark in state.sample.marks}.intersection(m.label for m in marks)
         if taken:
             raise ValueError(
                 f"sample {state.sample.id}: it has marks with the labels {', '.join(sorted(taken))}"
@@ -232,13 +237,9 @@ class SetOfMark(WithoutModel):
             views = [self.draw(view, marks) for view in state.views]
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-        if self.keep == "boxes":
-            marks = [
-                Box(mark.label, *mask_bounds(mark.pixels), mark.image)
-                if isinstance(mark, Mask)
-                else mark
-                for mark in marks
-            ]
+        for number, mark in enumerate(marks):
+            if isinstance(mark, Mask) and self.keep == "boxes":
+                marks[number] = Box(mark.label, *mask_bounds(mark.pixels), mark.image)
         sample = replace(state.sample, marks=(*state.sample.marks, *marks))
         return with_views(state, views, self.say, lacking).replace(sample=sample)
 
@@ -247,19 +248,9 @@ class SetOfMark(WithoutModel):
         NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
-        candidates = [
-            candidate
-            for candidate in self._candidates(sample, number)
-            if low <= candidate.area <= high
-        ]
-        best = sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.area))[
-            : self.most
-        ]
-        clear = [
-            candidate
-            for candidate in resolve_overlaps(best, self.overlap)
-            if candidate.area >= max(1, low)
-        ]
+        fitting = (c for c in self._candidates(sample, number) if low <= c.area <= high)
+        best = sorted(fitting, key=lambda candidate: candidate.rank)[: self.most]
+        clear = [c for c in resolve_overlaps(best, self.overlap) if c.area >= max(1, low)]
         if not clear:
             raise NoEvidence(
                 f"no region of {low:.0f} to {high:.0f} pixels was found in image {number}"
@@ -269,59 +260,186 @@ class SetOfMark(WithoutModel):
     def draw(self, view: View, marks: Sequence[Box | Mask]) -> View:
         """One view with the numbered regions that it shows. Raises ValueError where a number has no
         room."""
-        places = [
-            (mark.label, seen)
-            for mark in marks
-            for seen in view.to_view(mark)
-            if not isinstance(seen, Point)
-        ]
-        rasters = [(label, raster(seen, view.size)) for label, seen in places]
-        regions = [(label, region) for label, region in rasters if region is not None]
+        regions: list[tuple[str, Region]] = []
+        colors: dict[str, RGB] = {}
+        for number, mark in enumerate(marks):
+            colors[mark.label] = golden_hue(number) if self.color == "each" else rgb(self.color)
+            for seen in view.to_view(mark):
+                region = None if isinstance(seen, Point) else raster(seen, view.size)
+                regions += [(mark.label, region)] if region else []
         if not regions:
             return view
-        colors = {
-            mark.label: golden_hue(i) if self.color == "each" else rgb(self.color)
-            for i, mark in enumerate(marks)
-        }
         pixels = np.array(view.pixels)
-        for label, region in sorted(regions, key=lambda entry: -entry[1].area):
+        largest_first = sorted(regions, key=lambda entry: -entry[1].area)
+        for label, region in largest_first:
             region.tint(pixels, colors[label], self.alpha)
-        for label, region in sorted(regions, key=lambda entry: -entry[1].area):
+        for label, region in largest_first:
             region.contour(pixels, colors[label], self.contour)
-        self._draw_numbers(pixels, view, regions, colors)
-        return view.with_pixels(pixels)
-
-    def _draw_numbers(
-        self,
-        pixels: Pixels,
-        view: View,
-        regions: Sequence[tuple[str, Region]],
-        colors: Mapping[str, RGB],
-    ) -> None:
         scale = view.size[1] / self.reference_height if self.reference_height else 1.0
-        size, plates = max(LEAST_FONT, self.font_size * scale), {}
+        font_size, plates = max(LEAST_FONT, self.font_size * scale), dict[str, Pixels]()
         for label, _ in regions:
             ground = colors[label] if self.plate_color == "region" else rgb(self.plate_color)
-            plates[label] = plate(label, size, readable_color(ground), ground, self.padding)
+            plates[label] = plate(label, font_size, readable_color(ground), ground, self.padding)
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
-        placed = place_numbers(
-            regions, sizes, [clip_pixels(part.clip, view.size) for part in view.parts]
-        )
-        for number in placed:
-            if not number.inside:  # a line to the middle of the region
-                left, top, right, bottom = number.area
+        frames = [clip_pixels(part.clip, view.size) for part in view.parts]
+        placed = place_numbers(regions, sizes, frames)
+        for spot in placed:
+            if not spot.inside:  # a line to the middle of the region
+                left, top, right, bottom = spot.area
                 start = (left + right - 1) // 2, (top + bottom - 1) // 2
-                cv2.line(pixels, start, number.anchor, colors[number.label], 1, cv2.LINE_AA)
-        for number in placed:
-            left, top, right, bottom = number.area
-            pixels[top:bottom, left:right] = plates[number.label]
+                cv2.line(pixels, start, spot.anchor, colors[spot.label], 1, cv2.LINE_AA)
+        for spot in placed:
+            left, top, right, bottom = spot.area
+            pixels[top:bottom, left:right] = plates[spot.label]
+        return view.with_pixels(pixels)
 
     def _candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
         if self.segmenter is not None:
             return from_masks(look_once(self.segmenter, picture.pixels), picture.size, number)
         if self.detector is not None:
-            return from_boxes(
-                look_once(self.detector, picture.pixels, self.words or None), picture.size, number
-            )
+            boxes = look_once(self.detector, picture.pixels, self.words or None)
+            return from_boxes(boxes, picture.size, number)
         return from_marks(sample, number)
+
+
+LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
+_MARKUP = re.compile(r"[*_`$#]+|\\boxed|\\text")
+_NOUN = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
+_DECLARED = (
+    r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should"
+    r" be|:|=)\s*:?\s*"
+)
+_NEGATED = re.compile(r"\b(?:not|neither|nor|never|except|rather than|instead of)\b|n[’']t\b", re.I)
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+
+
+@dataclass(frozen=True)
+class ChosenMark(WithoutModel):
+    """Answers with the region that the last reply names by its number, as
+    prompting.markers.SetOfMark drew them.
+
+    `gives`: "label" answers the number itself; "letter" the letter of the choice whose own mark is
+    that region: a lettered point that lies in it, or a lettered box or mask that it overlaps most,
+    by at least `overlap` (intersection over union); "point" the pixel "x, y" that lies deepest in
+    it; "box" the box around it, "x0, y0, x1, y1"; both in pixels of the source image. `text` is
+    SetOfMark's. Where a reply names no region, or several without declaring one, or the region is
+    that of no letter or of two, there is no answer (reason "unread").
+
+    Stands behind SetOfMark and the call in the pipeline: it needs the marks that SetOfMark leaves.
+    It never asks.
+    """
+
+    gives: Literal["label", "letter", "point", "box"] = "label"
+    overlap: float = 0.5
+    text: Literal["numbers", "letters"] = "numbers"
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "overlap > 0", "overlap <= 1")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or why there is none. Raises ValueError without numbers."""
+        sample = state.sample
+        # the regions that have a number (or capital letters) for a label
+        marks: dict[str, Box | Mask] = {}
+        for mark in sample.marks:
+            if not isinstance(mark, Point) and re.fullmatch(LABELS[self.text], mark.label):
+                marks[mark.label] = mark
+        if not marks:
+            raise ValueError(
+                f"sample {sample.id} has no boxes or masks with {self.text} for labels; put "
+                "prompting.markers.SetOfMark before this stage"
+            )
+        label, answer, why = read_choice(state.reply, list(marks)), None, "no region, or several"
+        if label is not None:
+            answer = self._given(sample, marks[label])
+            why = f"region {label}, which is that of no letter or of several"
+        reason = "" if answer else f"unread: the reply names {why}"
+        return state.replace(answer=answer, reason=reason)
+
+    def _given(self, sample: Sample, mark: Box | Mask) -> str | None:
+        if self.gives == "label":
+            return mark.label
+        if self.gives == "letter":
+            return self._letter(sample, mark)
+        values = inner_center(mark) if self.gives == "point" else bounding_box(mark)
+        return ", ".join(f"{value:g}" for value in values)
+
+    def _letter(self, sample: Sample, mark: Box | Mask) -> str | None:
+        fits: dict[str, float] = {}
+        for own in sample.on(mark.image):
+            if own.label in sample.letters and own is not mark:
+                fits[own.label] = _match(own, mark)
+        most = max([self.overlap, *fits.values()])
+        best = [letter for letter, fit in fits.items() if fit >= most]
+        return best[0] if len(best) == 1 else None
+
+
+def read_choice(reply: str, labels: Sequence[str]) -> str | None:
+    """The one label that a reply gives as its answer, or None.
+
+    In this order: a reply that is a label and nothing more; the last declaration ("the answer is
+    7", "Answer: region 7"); the only label that is called a region, mark, object ...; the only
+    number of the reply, or of its last line. Sentences that negate are not looked at, and a
+    declaration of two is none.
+    """
+    plain = _MARKUP.sub("", reply).strip()
+    token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
+    alone = rf"(?<![\w.])(?P<label>{token})(?![\w%]|\.\d)"
+    bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
+    if bare:
+        return bare["label"]
+    spoken = "\n".join(
+        sentence for sentence in _SENTENCE.split(plain) if not _NEGATED.search(sentence)
+    )
+    declared = list(
+        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", spoken)
+    )
+    if declared:
+        several = re.match(
+            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b",
+            spoken[declared[-1].end() :],
+        )
+        return None if several else declared[-1]["label"]
+    return _only_label(spoken, alone)
+
+
+def _only_label(spoken: str, alone: str) -> str | None:
+    nouned: set[str] = {
+        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", spoken)
+    }
+    if len(nouned) == 1:
+        return nouned.pop()
+    lines = [line for line in spoken.splitlines() if line.strip()]
+    for text in (spoken, lines[-1] if lines else ""):
+        numbers: set[str] = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text)) | set(
+            re.findall(r"[(\[]([A-Z]{1,2})[)\]]", text)
+        )
+        named = {match["label"] for match in re.finditer(alone, text)}
+        if len(numbers) == 1 and numbers <= named:
+            return numbers.pop()
+    return None
+
+
+def _match(mark: Mark, region: Box | Mask) -> float:
+    """How well a mark of the sample is this region: whether a point lies in it, else intersection
+    over union."""
+    if isinstance(mark, Point):
+        x, y = mark.center
+        if isinstance(region, Box):
+            return float(region.x0 <= x + 0.5 < region.x1 and region.y0 <= y + 0.5 < region.y1)
+        (height, width), row, column = region.pixels.shape, round(y), round(x)
+        return float(0 <= row < height and 0 <= column < width and region.pixels[row, column])
+    if isinstance(mark, Box) and isinstance(region, Box):
+        return iou(mark.xyxy, region.xyxy)
+    shape = next((m.pixels.shape for m in (mark, region) if isinstance(m, Mask)), (1, 1))
+    first, second = _as_pixels(mark, shape), _as_pixels(region, shape)
+    return float((first & second).sum() / max(1, (first | second).sum()))
+
+
+def _as_pixels(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    if isinstance(mark, Mask):
+        return mark.pixels
+    filled = np.zeros(shape, bool)
+    filled[round(mark.y0) : round(mark.y1), round(mark.x0) : round(mark.x1)] = True
+    return filled

@@ -229,47 +229,45 @@ class VPBenchStyle(WithoutModel):
     def draw(self, view: View, marks: list[Point]) -> View:
         """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
-        looks = self.looks([mark.label for mark in marks])
-        places = [
-            (look, place)
-            for mark, look in zip(marks, looks, strict=True)
-            if not self.only or mark.label in self.only
-            for place in view.to_view(mark)
-        ]
-        for (text, color), place in places:
-            left, top, right, bottom = part_rect_of(view, place)
-            part = pixels[top:bottom, left:right]
-            x, y = int(place.center[0]) - left, int(place.center[1]) - top
-            if drawing.shape == "circle":
-                cv2.circle(part, (x, y), drawing.radius, COLORS[color], STROKE)
-            elif drawing.shape:
-                corners = np.add((x, y), np.multiply(CORNERS[drawing.shape], drawing.radius))
-                cv2.polylines(part, [corners.astype(np.int32)], True, COLORS[color], STROKE)
-            if self.labels:
-                self._draw_label(part, text, x, y, drawing)
+        drawn = False
+        for mark, (text, name) in zip(marks, self.looks([m.label for m in marks]), strict=True):
+            for place in view.to_view(mark) if self._chooses(mark) else ():
+                left, top, right, bottom = part_rect_of(view, place)
+                part, color = pixels[top:bottom, left:right], COLORS[name]
+                x, y = int(place.center[0]) - left, int(place.center[1]) - top
+                if drawing.shape == "circle":
+                    cv2.circle(part, (x, y), drawing.radius, color, STROKE)
+                elif drawing.shape:
+                    corners = np.add((x, y), np.multiply(CORNERS[drawing.shape], drawing.radius))
+                    cv2.polylines(part, [corners.astype(np.int32)], True, color, STROKE)
+                if self.labels:
+                    self._draw_label(part, text, x, y, drawing)
+                drawn = True
         pixels.flags.writeable = False
-        return view.with_pixels(pixels) if places else view
+        return view.with_pixels(pixels) if drawn else view
+
+    def _chooses(self, mark: Mark) -> bool:
+        return not self.only or mark.label in self.only
 
     def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
         """The texts that are written beside those of a sample's marks that it draws."""
-        points = [mark.label for mark in marks if isinstance(mark, Point)]
-        looks = zip(points, self.looks(points), strict=True)
-        return [
-            look.text
-            for label, look in looks
-            if self.labels and (not self.only or label in self.only)
-        ]
+        points = [mark for mark in marks if isinstance(mark, Point)]
+        looks = zip(points, self.looks([mark.label for mark in points]), strict=True)
+        return [look.text for mark, look in looks if self.labels and self._chooses(mark)]
 
     def looks(self, labels: Sequence[str]) -> list[Look]:
         """What is written beside the marks with these labels, and the name of each one's colour."""
         drawing = DRAWINGS[self.style]
-        numbered = [label for label in labels if label != REFERENCE and drawing.numbers]
-        texts = [str(numbered.index(label) + 1) if label in numbered else label for label in labels]
         colors = self.colors or (drawing.color,)
-        return [Look(text, colors[place % len(colors)]) for place, text in enumerate(texts)]
+        numbered = [label for label in labels if label != REFERENCE and drawing.numbers]
+        looks = []
+        for place, label in enumerate(labels):
+            text = str(numbered.index(label) + 1) if label in numbered else label
+            looks.append(Look(text, colors[place % len(colors)]))
+        return looks
 
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
-        old, face = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX
+        old, face, white = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
         width, height = (
             hershey_size(text, drawing.scale)
             if old
@@ -277,14 +275,13 @@ class VPBenchStyle(WithoutModel):
         )
         aside = drawing.far if drawing.far and text == REFERENCE else drawing.offset[0]
         left, top = x - width // 2 + aside, y + drawing.offset[1]
-        if top < 0:
-            top = y + drawing.radius + BELOW
+        top = top if top >= 0 else y + drawing.radius + BELOW
         corner = left + width, top + height + MARGIN
         cv2.rectangle(pixels, (left - MARGIN, top - MARGIN), corner, (0, 0, 0), -1)
         if old:
-            draw_hershey(pixels, text, left, top + height, drawing.scale, (255, 255, 255))
+            draw_hershey(pixels, text, left, top + height, drawing.scale, white)
         else:
-            cv2.putText(pixels, text, (left, top + height), face, drawing.scale, (255, 255, 255), 1)
+            cv2.putText(pixels, text, (left, top + height), face, drawing.scale, white, 1)
 
 
 @dataclass(frozen=True)
@@ -314,52 +311,43 @@ class VPBenchPrompt(Wording):
             raise ValueError(
                 f"sample {sample.id} has no {'points' if sample.choices else 'choices'} to word"
             )
-        labels = [point.label for point in points]
+        labels, lettered = [point.label for point in points], self.marks.labels
         looks = self.marks.looks(labels)
-        if not self.marks.labels and len({look.color for look in looks}) < len(looks):
+        colors = list(dict.fromkeys(look.color for look in looks))
+        if not lettered and len(colors) < len(looks):
             raise ValueError(
                 f"sample {sample.id}: without labels its points need `colors` of their own"
             )
-        names = [look.text if self.marks.labels else f"the {look.color} point" for look in looks]
-        named = dict(zip(labels, names, strict=True))
-        choices = "\n".join(
-            f"({letter}) {_renamed(str(choice), named)}"
-            for letter, choice in zip(sample.letters, sample.choices, strict=True)
-        )
+        names: dict[str, str] = {}  # of the points that are called otherwise than in the choices
+        for label, look in zip(labels, looks, strict=True):
+            name = look.text if lettered else f"the {look.color} point"
+            names |= {label: name} if name != label else {}
+
+        def rename(match: re.Match[str]) -> str:
+            name = names[match["label"]]
+            return f"{match['point'] or ''}{name}" if lettered else name
+
+        lines, either = [], "|".join(map(re.escape, names)) or r"(?!)"
+        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+            named = re.sub(rf"(?P<point>[Pp]oint )?\b(?P<label>{either})\b", rename, str(choice))
+            lines.append(f"({letter}) {named}")
         parts = {
             "shape": DRAWINGS[self.marks.style].shape,
-            "color": _listed(list(dict.fromkeys(look.color for look in looks))),
+            "color": _listed(colors),
             "labels": _listed([look.text for look in looks]),
             "question": state.prompt,
-            "choices": choices,
+            "choices": "\n".join(lines),
         }
         last = "\n" if REFERENCE in labels else ""
-        look = "is marked with a {shape} in {color} and its label beside it: {labels}."
+        how = "is marked with a {shape} in {color} and its label beside it: {labels}."
         if not parts["shape"]:
-            look = "bears nothing but its label: {labels}."
-        elif not self.marks.labels:
-            look = "is marked with a {shape} of its own colour: {color}."
+            how = "bears nothing but its label: {labels}."
+        elif not lettered:
+            how = "is marked with a {shape} of its own colour: {color}."
         choose = "Select from the following choices."
-        words = self.text or f"Each point {look}\n{{question}}\n{choose}\n{{choices}}{last}"
+        words = self.text or f"Each point {how}\n{{question}}\n{choose}\n{{choices}}{last}"
         return state.replace(prompt=fill_in(words, **parts))
 
 
-def _renamed(choice: str, names: dict[str, str]) -> str:
-    """The choice with each point as it is drawn; a label that stays is not touched, "Point A" may
-    become a colour."""
-    changed = {label: name for label, name in names.items() if label != name}
-    if not changed:
-        return choice
-    pattern = re.compile(
-        rf"(?:(?P<point>[Pp]oint) )?\b(?P<label>{'|'.join(map(re.escape, changed))})\b"
-    )
-
-    def rename(match: re.Match[str]) -> str:
-        name = changed[match["label"]]
-        return name if name.startswith("the ") or not match["point"] else f"{match['point']} {name}"
-
-    return pattern.sub(rename, choice)
-
-
 def _listed(names: Sequence[str]) -> str:
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

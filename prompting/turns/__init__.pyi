@@ -1,5 +1,8 @@
-from .ask import Ask as Ask, History as History
+from .ask import Ask as Ask, FewShot as FewShot, History as History
 from .blind import CaptionThenAnswer as CaptionThenAnswer, RedrawThenAnswer as RedrawThenAnswer
-from .few_shot import FewShot as FewShot
-from .look_again import Reperceive as Reperceive, Verify as Verify, ZoomOnClaim as ZoomOnClaim
-from .vote import Vote as Vote
+from .repeat import (
+    Reperceive as Reperceive,
+    Verify as Verify,
+    Vote as Vote,
+    ZoomOnClaim as ZoomOnClaim,
+)

@@ -1,17 +1,26 @@
-"""One call of the model: which images and texts it is sent, in what order, and what of earlier
-turns is sent again."""
+"""One call of the model: which images and texts it is sent, in what order, what of earlier turns is
+sent again, and which few-shot examples come first."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, strip_thoughts
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.state import Stage, State, remark
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.layout import check_tag, write_tag
@@ -45,43 +54,30 @@ class History:
 
         A turn is all messages between two replies; the newest turn is always sent unchanged.
         """
-        replies = [message for message in messages if message.role == "assistant"]
-        notes = [note for message in replies for note in self._cut(self._words(message))[1]]
-        turns = list(accumulate((message.role == "assistant" for message in messages), initial=0))[
-            :-1
-        ]
-        seen = {turns[-1]} if messages else set()
+        turns = [*accumulate((message.role == "assistant" for message in messages), initial=0)]
+        fresh = turns[-2] if messages else 0
         if self.images == "latest":
-            seen = {
-                max(
-                    (turn for turn, message in zip(turns, messages, strict=True) if message.views),
-                    default=0,
-                )
-            }
-        sent = []
-        for turn, message in zip(turns, messages, strict=True):
-            if message.views and self.images != "all" and turn not in seen:
-                shown = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
-                message = replace(message, parts=tuple(shown))
+            shown = (turn for turn, message in zip(turns, messages, strict=False) if message.views)
+            fresh = max(shown, default=0)
+        sent, notes = [], []
+        for turn, message in zip(turns, messages, strict=False):
+            if message.views and self.images != "all" and turn != fresh:
+                parts = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
+                message = replace(message, parts=tuple(parts))
             if message.role == "assistant":
-                text = self._cut(self._words(message))[0]
+                text = strip_thoughts(message.text) if self.thoughts == "drop" else message.text
+                if len(text) > self.longest:
+                    notes.append(
+                        f"of an earlier reply of {len(text)} characters the first {self.longest}"
+                        " were sent on"
+                    )
+                    text = text[: self.longest] + " [...]"
                 if not text.strip() and not message.tool_calls:
                     text = NO_REPLY  # several servers refuse an empty turn
                 if text != message.text:
                     message = replace(message, parts=(text,))
             sent.append(message)
         return tuple(sent), tuple(notes)
-
-    def _words(self, message: Message) -> str:
-        return strip_thoughts(message.text) if self.thoughts == "drop" else message.text
-
-    def _cut(self, text: str) -> tuple[str, list[str]]:
-        if len(text) <= self.longest:
-            return text, []
-        note = (
-            f"of an earlier reply of {len(text)} characters the first {self.longest} were sent on"
-        )
-        return text[: self.longest] + " [...]", [note]
 
 
 Parts = tuple[str | View, ...]
@@ -132,15 +128,12 @@ class Ask:
             opened = (Message("system", (system,)), *opened)
         messages = (*opened, Message("user", parts))
         sent, notes = self.history(messages)
-        options = (
-            self.options
-            if self.output is None
-            else replace(self.options, schema=self.output.schema(state.sample))
-        )
+        options = self.options
+        if self.output is not None:
+            options = replace(options, schema=self.output.schema(state.sample))
         reply = model(sent, draw=state.draw, options=options)
-        return state.replace(messages=(*messages, reply.as_message())).with_notes(
-            *notes, *check_token_count(sent, reply)
-        )
+        state = state.replace(messages=(*messages, reply.as_message()))
+        return state.with_notes(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:
         """The texts and views that are sent, in their order."""
@@ -148,56 +141,27 @@ class Ask:
         if self.attach == "new":
             sent, _ = self.history((*state.messages, Message("user", ())))
             already_sent = {view.picture.sha for message in sent for view in message.views}
-        shown = {
-            n: view
-            for n, view in enumerate(state.views, 1)
-            if not already_sent or view.picture.sha not in already_sent
-        }
-        if self.images == "none" or self.attach == "none":
-            shown = {}
-        if self.images == "inline":
-            return self._inline(state, shown)
-        words = (state.prompt,) if state.prompt else ()
-        views = self._tagged(state, shown)
-        return (*words, *views) if self.images == "after" else (*views, *words)
-
-    def _inline(self, state: State, shown: dict[int, View]) -> Parts:
-        pieces = re.split(r"<image (\d+)>", state.prompt)
-        named = [int(number) for number in pieces[1::2]]
+        shown: dict[int, Parts] = {}
+        if "none" not in (self.images, self.attach):
+            for number, view in enumerate(state.views, 1):
+                if not already_sent or view.picture.sha not in already_sent:
+                    tag = write_tag(self.tags, number, view, state.sample.id) if self.tags else ""
+                    shown[number] = (tag, view)
+        inline = self.images == "inline"
+        words, *pieces = re.split(r"<image (\d+)>", state.prompt) if inline else [state.prompt]
+        named = [int(number) for number in pieces[::2]]
         if missing := [number for number in named if not 1 <= number <= len(state.views)]:
             raise ValueError(
                 f"sample {state.sample.id}: the prompt says <image {missing[0]}>, there are"
                 f" {len(state.views)} views"
             )
-        parts = [
-            *self._tagged(state, {n: view for n, view in shown.items() if n not in named}),
-            pieces[0],
-        ]
-        for number, words in zip(named, pieces[2::2], strict=True):
-            parts += [
-                *self._tagged(state, {number: shown[number]} if number in shown else {}),
-                words,
-            ]
-        stripped = (part.strip() if isinstance(part, str) else part for part in parts)
-        return tuple(part for part in stripped if part != "")
-
-    def _tagged(self, state: State, views: dict[int, View]) -> Parts:
-        if not self.tags:
-            return tuple(views.values())
-        return tuple(
-            p
-            for n, view in views.items()
-            for p in (write_tag(self.tags, n, view, state.sample.id), view)
-        )
-
-
-def ask_separately(state: State, parts: Parts, model: Model, options: CallOptions) -> Reply:
-    """The reply to a single user turn outside the conversation. Raises ModelError."""
-    sent = (Message("user", parts),)
-    reply = model(sent, draw=state.draw, options=options)
-    for note in check_token_count(sent, reply):
-        remark(note)
-    return reply
+        before = [part for n, parts in shown.items() if n not in named for part in parts]
+        parts = [words, *before] if self.images == "after" else [*before, words]
+        for number, words in zip(named, pieces[1::2], strict=True):
+            parts += [*shown.get(number, ()), words]
+        if inline:
+            parts = [part.strip() if isinstance(part, str) else part for part in parts]
+        return tuple(part for part in parts if part != "")
 
 
 def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
@@ -217,16 +181,11 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
     if not answers:
         return state
     given = [answer for answer in answers if answer is not None]
-    flips = sum(a != b for a, b in pairwise(given))
-    shown = ", ".join(
-        "?" if answer is None else " ".join(answer.split())[:40] for answer in answers
-    )
-    note = f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
-    return (
-        state.with_notes(note)
-        .measured("turn_answer", tuple(answers))
-        .measured("answer_changes", flips)
-    )
+    flips = sum(first != second for first, second in pairwise(given))
+    shown = [" ".join(answer.split())[:40] if answer is not None else "?" for answer in answers]
+    note = f"answers: {', '.join(shown)}; {flips} change{'' if flips == 1 else 's'}"
+    state = state.with_notes(note).measured("turn_answer", tuple(answers))
+    return state.measured("answer_changes", flips)
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
@@ -238,3 +197,116 @@ def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
         return []
     what = f"{images} image{'s' if images > 1 else ''} and {words} words"
     return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]
+
+
+NOT_ASKED = NoModel(
+    "examples are worded and drawn on without asking; name stages that never call the model"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A question with its images, and the `reply` that is shown for it."""
+
+    sample: Sample
+    reply: str
+
+    @property
+    def question(self) -> tuple[str, list[str]]:
+        """What is asked, and of which images."""
+        return self.sample.question, [image.sha for image in self.sample.images]
+
+
+@dataclass(frozen=True)
+class FewShot(WithoutModel):
+    """Puts few-shot examples from a JSONL file before the question: a user turn with images and a
+    reply for each.
+
+    `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too),
+    and may have `image` or `images` (paths relative to the file), `choices`, `marks` (as in
+    records) and `prompt`. Each example goes through `stages`, best given by reference, so that it
+    is drawn on and worded like the question: `stages: ["${stages.mark}", "${stages.choose}"]`;
+    `ask` says where its images stand. The first `n` are shown, or with `order: shuffled` n random
+    ones, others for each sample. An example with the sample's own question and images is left out.
+    `sha` is the hash of the file and its images: filled in when the stage is built, it is part of
+    the arm's identity, and a run whose files have changed since is refused. Raises ValueError.
+    """
+
+    path: Path
+    n: int | None = None
+    order: Literal["file", "shuffled"] = "file"
+    stages: tuple[Stage, ...] = ()
+    ask: Ask = field(default_factory=Ask)
+    sha: str = ""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "n >= 0")
+        content = [[example.sample.sha, example.reply] for example in self.examples]
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+        if self.sha and self.sha != digest:
+            raise ValueError(
+                f"{self.path} or its images have changed: sha is {digest}, and {self.sha} was"
+                " expected"
+            )
+        object.__setattr__(self, "sha", digest)
+
+    @cached_property
+    def examples(self) -> tuple[Example, ...]:
+        """Every example of the file. Raises ValueError that names the line."""
+        path, examples = Path(self.path), []
+        try:
+            lines = read_file(path).decode("utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ValueError(
+                f"{path} cannot be read ({exc}); expected one JSON object a line"
+            ) from exc
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    examples.append(_parse_example(read_json(line), path, number))
+                except (ValueError, TypeError, KeyError, PictureError) as exc:
+                    raise ValueError(f"{path} line {number}: {exc}") from exc
+        if not examples:
+            raise ValueError(f"{path} holds no example; write one JSON object a line")
+        return tuple(examples)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the examples as its first turns. Raises ValueError where a turn was taken
+        already."""
+        if any(message.role != "system" for message in state.messages):
+            raise ValueError(
+                f"sample {state.sample.id}: examples come before the first turn; move this stage up"
+            )
+        own = state.sample.question, [image.sha for image in state.sample.images]
+        examples = [example for example in self.examples if example.question != own]
+        if self.order == "shuffled":
+            examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
+        turns = list(state.messages)
+        for example in examples[: self.n]:
+            shown = State.start(example.sample, state.seed, state.draw)
+            for stage in self.stages:
+                shown = stage(shown, NOT_ASKED)
+            turns.append(Message("user", self.ask.parts(shown)))
+            turns.append(Message("assistant", (example.reply,)))
+        return state.replace(messages=tuple(turns))
+
+
+def _parse_example(row: Any, path: Path, number: int) -> Example:
+    if not isinstance(row, dict) or not isinstance(row.get("question"), str):
+        raise ValueError("expected an object with question, reply and images")
+    reply = row.get("reply", row.get("answer"))
+    if reply is None or not str(reply).strip():
+        raise ValueError("it has no reply; say what the model should have answered")
+    names = row.get("images") or ([row["image"]] if row.get("image") else [])
+    meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
+    marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
+    choices = tuple(str(choice) for choice in row.get("choices") or ())
+    images = []
+    for name in names:
+        file = (path.parent / str(name)).resolve()
+        if not file.is_relative_to(path.parent.resolve()):
+            raise ValueError(f"the image {name!r} lies outside {path.parent}")
+        images.append(Picture.open(file))
+        images[-1].size  # noqa: B018  a missing image is told now, not once for every sample
+    sample = Sample(f"example {number}", row["question"], tuple(images), choices, marks, meta)
+    return Example(sample, str(reply))

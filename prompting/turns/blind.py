@@ -7,7 +7,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -17,12 +17,12 @@ from xml.etree import ElementTree as ET
 import cv2
 import numpy as np
 
-from looktwice.pipelines.model import CallOptions, Model, Reply, strip_thoughts
+from looktwice.pipelines.model import CallOptions, Message, Model, strip_thoughts
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.state import State, Step
+from looktwice.pipelines.state import State, Step, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.turns.ask import Ask, ask_separately
+from looktwice.prompting.turns.ask import Ask, check_token_count
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts, text_of
 from looktwice.specialists.networks.image_size import shrink
 
@@ -87,16 +87,17 @@ def _check_element(element: ET.Element) -> None:
     if space.strip("{") not in ("", SPACE) or not ELEMENTS.fullmatch(name):
         raise SvgError(f"it has <{name[:40]}>, which is not drawn")
     element.tag = f"{{{SPACE}}}{name}"
+    outside = "refers to something outside itself"
     for key, value in element.attrib.items():
         word = key.rpartition("}")[2].lower()
         if word.startswith("on"):
             raise SvgError(f"it has a script ({word[:40]})")
         if word in ("href", "src", "base") and not value.strip().startswith("#"):
-            raise SvgError(f"it refers to something outside itself ({value.strip()[:60]!r})")
+            raise SvgError(f"it {outside} ({value.strip()[:60]!r})")
         if _OUTSIDE.search(value):
-            raise SvgError(f"it refers to something outside itself ({word[:40]})")
+            raise SvgError(f"it {outside} ({word[:40]})")
     if name == "style" and _OUTSIDE.search("".join(element.itertext())):
-        raise SvgError("its style refers to something outside itself")
+        raise SvgError(f"its style {outside}")
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
@@ -116,20 +117,15 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
         )
     except subprocess.TimeoutExpired as exc:
         raise SvgError(f"it was not drawn within {SECONDS:g} seconds") from exc
-    drawn = (
-        cv2.imdecode(np.frombuffer(done.stdout, np.uint8), cv2.IMREAD_COLOR_RGB)
-        if done.stdout
-        else None
-    )
+    drawn: Any = None
+    if done.stdout:
+        drawn = cv2.imdecode(np.frombuffer(done.stdout, np.uint8), cv2.IMREAD_COLOR_RGB)
     if done.returncode or drawn is None:
-        complaints = done.stderr.decode("utf-8", "replace").strip().splitlines() or [
-            f"exit code {done.returncode}"
-        ]
-        raise SvgError(f"resvg does not draw it ({complaints[-1][:200]})")
-    pixels: Pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA).astype(
-        np.uint8
-    )
-    return pixels
+        complaints = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = complaints[-1] if complaints else f"exit code {done.returncode}"
+        raise SvgError(f"resvg does not draw it ({reason[:200]})")
+    pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA)
+    return np.asarray(pixels, np.uint8)
 
 
 def similarity(first: Pixels, second: Pixels, longest: int = 1024) -> float:
@@ -204,56 +200,57 @@ class CaptionThenAnswer:
         no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be described")
-        captions, notes = self._captions(state, self.captioner or model)
-        empty = [
-            f"the description of {name} is empty" for name, text in captions.items() if not text
-        ]
-        state = state.with_notes(*notes)
-        if empty:
-            state = handle_missing(state, self.missing, empty)
-            if state.ended:
-                return state
-        described = [
-            f"{name[0].upper()}{name[1:]}: {text or '(no description)'}"
-            for name, text in captions.items()
-        ]
-        words = fill_in(self.frame, descriptions="\n\n".join(described), prompt=state.prompt)
-        return answer_blind(state, words, self.ask, self.answerer or model)
-
-    def _captions(self, state: State, model: Model) -> tuple[Mapping[str, str], list[str]]:
-        """The description of each image by its name, empty where none came, and notes."""
-        groups: list[Sequence[View]] = (
-            [(view,) for view in state.views] if self.each else [state.views]
-        )
-        names = (
-            [f"image {number}" for number in range(1, len(state.views) + 1)]
-            if self.each
-            else ["the images"]
-        )
-        captions, notes = {}, list[str]()
-        for name, views in zip(names, groups, strict=True):
-            reply = ask_separately(state, (*views, text_of(self.caption)), model, self.options)
-            captions[name], more = limit_reply(reply, self.longest, f"the description of {name}")
-            notes += more
-        return captions, notes
+        groups = {f"image {number}": (view,) for number, view in enumerate(state.views, 1)}
+        described, empty = [], []
+        for name, views in groups.items() if self.each else [("the images", state.views)]:
+            what = f"the description of {name}"
+            text, notes = describe(self, state, (*views, text_of(self.caption)), what, model)
+            state = state.with_notes(*notes)
+            described.append(f"{name[0].upper()}{name[1:]}: {text or '(no description)'}")
+            empty += [] if text else [f"{what} is empty"]
+        return answer_blind(self, state, model, empty, descriptions="\n\n".join(described))
 
 
-def answer_blind(state: State, words: str, ask: Ask, model: Model) -> State:
-    """Ask these words in a new conversation without images; prompt and views of the state stay."""
-    opening = tuple(message for message in state.messages if message.role == "system")
-    asked = replace(ask, images="none")(state.replace(prompt=words, messages=opening), model)
-    return asked.replace(prompt=state.prompt)
-
-
-def limit_reply(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
-    """The text of a reply without <think> parts, cut to `longest` characters, and notes on what was
-    cut off."""
+def describe(
+    stage: CaptionThenAnswer | RedrawThenAnswer,
+    state: State,
+    parts: tuple[str | View, ...],
+    what: str,
+    model: Model,
+) -> tuple[str, list[str]]:
+    """The reply to a single user turn outside the conversation, without <think> parts and cut to
+    the `longest` that the stage allows, and notes on what was cut off. Raises ModelError."""
+    own = stage.captioner if isinstance(stage, CaptionThenAnswer) else stage.drawer
+    sent = (Message("user", parts),)
+    reply = (own or model)(sent, draw=state.draw, options=stage.options)
+    for note in check_token_count(sent, reply):
+        remark(note)
     text, notes = strip_thoughts(reply.text).strip(), []
     if reply.finish == "length":
         notes.append(f"{what} was cut off by the bound on its tokens")
-    if len(text) > longest:
-        notes.append(f"of {what}, {len(text)} characters, the first {longest} were used")
-    return text[:longest], notes
+    if len(text) > stage.longest:
+        notes.append(f"of {what}, {len(text)} characters, the first {stage.longest} were used")
+    return text[: stage.longest], notes
+
+
+def answer_blind(
+    stage: CaptionThenAnswer | RedrawThenAnswer,
+    state: State,
+    model: Model,
+    lacking: Sequence[str],
+    **words: str,
+) -> State:
+    """Ask with these words in the stage's `frame`, in a new conversation without images; prompt and
+    views of the state stay. What is `lacking` may end it before."""
+    if lacking:
+        state = handle_missing(state, stage.missing, lacking)
+        if state.ended:
+            return state
+    prompt = fill_in(stage.frame, prompt=state.prompt, **words)
+    opening = tuple(message for message in state.messages if message.role == "system")
+    ask = replace(stage.ask, images="none")
+    asked = ask(state.replace(prompt=prompt, messages=opening), stage.answerer or model)
+    return asked.replace(prompt=state.prompt)
 
 
 REDRAW_PROMPT = """\
@@ -307,68 +304,42 @@ class RedrawThenAnswer:
         no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
-        codes, drawn, lacking, alike = (
-            list[str](),
-            list[View](),
-            list[str](),
-            list[tuple[float, float]](),
-        )
+        codes, lacking = list[str](), list[str]()
+        drawn, alike = list[View](), list[tuple[float, float]]()
         for number, view in enumerate(state.views, 1):
-            code, text, notes = self._redrawn(state, view, number, model)
+            what = f"the redrawing of image {number}"
+            text, notes = describe(self, state, (view, text_of(self.redraw)), what, model)
+            code = find_svg(text)
             codes.append(code or text)
-            lacking += [] if code else [f"the redrawing of image {number} holds no finished SVG"]
-            if code and self.compare:
-                picture, note, *values_pair = compare_drawing(code, view)
+            if not code:
+                lacking.append(f"{what} holds no finished SVG")
+            elif self.compare:
+                pixels, scores, note = compare_drawing(code, view.pixels)
                 notes.append(f"image {number}: {note}")
-                alike += values_pair
-                drawn += [View(picture)] if picture else []
+                drawn += [View(Picture(pixels))] if pixels is not None else []
+                alike += [scores] if scores else []
             state = state.with_notes(*notes)
         for name, values in zip(("ssim", "ssim_blank"), zip(*alike, strict=True), strict=False):
             state = state.measured(name, fmean(values))
         if drawn:
-            state = state.replace(
-                trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt))
-            )
-        if lacking:
-            state = handle_missing(state, self.missing, lacking)
-            if state.ended:
-                return state
-        described = "\n\n".join(
-            f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1)
-        )
-        return answer_blind(
-            state,
-            fill_in(self.frame, code=described, prompt=state.prompt),
-            self.ask,
-            self.answerer or model,
-        )
-
-    def _redrawn(
-        self, state: State, view: View, number: int, model: Model
-    ) -> tuple[str | None, str, list[str]]:
-        """The SVG of a view, or None; all that the reply says; notes."""
-        reply = ask_separately(
-            state, (view, text_of(self.redraw)), self.drawer or model, self.options
-        )
-        text, notes = limit_reply(reply, self.longest, f"the redrawing of image {number}")
-        return find_svg(text), text, notes
+            step = Step("redrawn", 0.0, (), tuple(drawn), state.prompt)
+            state = state.replace(trace=(*state.trace, step))
+        if len(codes) > 1:
+            codes = [f"Image {number}:\n{code}" for number, code in enumerate(codes, 1)]
+        return answer_blind(self, state, model, lacking, code="\n\n".join(codes))
 
 
 def compare_drawing(
-    code: str, view: View
-) -> tuple[Picture | None, str, *tuple[tuple[float, float], ...]]:
-    """The rendered SVG at the size of a view, or None, and a note on how similar it is.
-
-    Where it can be compared, also its structural similarity and that of a blank page.
-    """
-    width, height = view.size
+    code: str, pixels: Pixels
+) -> tuple[Pixels | None, tuple[float, float] | None, str]:
+    """The rendered SVG at the size of an image, or None, its structural similarity and that of a
+    blank page where it can be compared, and a note on these."""
     try:
-        pixels = render_svg(code, width, height)
+        drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:
-        return None, f"the SVG was not drawn: {exc}"
-    alike = similarity(view.pixels, pixels)
+        return None, None, f"the SVG was not drawn: {exc}"
+    alike, blank = similarity(pixels, drawn), similarity(pixels, np.full_like(pixels, 255))
     if math.isnan(alike):
-        return Picture(pixels), "the SVG was drawn; the image is too small to be compared"
-    blank = similarity(view.pixels, np.full_like(view.pixels, 255))
+        return drawn, None, "the SVG was drawn; the image is too small to be compared"
     note = f"the SVG has SSIM {alike:.3f} with the image, where a blank page has {blank:.3f}"
-    return Picture(pixels), note, (alike, blank)
+    return drawn, (alike, blank), note

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import PixelRect, Rect, bounds, contains, rectangle
+from looktwice.pipelines.geometry import PixelRect, Rect, bounds, contains, overlaps, rectangle
 from looktwice.pipelines.marks import Mark, bounding_box
+from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
@@ -88,37 +89,56 @@ class Crop:
         pieces = [view if area == whole_view else transforms.crop(view, *area) for area in areas]
         if self.show == "crop":
             return [self._enlarged(piece) for piece in pieces], notes
-        whole = self.outlined(view, areas)
+        colors = [self._color(view, area, number) for number, area in enumerate(areas)]
+        whole = self._outlined(view, areas, colors)
         if self.show == "both":
             return [whole, *map(self._enlarged, pieces)], notes
         if self.show == "beside":
-            fitted = [
+            shown = [
                 self._enlarged(p) if self.upscale else self._fitted(p, view.size) for p in pieces
             ]
-            return [transforms.beside([whole, *fitted], self.margin)], notes
-        colors = [self._color(view, area, number) for number, area in enumerate(areas)]
-        shown, more = self._insets(whole, pieces, areas, marks, colors)
-        return [shown], notes + more
+            return [transforms.beside([whole, *shown], self.margin)], notes
+        boxes = [bounding_box(mark) for mark in marks]
+        placed, taken = [], list[PixelRect]()
+        width, height = view.size
+        rim, room = (
+            min(self.thickness, 1 + min(view.size) // 16),
+            (self.inset * width, self.inset * height),
+        )
+        for number, piece in enumerate(pieces):
+            bordered = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
+            area = place_inset(view.size, bordered, room, areas, boxes, taken)
+            if area is None or min(room) - 2 * rim < 1:
+                raise ValueError(
+                    f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x"
+                    f" {height} pixels; set a smaller `most` or `inset`, or show: beside"
+                )
+            left, top, right, bottom = area
+            inside = max(1, right - left - 2 * rim), max(1, bottom - top - 2 * rim)
+            small = self._fitted(piece, inside)
+            for mark, box in zip(marks, boxes, strict=True):
+                if overlaps(area, box):
+                    notes.append(f"an inset lies over the mark {mark.label!r}")
+            scale = small.size[0] / piece.size[0]
+            notes += [f"an inset shows its crop at {scale:.2f} of its size"] if scale <= 1 else []
+            taken.append(area)
+            framed = transforms.pad(small, rim, rim, rim, rim, colors[number])
+            placed.append((framed, left, top))
+        return [transforms.paste(whole, placed)], notes
 
     def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
         """The areas that are cut out, in whole pixels, and a note if there are more than `most`
         places."""
-        kept = list(places[: self.most])
-        notes = (
-            [f"of {len(places)} regions the first {self.most} count"]
-            if len(places) > self.most
-            else []
-        )
-        boxes: dict[PixelRect, list[Rect]] = {}
+        count, kept = len(places), places[: self.most]
+        notes = [f"of {count} regions the first {self.most} count"] if count > self.most else []
         located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
         if self.merge == "union":
-            for part_rect, box in located:
-                boxes.setdefault(part_rect, []).append(box)
-            located = [
-                (part_rect, (*np.min(inside, axis=0)[:2], *np.max(inside, axis=0)[2:]))
-                for part_rect, inside in boxes.items()
-            ]
-        areas = (self._area(box, part_rect, view.size) for part_rect, box in located)
+            union: dict[PixelRect, Rect] = {}
+            for part, (x0, y0, x1, y1) in located:
+                left, top, right, bottom = union.get(part, (x0, y0, x1, y1))
+                union[part] = min(left, x0), min(top, y0), max(right, x1), max(bottom, y1)
+            located = list(union.items())
+        areas = (self._area(box, part, view.size) for part, box in located)
         return list(dict.fromkeys(areas)), notes
 
     def _area(self, box: Rect, part_rect: PixelRect, size: tuple[int, int]) -> PixelRect:
@@ -132,53 +152,19 @@ class Crop:
         top, bottom = _fit_interval(y0, y1, height, part_rect[1], part_rect[3])
         return left, top, right, bottom
 
-    def outlined(self, view: View, areas: Iterable[PixelRect]) -> View:
+    def _outlined(self, view: View, areas: Sequence[PixelRect], colors: Sequence[RGB]) -> View:
         """The view with an outline around each area, outside it; at the edge of the view it moves
         inwards."""
-        width, height = view.size
+        if not self.thickness:
+            return view
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
-        for number, (left, top, right, bottom) in enumerate(areas if stroke else ()):
-            x0, y0 = max(0, left - stroke), max(0, top - stroke)
-            patch = pixels[y0 : min(height, bottom + stroke), x0 : min(width, right + stroke)]
-            outline = np.ones(patch.shape[:2], bool)
-            outline[stroke:-stroke, stroke:-stroke] = False
-            patch[outline] = self._color(view, (left, top, right, bottom), number)
-        return view.with_pixels(pixels) if self.thickness else view
-
-    def _insets(
-        self,
-        whole: View,
-        pieces: Sequence[View],
-        areas: Sequence[PixelRect],
-        marks: Sequence[Mark],
-        colors: Sequence[RGB],
-    ) -> tuple[View, list[str]]:
-        """The view with every piece in a corner, and notes on what that hides. Raises ValueError
-        without room."""
-        width, height = whole.size
-        rim = min(self.thickness, 1 + min(whole.size) // 16)
-        room = self.inset * width, self.inset * height
-        keep = [bounding_box(mark) for mark in marks]
-        placed, taken, notes = [], list[PixelRect](), list[str]()
-        for number, piece in enumerate(pieces):
-            bordered = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
-            place = place_inset(whole.size, bordered, room, areas, keep, taken)
-            if place is None or min(room) - 2 * rim < 1:
-                raise ValueError(
-                    f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x"
-                    f" {height} pixels; set a smaller `most` or `inset`, or show: beside"
-                )
-            area, hidden = place
-            inside = (max(1, area[2] - area[0] - 2 * rim), max(1, area[3] - area[1] - 2 * rim))
-            small = self._fitted(piece, inside)
-            scale = small.size[0] / piece.size[0]
-            notes += [f"an inset lies over the mark {marks[k].label!r}" for k in hidden]
-            notes += [f"an inset shows its crop at {scale:.2f} of its size"] if scale <= 1 else []
-            taken.append(area)
-            placed.append(
-                (transforms.pad(small, rim, rim, rim, rim, colors[number]), area[0], area[1])
-            )
-        return transforms.paste(whole, placed), notes
+        for (left, top, right, bottom), color in zip(areas, colors, strict=True):
+            rows = slice(max(0, top - stroke), bottom + stroke)
+            patch = pixels[rows, max(0, left - stroke) : right + stroke]
+            inside = patch[stroke:-stroke, stroke:-stroke].copy()
+            patch[:] = color
+            patch[stroke:-stroke, stroke:-stroke] = inside
+        return view.with_pixels(pixels)
 
     def _color(self, view: View, area: PixelRect, number: int) -> RGB:
         left, top, right, bottom = area
@@ -201,11 +187,19 @@ class Crop:
                 f"a crop would be made {width} x {height} pixels large; give less upscale or"
                 " another aspect"
             )
-        return (
-            view
-            if (width, height) == view.size
-            else transforms.resize(view, width, height, self.filter)
-        )
+        if (width, height) == view.size:
+            return view
+        return transforms.resize(view, width, height, self.filter)
+
+    def show_in(
+        self, state: State, view: View, places: Sequence[Mark]
+    ) -> tuple[list[View], list[str]]:
+        """The views that replace one of a state, and notes. Raises ValueError with the sample."""
+        marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
+        try:
+            return self(view, places, marks)
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
 
 def _part_rect(view: View, place: Mark) -> PixelRect:

@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import RGB, rgb
 from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.resize import resize_view
 
@@ -69,39 +69,28 @@ class Concatenate(WithoutModel):
         megapixels."""
         if self.equal != "none":
             side = 1 if self.equal == "heights" else 0
-            most = max(view.size[side] for view in views)
-            sizes = [
-                [max(1, round(length * most / view.size[side])) for length in view.size]
-                for view in views
-            ]
-            views = [
-                resize_view(view, (width, height))
-                for view, (width, height) in zip(views, sizes, strict=True)
-            ]
-        columns = {"horizontal": len(views), "vertical": 1}.get(self.direction) or self.columns
-        columns = min(len(views), columns or math.ceil(math.sqrt(len(views))))
-        rows = [views[start : start + columns] for start in range(0, len(views), columns)]
-        heights = [max(view.size[1] for view in row) for row in rows]
-        widths = [max(view.size[0] for view in views[column::columns]) for column in range(columns)]
-        placed = [
-            (
-                view,
-                self._start(widths, column, view.size[0]),
-                self._start(heights, number, view.size[1]),
-            )
-            for number, row in enumerate(rows)
-            for column, view in enumerate(row)
-        ]
-        size = tuple(
-            sum(lengths) + self.margin * (len(lengths) - 1) for lengths in (heights, widths)
-        )
+            most, resized = max(view.size[side] for view in views), []
+            for view in views:
+                width, height = (max(1, round(n * most / view.size[side])) for n in view.size)
+                resized.append(resize_view(view, (width, height)))
+            views = resized
+        count = len(views)
+        columns = {"horizontal": count, "vertical": 1}.get(self.direction) or self.columns
+        columns = min(count, columns or math.ceil(math.sqrt(count)))
+        sizes = np.zeros((2, math.ceil(count / columns), columns), int)  # widths, heights
+        for number, view in enumerate(views):
+            sizes[:, number // columns, number % columns] = view.size
+        widths, heights = sizes[0].max(0), sizes[1].max(1)
+        lefts, tops = (np.cumsum([0, *cells + self.margin]) for cells in (widths, heights))
+        placed = []
+        for number, view in enumerate(views):
+            row, column = divmod(number, columns)
+            free = np.array([widths[column], heights[row]]) - view.size
+            moved = {"start": free * 0, "center": free // 2, "end": free}[self.align]
+            placed.append((view, int(lefts[column] + moved[0]), int(tops[row] + moved[1])))
+        size = tops[-1] - self.margin, lefts[-1] - self.margin
         canvas = View(Picture(np.full((*size, 3), rgb(self.color), np.uint8)))
         return transforms.paste(canvas, placed)
-
-    def _start(self, lengths: Sequence[int], number: int, length: int) -> int:
-        free = lengths[number] - length
-        before = {"start": 0, "center": free // 2, "end": free}[self.align]
-        return sum(lengths[:number]) + self.margin * number + before
 
 
 @dataclass(frozen=True)
@@ -145,25 +134,22 @@ class Reorder(WithoutModel):
                     f" ({named[0]!r}), so another order would make the key wrong; number the images"
                     ' with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
                 )
-        numbers = self._numbers(state)
-        order = ", ".join(str(number + 1) for number in numbers)
-        return state.replace(views=tuple(state.views[number] for number in numbers)).with_notes(
-            f"order of images: {order}"
-        )
-
-    def _numbers(self, state: State) -> list[int]:
         count = len(state.views)
+        numbers = [*range(1, count), 0]
         if self.order == "shuffled":
-            return [int(number) for number in state.rng(f"Reorder {self.seed}").permutation(count)]
-        if self.order == "reversed":
-            return list(range(count))[::-1]
-        if self.order == "rotated":
-            return [*range(1, count), 0]
-        if len(self.order) != count:
-            raise ValueError(
-                f"sample {state.sample.id}: order lists {len(self.order)} images, there are {count}"
-            )
-        return [int(number) - 1 for number in self.order]
+            numbers = state.rng(f"Reorder {self.seed}").permutation(count).tolist()
+        elif self.order == "reversed":
+            numbers = list(range(count))[::-1]
+        elif not isinstance(self.order, str):
+            if len(self.order) != count:
+                raise ValueError(
+                    f"sample {state.sample.id}: order lists {len(self.order)} images, there are"
+                    f" {count}"
+                )
+            numbers = [number - 1 for number in self.order]
+        order = ", ".join(str(number + 1) for number in numbers)
+        views = tuple(state.views[number] for number in numbers)
+        return state.replace(views=views).with_notes(f"order of images: {order}")
 
 
 @dataclass(frozen=True)
@@ -190,22 +176,21 @@ class IndexTags(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with their strips. Raises ValueError where a text is wider than its view."""
-        tagged = (self._tagged(state, number, view) for number, view in enumerate(state.views, 1))
-        return state.replace(views=tuple(tagged))
-
-    def _tagged(self, state: State, number: int, view: View) -> View:
-        text = write_tag(self.text, number, view, state.sample.id)
-        strip = _draw_strip(text, self.font_size, rgb(self.color), rgb(self.ground))
-        height, width = strip.shape[:2]
-        if width > view.size[0]:
-            raise ValueError(
-                f"sample {state.sample.id}: the tag {text!r} is {width} pixels wide, the view"
-                f" {view.size[0]}; give a shorter text or a smaller font_size"
-            )
-        wider = transforms.pad(view, top=height, color=rgb(self.ground))
-        pixels = np.array(wider.pixels)
-        pixels[:height, :width] = strip
-        return wider.with_pixels(pixels)
+        views, ground = [], rgb(self.ground)
+        for number, view in enumerate(state.views, 1):
+            text = write_tag(self.text, number, view, state.sample.id)
+            strip = _draw_strip(text, self.font_size, rgb(self.color), ground)
+            height, width = strip.shape[:2]
+            if width > view.size[0]:
+                raise ValueError(
+                    f"sample {state.sample.id}: the tag {text!r} is {width} pixels wide, the view"
+                    f" {view.size[0]}; give a shorter text or a smaller font_size"
+                )
+            wider = transforms.pad(view, top=height, color=ground)
+            pixels = np.array(wider.pixels)
+            pixels[:height, :width] = strip
+            views.append(wider.with_pixels(pixels))
+        return state.replace(views=tuple(views))
 
 
 def write_tag(text: str, number: int, view: View, sample: str) -> str:
@@ -235,9 +220,7 @@ def check_tag(setting: str, text: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def _draw_strip(
-    text: str, size: float, color: tuple[int, int, int], ground: tuple[int, int, int]
-) -> Pixels:
+def _draw_strip(text: str, size: float, color: RGB, ground: RGB) -> Pixels:
     """The text on its ground, in Pillow's own scalable font; of one height for all texts of a
     size."""
     font = ImageFont.load_default(size)

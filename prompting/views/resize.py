@@ -19,7 +19,7 @@ from PIL import Image
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.ranges import check_ranges
@@ -56,11 +56,10 @@ class SizeRule(WithoutModel, ABC):
         rule refuses it.
         """
         try:
-            return state.replace(
-                views=tuple(resize_view(view, self.size(*view.size)) for view in state.views)
-            )
+            views = tuple(resize_view(view, self.size(*view.size)) for view in state.views)
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+        return state.replace(views=views)
 
 
 @dataclass(frozen=True)
@@ -125,9 +124,7 @@ class Megapixels(SizeRule):
     def size(self, width: int, height: int) -> Size:
         now = width * height / 1e6
         wanted = min(max(now, self.least), self.most)
-        return (
-            _scale((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
-        )
+        return _scale((width, height), math.sqrt(wanted / now))
 
 
 @dataclass(frozen=True)
@@ -217,12 +214,9 @@ class OpenAIPatches(SizeRule):
         if _count_patches((width, height), self.patch) <= self.budget:
             return width, height
         factor = math.sqrt(self.budget * self.patch**2 / (width * height))
-        whole = [
-            side * factor / self.patch for side in (width, height) if side * factor >= self.patch
-        ]
-        return _scale(
-            (width, height), factor * min((math.floor(n) / n for n in whole), default=1.0)
-        )
+        sides = (width * factor / self.patch, height * factor / self.patch)
+        whole = min((math.floor(n) / n for n in sides if n >= 1), default=1.0)
+        return _scale((width, height), factor * whole)
 
 
 @dataclass(frozen=True)
@@ -247,13 +241,11 @@ class ClaudePatches(SizeRule):
         most = min(1.0, self.edge / max(width, height))
         steps = range(1, math.ceil(self.edge / self.patch) + 1)
         whole = {n * self.patch / side for n in steps for side in (width, height)}
-        factors = sorted((f for f in whole | {most} if f <= most), reverse=True)
-        fitting = (
-            size
-            for f in factors
-            if _count_patches(size := _scale((width, height), f), self.patch) <= self.budget
-        )
-        return next(fitting, (1, 1))
+        for factor in sorted(whole | {most}, reverse=True):
+            size = _scale((width, height), factor)
+            if factor <= most and _count_patches(size, self.patch) <= self.budget:
+                return size
+        return 1, 1
 
 
 def resize_view(view: View, size: Size) -> View:
@@ -327,40 +319,26 @@ class Encode(WithoutModel):
         if self.codec == "keep":
             return view
         if self.codec == "png":
-            payload = view.picture.payload
-            return (
-                view
-                if payload.media_type == "image/png"
-                else replace(view, picture=Picture(view.pixels))
-            )
+            if view.picture.payload.media_type == "image/png":
+                return view
+            return replace(view, picture=Picture(view.pixels))
         width, height = view.size
         if max(width, height) > MAX_SIDE[self.codec]:
             raise ValueError(
                 f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has"
                 f" {width} x {height}; make it smaller first (prompting.views.LongestSide)"
             )
-        data = self._jpeg(view.pixels) if self.codec == "jpeg" else self._webp(view.pixels)
-        name = f"{self.codec} of {view.picture.name or 'a view'}"
-        return replace(view, picture=Picture.encoded(data, name, known_to_decode=True))
-
-    def _jpeg(self, pixels: Pixels) -> bytes:
-        settings = [
-            cv2.IMWRITE_JPEG_QUALITY,
-            self.quality,
-            cv2.IMWRITE_JPEG_SAMPLING_FACTOR,
-            SAMPLING[self.chroma],
-        ]
-        ok, data = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), settings)
-        if not ok:
-            raise ValueError(
-                f"OpenCV could not write a JPEG of {pixels.shape[1]} x {pixels.shape[0]} pixels"
-            )
-        return data.tobytes()
-
-    def _webp(self, pixels: Pixels) -> bytes:
-        file = io.BytesIO()
-        if self.lossless:  # the least effort: a twelfth of the time for a quarter more bytes
-            Image.fromarray(pixels).save(file, "WEBP", lossless=True, quality=0, method=0)
+        image, file = Image.fromarray(view.pixels), io.BytesIO()
+        data = b""
+        if self.codec == "jpeg":
+            settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality]
+            settings += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
+            bgr = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2BGR)
+            data = cv2.imencode(".jpg", bgr, settings)[1].tobytes()
+        elif self.lossless:  # the least effort: a twelfth of the time for a quarter more bytes
+            image.save(file, "WEBP", lossless=True, quality=0, method=0)
         else:
-            Image.fromarray(pixels).save(file, "WEBP", quality=self.quality)
-        return file.getvalue()
+            image.save(file, "WEBP", quality=self.quality)
+        name = f"{self.codec} of {view.picture.name or 'a view'}"
+        picture = Picture.encoded(data or file.getvalue(), name, known_to_decode=True)
+        return replace(view, picture=picture)

@@ -16,9 +16,8 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import KEPT, Missing, handle_missing, shown_sources
-from looktwice.prompting.grids.grids import DotGrid, RuledGrid, source_box
-from looktwice.prompting.grids.words import read_coordinates
+from looktwice.prompting.evidence import Missing, handle_missing, shown_sources
+from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
 from looktwice.prompting.ranges import check_ranges
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence
@@ -34,20 +33,6 @@ class ZoomTargets:
     regions: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
 
-    def places(self, view: View, sources: Sequence[int]) -> list[Mark]:
-        """The regions of these source images as a view shows them, in its coordinates."""
-        return [
-            place
-            for k in sources
-            for region in self.regions.get(k, ())
-            for place in view.to_view(region)
-        ]
-
-    def reason(self, sources: Sequence[int]) -> str:
-        """Why a view of these sources shows no region."""
-        reasons = [self.reasons[k] for k in sources if k in self.reasons]
-        return "; ".join(reasons) or f"no {self.sought} is seen"
-
 
 def zoom_views(
     state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]
@@ -59,29 +44,23 @@ def zoom_views(
     views, notes, lacking, shares = list[View](), list[str](), list[str](), list[float]()
     for number, view in enumerate(state.views, 1):
         sources = sorted({part.source for part in view.parts} & set(wanted))
-        places = found.places(view, sources)
+        regions = [region for k in sources for region in found.regions.get(k, ())]
+        places = [place for region in regions for place in view.to_view(region)]
         if places:
-            marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
-            try:
-                shown, more = crop(view, places, marks)
-            except ValueError as exc:
-                raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+            shown, more = crop.show_in(state, view, places)
             views += shown
             notes += [f"view {number}: {note}" for note in more]
-            areas, (width, height) = crop.areas(view, places)[0], view.size
-            shares += [
-                (right - left) * (bottom - top) / (width * height)
-                for left, top, right, bottom in areas
-            ]
+            for left, top, right, bottom in crop.areas(view, places)[0]:
+                shares.append((right - left) * (bottom - top) / (view.size[0] * view.size[1]))
         else:
             views.append(view)
-            lacking += [f"view {number}: {found.reason(sources)}"] if sources else []
+            reasons = [found.reasons[k] for k in sources if k in found.reasons]
+            why = "; ".join(reasons) or f"no {found.sought} is seen"
+            lacking += [f"view {number}: {why}"] if sources else []
     state = state.measured("crop_share", fmean(shares)) if shares else state
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking)
-    return state.replace(views=tuple(views)).with_notes(
-        *notes, *(f"{reason}{KEPT}" for reason in lacking)
-    )
+    return handle_missing(state.replace(views=tuple(views)).with_notes(*notes), "keep", lacking)
 
 
 @dataclass(frozen=True)
@@ -102,19 +81,15 @@ class ZoomOnMarks(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
         check_marks(state.sample)
-        wanted = [
-            mark for mark in state.sample.marks if not self.labels or mark.label in self.labels
-        ]
+        regions: dict[int, list[Mark]] = {}
+        for mark in state.sample.marks:
+            if not self.labels or mark.label in self.labels:
+                regions.setdefault(mark.image, []).append(mark)
         sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
         sources = shown_sources(state, self.images)
         if self.images is None:
-            sources = [
-                number for number in sources if any(mark.image == number for mark in wanted)
-            ] or sources
-        targets = ZoomTargets(
-            sought,
-            {number: [mark for mark in wanted if mark.image == number] for number in sources},
-        )
+            sources = [number for number in sources if number in regions] or sources
+        targets = ZoomTargets(sought, regions)
         return zoom_views(state, targets, self.crop, self.missing, sources)
 
 
@@ -184,14 +159,10 @@ class ZoomOnDetections(WithoutModel):
                 )
             return tuple(word.strip() for word in words if word.strip())
         if self.words_pattern:
-            matches = re.finditer(self.words_pattern, sample.question)
-            matched = (
-                word
-                for m in matches
-                for word in m.groups() or (m.group(),)
-                if word and word.strip()
-            )
-            return tuple(dict.fromkeys(word.strip() for word in matched))
+            matched: list[str] = []
+            for match in re.finditer(self.words_pattern, sample.question):
+                matched += [word.strip() for word in match.groups() or (match[0],) if word]
+            return tuple(dict.fromkeys(filter(None, matched)))
         return self.words
 
     def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
@@ -203,15 +174,15 @@ class ZoomOnDetections(WithoutModel):
         area = (x1 - x0) * (y1 - y0)
         order = np.argsort(-(area if self.order == "size" else boxes.scores), kind="stable")
         sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
-        kept = [k for k in order if sure[k] and area[k] > 0]
-        if not kept:
+        kept = order[(sure & (area > 0))[order]]
+        if not len(kept):
             raise NoEvidence(f"no box{_for_words(words)} in image {number}")
-        return [
-            Box(
-                str(boxes.labels[k]), float(x0[k]), float(y0[k]), float(x1[k]), float(y1[k]), number
-            )
-            for k in kept
-        ]
+        boxes, kept_boxes = boxes[kept], list[Mark]()
+        for label, (left, top, right, bottom) in zip(
+            boxes.labels, boxes.xyxy.tolist(), strict=True
+        ):
+            kept_boxes.append(Box(str(label), left, top, right, bottom, number))
+        return kept_boxes
 
 
 def _for_words(words: Sequence[str]) -> str:
@@ -272,21 +243,16 @@ class ZoomOnCells(WithoutModel):
         if isinstance(self.grid, RuledGrid):
             every = np.ndindex(self.grid.rows, self.grid.columns)
             return name in {self.grid.name(*place) for place in every}
-        return len(read_coordinates(name)) == 1 and self._has(read_coordinates(name)[0])
-
-    def _has(self, named: Sequence[int]) -> bool:
-        return min(named) >= 1 and named[-2] <= self.grid.rows and named[-1] <= self.grid.columns
+        named = read_coordinates(name)
+        return len(named) == 1 and self.grid.has(named[0])
 
     def _boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
         """The named cells as boxes of the source images."""
-        shown = self.grid.gridded_views(views)
         if isinstance(self.grid, RuledGrid):
-            for number in range(1, len(shown) + 1):
-                yield from self.grid.places(views, said, number)
+            for number in range(len(self.grid.gridded_views(views))):
+                yield from self.grid.places(views, said, number + 1)
             return
-        for named in read_coordinates(said):
-            number = named[0] if len(named) == 3 else 1
-            if self._has(named) and number <= len(shown):
-                view, (row, column) = shown[number - 1], named[-2:]
-                box = source_box(view, self.grid.around(view.size, row, column, self.around))
-                yield from [box] if box is not None else []
+        for view, (*_, row, column) in self.grid.named(views, said):
+            box = source_box(view, self.grid.around(view.size, row, column, self.around))
+            if box is not None:
+                yield box

@@ -4,7 +4,7 @@ system text."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -61,14 +61,8 @@ def text_of(text: Text) -> str:
 def fill_in(text: Text, **parts: str) -> str:
     """The text with each `{name}` replaced by the part of that name; other braces are kept, as in
     JSON."""
-    whole, rest = "", text_of(text)
-    while rest:
-        places = [(rest.find(f"{{{name}}}"), name) for name in parts if f"{{{name}}}" in rest]
-        if not places:
-            break
-        at, name = min(places)
-        whole, rest = whole + rest[:at] + parts[name], rest[at + len(name) + 2 :]
-    return whole + rest
+    names = "|".join(map(re.escape, parts))
+    return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], text_of(text))
 
 
 def add_lines(state: State, *lines: str) -> State:
@@ -125,19 +119,24 @@ class MultipleChoice(WithoutModel):
             raise ValueError(
                 f"sample {sample.id} has no choices; drop this stage for open questions"
             )
-        views, letters = (
-            list(state.views),
-            [self.label_style.replace("A", letter) for letter in sample.letters],
-        )
-        lines = []
-        for letter, choice in zip(letters, sample.choices, strict=True):
-            if isinstance(choice, Picture):
-                views.append(View(choice))
-                choice = f"image {len(views)}"
-            lines.append(f"{letter} {choice}")
+        letters = [self.label_style.replace("A", letter) for letter in sample.letters]
+        views, choices = show_choices(state)
+        lines = [f"{letter} {text}" for letter, text in zip(letters, choices, strict=True)]
         listed = " or ".join(filter(None, (", ".join(letters[:-1]), letters[-1])))
         instruction = self.instruction.replace("{letters}", listed)
-        return add_lines(state.replace(views=tuple(views)), *lines, instruction)
+        return add_lines(state.replace(views=views), *lines, instruction)
+
+
+def show_choices(state: State) -> tuple[tuple[View, ...], list[str]]:
+    """The views, with choices that are pictures behind the others, and the choices in words, those
+    by their numbers."""
+    views, texts = list(state.views), []
+    for choice in state.sample.choices:
+        if isinstance(choice, Picture):
+            views.append(View(choice))
+            choice = f"image {len(views)}"
+        texts.append(choice)
+    return tuple(views), texts
 
 
 @dataclass(frozen=True)
@@ -154,25 +153,19 @@ class MarksAsText(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with one more line of the prompt for each place of each mark."""
-        lines = [line for mark in state.sample.marks for line in self.places(mark, state.views)]
-        if not lines:
-            return state
-        unit = (
-            "pixels of the image"
-            if self.frame == "pixels"
-            else "thousandths of the image's width and height"
+        lines = []
+        for mark in state.sample.marks:
+            for number, view in enumerate(state.views, 1):
+                for place in view.to_view(mark):
+                    numbers = self._numbers(place, view.size)
+                    lines.append(f"{place.label}: {numbers} in image {number}")
+        unit = "pixels of the image"
+        if self.frame == "0-1000":
+            unit = "thousandths of the image's width and height"
+        frame = (
+            f"Marked places, in {unit}, with x to the right and y down from the top left corner:"
         )
-        return add_lines(
-            state,
-            f"Marked places, in {unit}, with x to the right and y down from the top left corner:",
-            *lines,
-        )
-
-    def places(self, mark: Mark, views: Sequence[View]) -> Iterator[str]:
-        """One line for each place where a mark is seen."""
-        for number, view in enumerate(views, 1):
-            for place in view.to_view(mark):
-                yield f"{place.label}: {self._numbers(place, view.size)} in image {number}"
+        return add_lines(state, frame, *lines) if lines else state
 
     def _numbers(self, place: Mark, size: tuple[int, int]) -> str:
         thousand = self.frame == "0-1000"
@@ -181,10 +174,8 @@ class MarksAsText(WithoutModel):
             half = 0.5 if thousand else 0.0  # pixel numbers mean centres, shares start at the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
         x0, y0, x1, y1 = bounding_box(place)
-        return (
-            f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to"
-            f" {round(y1 * down)}"
-        )
+        level = f"x from {round(x0 * across)} to {round(x1 * across)}"
+        return f"{level}, y from {round(y0 * down)} to {round(y1 * down)}"
 
 
 @dataclass(frozen=True)
@@ -196,14 +187,20 @@ class Verbatim(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the benchmark's prompt in place of any other."""
-        prompt = state.sample.meta.get("prompt")
-        if not isinstance(prompt, str) or not prompt:
-            fields = ", ".join(sorted(state.sample.meta)) or "none"
-            raise ValueError(
-                f"sample {state.sample.id} has no prompt of its own (fields: {fields}); "
-                "word the question with prompting.wording.MultipleChoice"
-            )
-        return state.replace(prompt=prompt)
+        return state.replace(prompt=benchmark_prompt(state))
+
+
+def benchmark_prompt(state: State) -> str:
+    """The benchmark's own prompt. Raises ValueError for a sample that has none."""
+    meta = state.sample.meta
+    prompt = meta.get("prompt")
+    if not isinstance(prompt, str) or not prompt:
+        raise ValueError(
+            f"sample {state.sample.id} has no prompt of its own (fields:"
+            f" {', '.join(sorted(meta)) or 'none'}); word the question with"
+            " prompting.wording.MultipleChoice"
+        )
+    return prompt
 
 
 @dataclass(frozen=True)
@@ -218,9 +215,8 @@ class YesNo(Wording):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the instruction below the prompt."""
-        return add_lines(
-            state, fill_in(self.instruction, first=self.words[0], second=self.words[1])
-        )
+        first, second = self.words
+        return add_lines(state, fill_in(self.instruction, first=first, second=second))
 
 
 @dataclass(frozen=True)
@@ -235,14 +231,10 @@ class WholeNumber(Wording):
 
 
 @dataclass(frozen=True)
-class Letters(Wording):
+class Letters(WholeNumber):
     """Asks for the letters in the image, in their order, and for nothing else."""
 
     instruction: Text = "Answer with the letters only, from left to right, as capitals."
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the instruction below the prompt."""
-        return add_lines(state, text_of(self.instruction))
 
 
 @dataclass(frozen=True)
@@ -259,8 +251,13 @@ class System(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the system turn first."""
-        others = tuple(message for message in state.messages if message.role != "system")
-        return state.replace(messages=(Message("system", (text_of(self.text),)), *others))
+        return with_system(state, text_of(self.text))
+
+
+def with_system(state: State, text: str) -> State:
+    """The state with this system turn first, in place of any other."""
+    others = [message for message in state.messages if message.role != "system"]
+    return state.replace(messages=(Message("system", (text,)), *others))
 
 
 REASONING = {
@@ -346,11 +343,8 @@ class JsonAnswer(Wording):
         answer: dict[str, Any] = {"type": "string"}
         if sample.letters:
             answer["enum"] = list(sample.letters)
-        properties = (
-            {"reasoning": {"type": "string"}, "answer": answer}
-            if self.reasoning
-            else {"answer": answer}
-        )
+        reasoning = {"reasoning": {"type": "string"}} if self.reasoning else {}
+        properties = {**reasoning, "answer": answer}
         return {
             "type": "object",
             "properties": properties,

@@ -12,10 +12,10 @@ import jinja2
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.instructions import Text, read_texts, text_of
+from looktwice.prompting.wording.instructions import Text, read_texts, text_of, with_system
 
 LONGEST = 200_000  # characters of a template, and of a prompt
 FAULTS = (
@@ -58,24 +58,20 @@ class Template(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the filled-in template."""
-        words = self._rendered(state)
-        if self.into == "prompt":
-            return state.replace(prompt=words)
-        others = tuple(message for message in state.messages if message.role != "system")
-        return state.replace(messages=(Message("system", (words,)), *others))
-
-    def _rendered(self, state: State) -> str:
         words = ""
         try:
             for piece in self._template.generate(_variables(state)):
-                if len(words) + len(piece) > LONGEST:
-                    raise ValueError(f"it writes more than {LONGEST:,} characters")
                 words += piece
+                if len(words) > LONGEST:
+                    raise ValueError(f"it writes more than {LONGEST:,} characters")
         except FAULTS as exc:
             raise ValueError(
                 f"sample {state.sample.id}: the template cannot be filled in: {exc}"
             ) from exc
-        return words.strip()
+        words = words.strip()
+        if self.into == "prompt":
+            return state.replace(prompt=words)
+        return with_system(state, words)
 
     @cached_property
     def _template(self) -> jinja2.Template:

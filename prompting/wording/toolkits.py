@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 
 from looktwice.pipelines.model import CallOptions, Model
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.pipelines.view import View
+from looktwice.prompting.wording.instructions import benchmark_prompt, show_choices
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,8 @@ class OfficialPrompt(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the official prompt in place of any other."""
-        return state.replace(
-            prompt=_disclaimer_for(state, self.disclaimer, self.disclaimed)
-            + benchmark_prompt(state)
-        )
+        disclaimer = _disclaimer_for(state, self.disclaimer, self.disclaimed)
+        return state.replace(prompt=disclaimer + benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
@@ -125,23 +122,17 @@ class VlmevalkitPrompt(WithoutModel):
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
             return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
-        body = (
-            _CHOICES.split(prompt, 1)[0].strip()
-            if isinstance(prompt, str) and prompt
-            else sample.question
-        )
-        hint = sample.meta.get("hint")
+        body, hint = sample.question, sample.meta.get("hint")
+        if isinstance(prompt, str) and prompt:
+            body = _CHOICES.split(prompt, maxsplit=1)[0].strip()
         lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
         lines.append(f"Question: {_disclaimer_for(state, self.disclaimer, self.disclaimed)}{body}")
-        views = list(state.views)
-        for number, choice in enumerate(sample.choices):
-            lines += ["Options:"] if number == 0 else []
-            if isinstance(choice, Picture):
-                views.append(View(choice))
-                choice = f"image {len(views)}"
-            lines.append(f"{sample.letters[number]}. {choice}")
-        lines += [self.closing] if sample.choices and self.closing else []
-        return state.replace(prompt="\n".join(lines), views=tuple(views))
+        views, choices = show_choices(state)
+        if choices:
+            lines.append("Options:")
+            lines += [f"{a}. {text}" for a, text in zip(sample.letters, choices, strict=True)]
+            lines += [self.closing] if self.closing else []
+        return state.replace(prompt="\n".join(lines), views=views)
 
 
 @dataclass(frozen=True)
@@ -158,20 +149,8 @@ class LmmsEvalPrompt(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """The state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
-        return state.replace(
-            prompt=self.note.replace("{letters}", letters) + benchmark_prompt(state)
-        )
-
-
-def benchmark_prompt(state: State) -> str:
-    """The benchmark's own prompt. Raises ValueError for a sample that has none."""
-    prompt = state.sample.meta.get("prompt")
-    if not isinstance(prompt, str) or not prompt:
-        raise ValueError(
-            f"sample {state.sample.id} has no prompt of its own, which this form begins with; "
-            "word the question with prompting.wording.MultipleChoice"
-        )
-    return prompt
+        note = self.note.replace("{letters}", letters)
+        return state.replace(prompt=note + benchmark_prompt(state))
 
 
 def _disclaimer_for(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:

@@ -1,12 +1,17 @@
-from .baselines import Chance as Chance, Guess as Guess
-from .color import ColorAtMark as ColorAtMark, DarkerPoint as DarkerPoint
+from .boxes import (
+    Count as Count,
+    FittingBox as FittingBox,
+    ReadText as ReadText,
+    SpatialRelation as SpatialRelation,
+)
+from .choices import Chance as Chance, Guess as Guess
 from .correspondence import (
     CameraMotion as CameraMotion,
     MatchedPoint as MatchedPoint,
+    MostReal as MostReal,
+    MostSimilar as MostSimilar,
     NearestFeature as NearestFeature,
 )
-from .depth import NearerPoint as NearerPoint
-from .detections import Count as Count, FittingBox as FittingBox, ReadText as ReadText
 from .identity import (
     CountIdentities as CountIdentities,
     FaceIdentity as FaceIdentity,
@@ -14,6 +19,9 @@ from .identity import (
     ObjectIdentity as ObjectIdentity,
     SameIdentity as SameIdentity,
 )
-from .image_scores import MostReal as MostReal, MostSimilar as MostSimilar
-from .jigsaw import SeamMatcher as SeamMatcher
-from .spatial import SpatialRelation as SpatialRelation
+from .measures import (
+    ColorAtMark as ColorAtMark,
+    DarkerPoint as DarkerPoint,
+    NearerPoint as NearerPoint,
+    SeamMatcher as SeamMatcher,
+)

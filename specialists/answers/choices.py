@@ -6,13 +6,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
 
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.specialists.protocols import NoEvidence
 
 LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
@@ -42,12 +43,6 @@ class AnswerRule(WithoutModel, ABC):
         )
 
 
-def check_window(window: int) -> None:
-    """Raise ValueError for a window that has no middle."""
-    if window < 1 or window % 2 == 0:
-        raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {window}")
-
-
 def label_by_letter(sample: Sample) -> dict[str, str]:
     """Letters of choices -> labels of marks. "B is closer" refers to B, whatever its letter; "About
     the same" to none.
@@ -55,21 +50,29 @@ def label_by_letter(sample: Sample) -> dict[str, str]:
     Where the choices do not name two different labels (A to H), each letter refers to the label of
     the same name.
     """
-    labels_of = {letter: LABEL.findall(text) for letter, text in _texts(sample).items()}
-    named = {letter: labels[0] for letter, labels in labels_of.items() if len(labels) == 1}
+    named = {}
+    for letter, text in choice_texts(sample).items():
+        if len(labels := LABEL.findall(text)) == 1:
+            named[letter] = labels[0]
     if len(named) > 1 and len(set(named.values())) == len(named):
         return named
     return {letter: letter for letter in sample.letters}
 
 
-def points_by_letter(sample: Sample, image: int = 0) -> dict[str, Point]:
-    """The point of one image that each choice refers to. Raises NoEvidence where one is missing."""
-    return _find_marks(sample, image, Point, "point")
-
-
-def boxes_by_letter(sample: Sample, image: int = 0) -> dict[str, Box]:
-    """The box of one image that each choice refers to. Raises NoEvidence where one is missing."""
-    return _find_marks(sample, image, Box, "box")
+def marks_by_letter(sample: Sample, kind: type[Marked], image: int = 0) -> dict[str, Marked]:
+    """The point or box of one image that each choice refers to. Raises NoEvidence where one is
+    missing."""
+    if len(sample.images) <= image or len(sample.letters) < 2:
+        raise NoEvidence(
+            f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
+            " and 2 are needed"
+        )
+    marks = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
+    wanted = label_by_letter(sample)
+    missing = ", ".join(label for label in wanted.values() if label not in marks)
+    if missing:
+        raise NoEvidence(f"no {kind.__name__.lower()} {missing} on image {image}")
+    return {letter: marks[label] for letter, label in wanted.items()}
 
 
 def images_by_letter(sample: Sample) -> dict[str, Picture]:
@@ -82,28 +85,23 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
     pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
     if len(pictures) == len(sample.choices) > 1:
         return dict(zip(sample.letters, pictures, strict=True))
-    named = {letter: ORDINAL.findall(text) for letter, text in _texts(sample).items()}
-    places = [ORDINALS.index(words[0].lower()) for words in named.values() if len(words) == 1]
-    if len(places) != len(sample.choices) or len(set(places)) < len(places):
-        behind = len(sample.images) - len(sample.choices)
-        places = (
-            [behind + number for number in range(len(sample.choices))] if behind in (0, 1) else []
-        )
+    places, count = list[int](), len(sample.choices)
+    for text in choice_texts(sample).values():
+        if len(words := ORDINAL.findall(text)) == 1:
+            places.append(ORDINALS.index(words[0].lower()))
+    if len(set(places)) < count or len(places) != count:
+        behind = len(sample.images) - count
+        places = [behind + number for number in range(count)] if behind in (0, 1) else []
     if len(places) < 2 or max(places) >= len(sample.images):
-        raise NoEvidence(
-            f"{len(sample.images)} images and {len(sample.choices)} choices do not pair up"
-        )
-    return {
-        letter: sample.images[place] for letter, place in zip(sample.letters, places, strict=True)
-    }
+        raise NoEvidence(f"{len(sample.images)} images and {count} choices do not pair up")
+    return dict(zip(sample.letters, [sample.images[place] for place in places], strict=True))
 
 
 def find_choice(sample: Sample, pattern: str) -> str | None:
     """The letter of the only choice whose text matches a pattern (ignoring case); None where none
     or several do."""
-    letters = [
-        letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)
-    ]
+    texts = choice_texts(sample).items()
+    letters = [letter for letter, text in texts if re.search(pattern, text, re.IGNORECASE)]
     return letters[0] if len(letters) == 1 else None
 
 
@@ -115,12 +113,12 @@ def true_or_false(sample: Sample, holds: bool) -> str:
     if not sample.choices:
         lettered = LETTERED.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
         return ("T" if holds else "F") if lettered else ("Yes" if holds else "No")
-    words = TRUE if holds else FALSE
-    for letter, text in _texts(sample).items():
+    words, texts = TRUE if holds else FALSE, choice_texts(sample)
+    for letter, text in texts.items():
         if text.strip(" .").lower() in words:
             return letter
     raise NoEvidence(
-        f"no choice says {words[0]}; they are {', '.join(_texts(sample).values()) or 'pictures'}"
+        f"no choice says {words[0]}; they are {', '.join(texts.values()) or 'pictures'}"
     )
 
 
@@ -133,25 +131,22 @@ def best_choice(scores: dict[str, float], what: str) -> tuple[str, float]:
     return first, scores[first] - scores[second]
 
 
-def _find_marks(sample: Sample, image: int, kind: type[Marked], name: str) -> dict[str, Marked]:
-    if len(sample.images) <= image or len(sample.letters) < 2:
-        raise NoEvidence(
-            f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
-            " and 2 are needed"
-        )
-    marks = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
-    wanted = label_by_letter(sample)
-    missing = [label for label in wanted.values() if label not in marks]
-    if missing:
-        raise NoEvidence(f"no {name} {', '.join(missing)} on image {image}")
-    return {letter: marks[label] for letter, label in wanted.items()}
+def nearest_choice(
+    distances: dict[str, float], what: str, rounding: float = 0
+) -> tuple[str, float]:
+    """The letter of the smallest distance, and the confidence: how much nearer it is than the
+    next, 0..1. Raises NoEvidence where two differ by `rounding` at most."""
+    first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
+    near, far = distances[first], distances[second]
+    if far - near <= rounding:
+        raise NoEvidence(f"{what} {first} and {second} are equal ({near:.3g})")
+    return first, float(1 - near / far)
 
 
-def _texts(sample: Sample) -> dict[str, str]:
-    both: Sequence[tuple[str, str | Picture]] = list(
-        zip(sample.letters, sample.choices, strict=True)
-    )
-    return {letter: text for letter, text in both if isinstance(text, str)}
+def choice_texts(sample: Sample) -> dict[str, str]:
+    """The choices that are texts, by letter."""
+    choices = zip(sample.letters, sample.choices, strict=True)
+    return {letter: choice for letter, choice in choices if isinstance(choice, str)}
 
 
 RELATIONS: dict[str, tuple[str, ...]] = {
@@ -225,13 +220,13 @@ SAME = re.compile(
 def parse_count(sample: Sample) -> str:
     """`How many blue floats are there?` -> "blue floats"; `Count the number of X.` too. Raises
     NoEvidence."""
-    return _find_windows(sample, "how many there are of something", COUNTED, TOTAL)
+    return _find_thing(sample, "how many there are of something", COUNTED, TOTAL)
 
 
 def parse_enclosed(sample: Sample) -> str:
     """`Which bounding box more accurately localizes and encloses the tank top?` -> "tank top".
     Raises NoEvidence."""
-    return _find_windows(sample, "what a box encloses", ENCLOSED)
+    return _find_thing(sample, "what a box encloses", ENCLOSED)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
@@ -259,9 +254,68 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
     return same, (match["what"] or "").strip().lower()
 
 
-def _find_windows(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
+def _find_thing(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
     for text in (sample.question, str(sample.meta.get("prompt", ""))):
         for pattern in patterns:
             if match := pattern.search(f"{text}?"):
                 return " ".join(match["what"].split())
     raise NoEvidence(f"the question does not ask {what}: {sample.question!r}")
+
+
+@dataclass(frozen=True)
+class Chance(WithoutModel):
+    """Uniform random baseline over the sample's choices; abstains where there are none.
+
+    The answer depends on the run's seed, the sample, the draw and `slot`; two of these with
+    different slots are independent.
+    """
+
+    slot: str = "chance"
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer."""
+        letters = state.sample.letters
+        if not letters:
+            return state.abstain("there are no choices to draw from")
+        return draw(state, letters, self.slot)
+
+
+def draw(state: State, answers: Sequence[str], slot: str) -> State:
+    """The state with one of these answers, drawn uniformly at random."""
+    drawn = answers[int(state.rng(slot).integers(len(answers)))]
+    return state.replace(answer=drawn, reason="", confidence=1 / len(answers))
+
+
+@dataclass(frozen=True)
+class Guess(WithoutModel):
+    """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at
+    random.
+
+    Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each
+    guess leaves the note `NOTE` and why, so that guesses can be counted. `among` are the answers to
+    draw from where a sample has no choices, such as [T, F]; without them it abstains. The answer
+    depends on the run's seed, the sample, the draw and `slot`.
+    """
+
+    rule: Stage
+    on_empty: Literal["guess", "abstain"] = "guess"
+    among: tuple[str, ...] = ()
+    slot: str = "guess"
+
+    NOTE: ClassVar[str] = "guessed: "
+
+    def __post_init__(self) -> None:
+        if getattr(self.rule, "asks", True):
+            raise ValueError(
+                f"{type(self.rule).__name__} asks the model; a guess stands in for specialists"
+                " alone"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the rule's answer, or with a random one."""
+        after = self.rule(state, model)
+        answers = state.sample.letters or self.among
+        if not after.ended or self.on_empty == "abstain" or not answers:
+            return after
+        why = after.reason.removeprefix("abstained: ")
+        return draw(after, answers, self.slot).with_notes(f"{self.NOTE}{why}")

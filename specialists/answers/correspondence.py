@@ -4,7 +4,6 @@ the camera moved."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,11 +13,25 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, find_choice, points_by_letter
+from looktwice.specialists.answers.choices import (
+    AnswerRule,
+    best_choice,
+    find_choice,
+    images_by_letter,
+    marks_by_letter,
+    nearest_choice,
+)
 from looktwice.specialists.features.similarity import cosines
-from looktwice.specialists.networks.image_size import is_one_color
-from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
-from looktwice.specialists.results import FeatureGrid, Matches
+from looktwice.specialists.networks.image_size import is_one_color, require_pixels
+from looktwice.specialists.networks.ranges import POSITIVE, require
+from looktwice.specialists.protocols import (
+    FeatureExtractor,
+    GeneratedImageDetector,
+    ImageSimilarity,
+    Matcher,
+    NoEvidence,
+)
+from looktwice.specialists.results import Matches
 from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
@@ -51,73 +64,49 @@ class MatchedPoint(AnswerRule):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        least = MIN_MATCHES[self.transfer]
-        if self.min_matches < least:
-            raise ValueError(
-                f"transfer {self.transfer!r} needs min_matches of {least} or more, found"
-                f" {self.min_matches}"
-            )
-        if self.transfer == "affine" and self.neighbors < self.min_matches:
-            raise ValueError(
-                f"neighbors ({self.neighbors}) must not be fewer than min_matches"
-                f" ({self.min_matches})"
-            )
-        if not self.tolerance > 0:
-            raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
+        require(self, min_matches=MIN_MATCHES[self.transfer], tolerance=POSITIVE)
+        if self.transfer == "affine":
+            require(self, neighbors=self.min_matches)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
-        x, y = self.transfer_point(
-            reference, look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels)
-        )
+        x, y = self.transfer_point(reference, match_images(self.matcher, sample))
         distances = {
             letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()
         }
-        first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
-        if distances[first] == distances[second]:
-            raise NoEvidence(
-                f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})"
-            )
-        return first, 1 - distances[first] / distances[second]
+        return nearest_choice(distances, f"the distances from ({x:.1f}, {y:.1f}) of candidates")
 
     def transfer_point(self, reference: Floats, matches: Matches) -> Floats:
         """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises
         NoEvidence."""
         if len(matches) < self.min_matches:
             raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
-        methods: dict[str, Callable[[Floats, Matches], Floats]] = {
-            "homography": self._by_homography,
-            "affine": self._by_affine,
-            "nearest": _by_nearest,
-        }
-        transferred = methods[self.transfer](reference, matches)
-        if not np.isfinite(transferred).all():
-            raise NoEvidence("the fitted map sends the reference point to infinity")
-        return transferred
-
-    def _by_homography(self, reference: Floats, matches: Matches) -> Floats:
-        matrix, inliers = cv2.findHomography(matches.xy0, matches.xy1, cv2.RANSAC, self.tolerance)
-        x, y, w = self._check_inliers(matrix, inliers) @ (*reference, 1.0)
-        if w <= 0:  # beyond the horizon of the fitted plane
-            return np.full(2, np.nan)
-        return np.array([x / w, y / w])
-
-    def _by_affine(self, reference: Floats, matches: Matches) -> Floats:
-        near = matches[_sort_by_distance(reference, matches)[: self.neighbors]]
-        matrix, inliers = cv2.estimateAffine2D(
-            near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance
-        )
-        transferred: Floats = self._check_inliers(matrix, inliers) @ (*reference, 1.0)
-        return transferred
-
-    def _check_inliers(self, matrix: object, inliers: object) -> Floats:
-        """The fitted matrix. Raises NoEvidence with too few inliers."""
-        count = 0 if matrix is None else int(np.count_nonzero(np.asarray(inliers)))
+        order = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
+        if self.transfer == "nearest":
+            return np.asarray(reference + matches.xy1[order[0]] - matches.xy0[order[0]])
+        if self.transfer == "affine":
+            near = matches[order[: self.neighbors]]
+            matrix, inliers = cv2.estimateAffine2D(
+                near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance
+            )
+        else:
+            matrix, inliers = cv2.findHomography(
+                matches.xy0, matches.xy1, cv2.RANSAC, self.tolerance
+            )
+        count = 0 if matrix is None else int(np.count_nonzero(inliers))
         if count < self.min_matches:
             raise NoEvidence(
                 f"{count} matches agree on one map, at least {self.min_matches} are needed"
             )
-        return np.asarray(matrix, np.float64)
+        x, y, *w = np.asarray(matrix, np.float64) @ (*reference, 1.0)
+        if w and w[0] <= 0:
+            raise NoEvidence("the reference point lies beyond the horizon of the fitted map")
+        return np.array([x, y]) / (w or 1.0)
+
+
+def match_images(matcher: Matcher, sample: Sample) -> Matches:
+    """The matches between the first two images."""
+    return look_once(matcher, *(image.pixels for image in sample.images[:2]))
 
 
 def find_reference_and_candidates(
@@ -137,24 +126,7 @@ def find_reference_and_candidates(
         raise NoEvidence(
             f"{len(references) or 'no'} points {reference!r} are on image 0, one should be"
         )
-    return np.array(references[0].center), points_by_letter(sample, image=1)
-
-
-def _sort_by_distance(reference: Floats, matches: Matches) -> NDArray[np.intp]:
-    """Row numbers of the matches, the one nearest to the reference in image 0 first."""
-    order: NDArray[np.intp] = np.argsort(
-        np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable"
-    )
-    return order
-
-
-def _by_nearest(reference: Floats, matches: Matches) -> Floats:
-    nearest = _sort_by_distance(reference, matches)[0]
-    transferred: Floats = reference + matches.xy1[nearest] - matches.xy0[nearest]
-    return transferred
-
-
-TIE_TOLERANCE = 1e-6  # a smaller difference of distances is rounding
+    return np.array(references[0].center), marks_by_letter(sample, Point, image=1)
 
 
 @dataclass(frozen=True)
@@ -181,28 +153,21 @@ class NearestFeature(AnswerRule):
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
-        images = [sample.images[number].pixels for number in (0, 1)]
-        for number, pixels in enumerate(images):
-            if is_one_color(pixels):
+        grids = []
+        for number, image in enumerate(sample.images[:2]):
+            if is_one_color(image.pixels):
                 raise NoEvidence(f"image {number} is of one color")
-        grid0, grid1 = (look_once(self.features, pixels, self.prompt) for pixels in images)
+            grids.append(look_once(self.features, image.pixels, self.prompt))
+        vector, grid = grids[0].at(reference), grids[1]
         places = np.array([point.center for point in candidates.values()])
-        distances = self._distances(grid0.at(reference), grid1, places)
-        order = np.argsort(distances, kind="stable")[:2]
-        (first, second), (d1, d2) = (list(candidates)[n] for n in order), distances[order]
-        if d2 - d1 <= TIE_TOLERANCE:
-            raise NoEvidence(f"candidates {first} and {second} are equally like the reference")
-        return first, 1 - d1 / d2
-
-    def _distances(
-        self, reference: NDArray[np.float64], grid: FeatureGrid, places: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """The distance of each place (n, 2) of image 1 from the reference's vector (1, d)."""
         if self.search == "candidates":
-            return np.asarray(np.clip(1 - cosines(reference, grid.at(places))[0], 0, 2))
-        alike = cosines(reference, grid.values.reshape(-1, grid.values.shape[-1]))[0]
-        most_similar = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
-        return np.asarray(np.linalg.norm(places - most_similar, axis=1))
+            distances = np.clip(1 - cosines(vector, grid.at(places))[0], 0, 2)
+        else:
+            alike = cosines(vector, grid.values.reshape(-1, grid.values.shape[-1]))[0]
+            most_similar = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
+            distances = np.linalg.norm(places - most_similar, axis=1)
+        far = dict(zip(candidates, distances.tolist(), strict=True))
+        return nearest_choice(far, "the distances of candidates", rounding=1e-6)
 
 
 Flow = NDArray[np.float64]
@@ -230,12 +195,7 @@ class CameraMotion(AnswerRule):
     tolerance: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.min_matches < 1 or (self.flow == "inliers" and self.min_matches < 8):
-            raise ValueError(
-                f"min_matches is 1 or more, and for inliers 8 or more; found {self.min_matches}"
-            )
-        if not self.tolerance > 0:
-            raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
+        require(self, min_matches=8 if self.flow == "inliers" else 1, tolerance=POSITIVE)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         left, right = find_choice(sample, r"\bleft\b"), find_choice(sample, r"\bright\b")
@@ -243,9 +203,7 @@ class CameraMotion(AnswerRule):
             raise NoEvidence("the choices are not one for left and one for right")
         if len(sample.images) < 2:
             raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
-        across = self.across(
-            look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels)
-        )
+        across = self.across(match_images(self.matcher, sample))
         moved = float(np.median(across) if self.flow == "median" else across.mean())
         if abs(moved) < STILL:
             raise NoEvidence("the mean horizontal flow is 0")
@@ -266,3 +224,51 @@ class CameraMotion(AnswerRule):
             raise NoEvidence(f"{len(kept)} {which}, at least {self.min_matches} are needed")
         shift: Flow = kept.xy1[:, 0] - kept.xy0[:, 0]
         return shift
+
+
+@dataclass(frozen=True)
+class MostReal(AnswerRule):
+    """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic
+    detection.
+
+    Confidence is the difference of the two lowest probabilities. Abstains where images and choices
+    do not pair up, where `detector` cannot process one of them, and at a tie.
+    """
+
+    detector: GeneratedImageDetector
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        images = images_by_letter(sample).items()
+        real = {letter: -look_once(self.detector, image.pixels) for letter, image in images}
+        return best_choice(real, "the scores of")
+
+
+@dataclass(frozen=True)
+class MostSimilar(AnswerRule):
+    """Answers with the choice whose image is most similar to the first, as in BLINK's visual
+    similarity and art style.
+
+    `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show,
+    `GramSimilarity` in style. Confidence is the lead over the next image, at most 1. Abstains where
+    images and choices do not pair up, where one is single-coloured, where `similarity` cannot
+    process one, and at a tie.
+    """
+
+    similarity: ImageSimilarity
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        candidates = images_by_letter(sample)
+        if not sample.images:
+            raise NoEvidence("there is no image that the choices could be compared with")
+        if any(image is sample.images[0] for image in candidates.values()):
+            raise NoEvidence(
+                "the first image is one of the candidates, so there is nothing to compare them with"
+            )
+        first = sample.images[0].pixels
+        for image in (sample.images[0], *candidates.values()):
+            require_pixels(image.pixels, colors=True)
+        alike = {
+            letter: look_once(self.similarity, first, image.pixels)
+            for letter, image in candidates.items()
+        }
+        return best_choice(alike, "the likenesses of")

@@ -4,7 +4,6 @@ together."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
+from looktwice.specialists.answers.boxes import choose_number
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     best_choice,
@@ -21,8 +21,8 @@ from looktwice.specialists.answers.choices import (
     parse_sameness,
     true_or_false,
 )
-from looktwice.specialists.answers.detections import choose_number
-from looktwice.specialists.networks.image_size import require_colors
+from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.ranges import POSITIVE, require
 from looktwice.specialists.protocols import (
     Detector,
     FaceDetector,
@@ -72,25 +72,20 @@ class ObjectIdentity:
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(1, d). Raises NoEvidence, also for a single-coloured image."""
-        require_colors(pixels)
-        grid = look_once(self.features, self._crop_to_thing(pixels, words), words)
-        mean = grid.values.mean(axis=(0, 1))
+        require_pixels(pixels, colors=True)
+        if self.detector is not None:
+            boxes = look_once(self.detector, pixels, [words] if words else None)
+            if not len(boxes):
+                raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
+            surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])
+            left, top, right, bottom = surest.astype(int).clip(0)
+            pixels = pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
+        mean = look_once(self.features, pixels, words).values.mean(axis=(0, 1))
         length = float(np.linalg.norm(mean))
         if length == 0:
             raise NoEvidence("an image has no features: all of them are 0")
         vector: Vectors = mean[None] / length
         return vector
-
-    def _crop_to_thing(self, pixels: Pixels, words: str) -> Pixels:
-        if self.detector is None:
-            return pixels
-        boxes = look_once(self.detector, pixels, [words] if words else None)
-        if not len(boxes):
-            raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
-        left, top, right, bottom = (
-            np.round(boxes.xyxy[int(np.argmax(boxes.scores))]).astype(int).clip(0)
-        )
-        return pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ class SameIdentity(AnswerRule):
     threshold: float = 0.6
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        require(self, threshold=POSITIVE)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The answer and the confidence. Raises NoEvidence."""
@@ -117,9 +112,8 @@ class SameIdentity(AnswerRule):
         far = max(np.linalg.norm(first - second) for first, second in combinations(vectors, 2))
         if far == self.threshold:
             raise NoEvidence("the images are just as far apart as the threshold")
-        return true_or_false(sample, bool(far < self.threshold) == claimed), abs(
-            float(far) / self.threshold - 1
-        )
+        answer = true_or_false(sample, bool(far < self.threshold) == claimed)
+        return answer, abs(float(far) / self.threshold - 1)
 
 
 @dataclass(frozen=True)
@@ -139,16 +133,14 @@ class CountIdentities(AnswerRule):
     words: str | None = None
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        require(self, threshold=POSITIVE)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
-        vectors = np.concatenate(
-            [look_once(self.identity, image.pixels, words) for image in sample.images]
-        )
+        vectors = np.concatenate(_identities(self.identity, sample, words))
         joins = merge_distances(vectors, self.linkage)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
@@ -174,25 +166,28 @@ class GroupIdentities(AnswerRule):
     words: str | None = None
 
     def __post_init__(self) -> None:
-        _check_threshold(self.threshold)
+        require(self, threshold=POSITIVE)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        groups = {
-            letter: _parse_images(str(choice), len(sample.images))
-            for letter, choice in zip(sample.letters, sample.choices, strict=True)
-        }
+        groups = {}
+        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+            numbers = {int(number) - 1 for number in re.findall(r"\d+", str(choice))}
+            none = not numbers and "none" not in str(choice).lower()
+            if none or not numbers <= set(range(len(sample.images))):
+                raise NoEvidence(
+                    f"the choice {str(choice)!r} names no images of the {len(sample.images)} that"
+                    " there are"
+                )
+            groups[letter] = numbers
         if len(groups) < 2:
             raise NoEvidence("there are no choices of groups")
-        vectors = _embed_images(
-            self.identity, sample, _parse_name(sample) if self.words is None else self.words
-        )
-        letter, lead = best_choice(
-            {name: self._margin(vectors, members) for name, members in groups.items()},
-            "the margins of",
-        )
+        words = _parse_name(sample) if self.words is None else self.words
+        vectors = _embed_images(self.identity, sample, words)
+        margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
+        letter, lead = best_choice(margins, "the margins of")
         return letter, lead / self.threshold
 
-    def _margin(self, vectors: Vectors, members: frozenset[int]) -> float:
+    def _margin(self, vectors: Vectors, members: set[int]) -> float:
         inside, outside = [-np.inf], [np.inf]
         for first, second in combinations(range(len(vectors)), 2):
             distance = float(np.linalg.norm(vectors[first] - vectors[second]))
@@ -219,14 +214,17 @@ def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vec
         raise NoEvidence(
             f"identities are compared between two images or more, found {len(sample.images)}"
         )
-    identities = [look_once(identity, image.pixels, words) for image in sample.images]
-    several = [number for number, vectors in enumerate(identities) if len(vectors) != 1]
-    if several:
-        raise NoEvidence(
-            f"image {several[0]} has {len(identities[several[0]])} identities, and one is asked"
-            " about"
-        )
+    identities = _identities(identity, sample, words)
+    for number, vectors in enumerate(identities):
+        if len(vectors) != 1:
+            raise NoEvidence(
+                f"image {number} has {len(vectors)} identities, and one is asked about"
+            )
     return np.concatenate(identities)
+
+
+def _identities(identity: IdentityEmbedder, sample: Sample, words: str) -> list[Vectors]:
+    return [look_once(identity, image.pixels, words) for image in sample.images]
 
 
 def _parse_name(sample: Sample) -> str:
@@ -237,19 +235,3 @@ def _parse_name(sample: Sample) -> str:
         except NoEvidence:
             continue
     return ""
-
-
-def _parse_images(choice: str, images: int) -> frozenset[int]:
-    """The images, counted from 0, that a choice names. Raises NoEvidence where it names none and
-    does not say so."""
-    numbers: Sequence[int] = [int(number) - 1 for number in re.findall(r"\d+", choice)]
-    if (not numbers and "none" not in choice.lower()) or any(
-        not 0 <= number < images for number in numbers
-    ):
-        raise NoEvidence(f"the choice {choice!r} names no images of the {images} that there are")
-    return frozenset(numbers)
-
-
-def _check_threshold(threshold: float) -> None:
-    if not threshold > 0:
-        raise ValueError(f"threshold is a distance, more than 0; found {threshold}")

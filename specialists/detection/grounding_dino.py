@@ -3,34 +3,50 @@ folder."""
 
 from __future__ import annotations
 
+import math
+import threading
 import unicodedata
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.detection.grounding_dino_files import (
-    open_grounding_dino,
-    open_grounding_dino_package,
-)
-from looktwice.specialists.detection.network_boxes import asked_words, surest_boxes, to_numbers
-from looktwice.specialists.networks.packages import require_float32
-from looktwice.specialists.networks.transformers_hub import (
-    HubModel,
-    HubNetwork,
-    first_images,
-    require_numbers,
-)
-from looktwice.specialists.protocols import NoEvidence
-from looktwice.specialists.results import Boxes
+import numpy as np
 
-Item = tuple[Pixels, tuple[str, ...]]
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.networks import (
+    OPENING,
+    Place,
+    WeightsError,
+    first_line,
+    import_torch,
+    import_transformers,
+)
+from looktwice.specialists.detection.boxes import Item, WordDetector, surest_boxes
+from looktwice.specialists.networks.checkpoints import (
+    count,
+    load_weights,
+    open_converted,
+    open_tensors,
+    rename,
+    split_rows,
+)
+from looktwice.specialists.networks.image_size import to_numbers
+from looktwice.specialists.networks.network import HubModel, require_numbers
+from looktwice.specialists.networks.packages import (
+    INSTALL,
+    find_package_file,
+    import_package,
+    require_float32,
+)
+from looktwice.specialists.networks.ranges import BELOW_1, require
+from looktwice.specialists.results import Boxes
 
 
 @dataclass(frozen=True)
-class GroundingDINO(HubNetwork[Item, Boxes]):
+class GroundingDINO(WordDetector):
     """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a
     network like it.
 
@@ -52,33 +68,16 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     tokenizer: str = "google-bert/bert-base-uncased"
     package: bool = False
 
-    result = Boxes
     model_class = "AutoModelForZeroShotObjectDetection"
     processor_class = "AutoProcessor"
     half_is_safe = False
+    opens = (*WordDetector.opens, "tokenizer", "package")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("threshold", "text_threshold"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} is a probability, 0 or more and below 1, found {getattr(self, name)}"
-                )
+        require(self, threshold=BELOW_1, text_threshold=BELOW_1)
         if self.package:
             require_float32(self.dtype)
-
-    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Boxes of these words in an HxWx3 RGB image. Raises NoEvidence without a word,
-        WeightsError."""
-        return self.predict((pixels, words))
-
-    def prepare(self, given: tuple[Any, ...]) -> Item:
-        """The image and its words; a text is one word. Raises NoEvidence without a word."""
-        pixels, words = (*given, None)[:2]
-        asked = asked_words(words)
-        if not asked:
-            raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
-        return super().prepare((pixels,))[0], asked
 
     def open_file(self, path: str) -> HubModel:
         """An original checkpoint. Raises WeightsError."""
@@ -90,81 +89,261 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
             return open_grounding_dino_package(self.model, self.tokenizer, place)
         return super().open_network(place)
 
-    def network_key(self) -> Hashable:
-        """That of any network, the words, and whose code runs it."""
-        return (super().network_key(), self.tokenizer, self.package)
-
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""
         if self.package:
             return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
-        images, words = first_images(items), [list(item[1]) for item in items]
+        images, words = [image for image, _ in items], [list(asked) for _, asked in items]
         inputs = network.inputs(place, images=images, text=words, padding=True)
         outputs = network.model(**inputs)
         require_numbers(outputs.logits, self.model, place.dtype)
-        sizes = [image.shape[:2] for image in images]
         process = network.processor.post_process_grounded_object_detection
+        sizes = [image.shape[:2] for image in images]
         detections = process(
             outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold
         )
         if "text_threshold" in signature(process).parameters:
-            detections = [
-                {
-                    **detection,
-                    "text_labels": _likeliest(
-                        logits, ids, asked, self.threshold, network.processor
-                    ),
-                }
-                for detection, logits, ids, asked in zip(
-                    detections, outputs.logits, inputs["input_ids"], words, strict=True
-                )
-            ]
-        return [
-            self._boxes(detection, *item) for detection, item in zip(detections, items, strict=True)
-        ]
+            for n, detection in enumerate(detections):
+                kept = outputs.logits[n][outputs.logits[n].sigmoid().amax(-1) > self.threshold]
+                tokenizer, ids = network.processor.tokenizer, inputs["input_ids"][n].tolist()
+                detection["text_labels"] = likeliest_words(kept, ids, words[n], tokenizer)
+        return list(map(self._boxes, detections, images, words))
 
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
-        scores = to_numbers(detection["scores"])
-        words = [_asked_word(str(label), asked) for label in detection["text_labels"] or ()]
+        scores, xyxy = to_numbers(detection["scores"]), to_numbers(detection["boxes"])
+        # a tokenizer may give a label with other spaces and without accents
+        words = {_plain(part): word for word in asked for part in (*word.split("."), word)}
         labels = [
-            word if score > self.text_threshold else ""
-            for word, score in zip(words, scores, strict=True)
+            words.get(_plain(label), label) if score > self.text_threshold else ""
+            for label, score in zip(detection["text_labels"] or (), scores, strict=True)
         ]
-        return surest_boxes(detection["boxes"], scores, labels, image, self.most)
+        return surest_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most)
 
 
-def _likeliest(
-    logits: Any, ids: Any, words: Sequence[str], threshold: float, processor: Any
+def likeliest_words(
+    logits: Any, tokens: Sequence[int], words: Sequence[str], tokenizer: Any
 ) -> list[str]:
-    """Of each box above the threshold the words of its likeliest token; as in the text, a full stop
-    ends them.
-
-    `logits` are (boxes, tokens), `ids` those tokens; probabilities near 1 would be equal.
-    """
-    tokenizer = processor.tokenizer
+    """Of each box the words of its likeliest token, of `logits` (boxes, tokens); as in the text, a
+    full stop ends words. Probabilities near 1 would be equal."""
     stop = tokenizer.convert_tokens_to_ids(".")
     around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     # "st. bernard" has two parts
     owners = [word for word in words for _ in range(1 + word.count("."))]
-    owner, columns, spoken = 0, list[int](), list[str]()
-    for column, token in enumerate(ids.tolist()):
+    spoken = dict[int, str]()
+    for column, token in enumerate(tokens):
         if token == stop:
-            owner += 1
+            owners = owners[1:]
         elif token not in around:  # an unknown token is a word as well
-            columns.append(column)
-            spoken.append(owners[owner])
-    kept = logits[logits.sigmoid().amax(-1) > threshold]
-    return [spoken[place] for place in kept[:, columns].argmax(-1).tolist()]
-
-
-def _asked_word(label: str, asked: Sequence[str]) -> str:
-    """The words that were asked for, of which a tokenizer may give a label with other spaces and
-    without accents."""
-    whole = {_plain(part): word for word in asked for part in (*word.split("."), word)}
-    return whole.get(_plain(label), label)
+            spoken[column] = owners[0]
+    places, asked = list(spoken), list(spoken.values())
+    return [asked[place] for place in logits[:, places].argmax(-1).tolist()]
 
 
 def _plain(text: str) -> str:
-    return "".join(
-        letter for letter in unicodedata.normalize("NFKD", text.lower()) if letter.isalnum()
+    plain = unicodedata.normalize("NFKD", text.lower())
+    return "".join(letter for letter in plain if letter.isalnum())
+
+
+HEADS = 8  # of the deformable attention, as transformers has it too
+TEXT_HEAD = 64  # channels of an attention head of BERT
+DROPPED = ("label_enc.", "bert.pooler.", "bert.embeddings.position_ids", "relative_position_index")
+SWIN = "model.backbone.conv_encoder.model."
+NAMES = {
+    r"^backbone\.0\.patch_embed\.proj\.": f"{SWIN}embeddings.patch_embeddings.projection.",
+    r"^backbone\.0\.patch_embed\.norm\.": f"{SWIN}embeddings.norm.",
+    r"^backbone\.0\.layers\.": f"{SWIN}encoder.layers.",
+    r"(blocks\.\d+)\.norm1\.": r"\1.layernorm_before.",
+    r"(blocks\.\d+)\.norm2\.": r"\1.layernorm_after.",
+    r"(blocks\.\d+)\.attn\.relative": r"\1.attention.self.relative",
+    r"(blocks\.\d+)\.attn\.(query|key|value)\.": r"\1.attention.self.\2.",
+    r"(blocks\.\d+)\.attn\.proj\.": r"\1.attention.output.dense.",
+    r"(blocks\.\d+)\.mlp\.fc1\.": r"\1.intermediate.dense.",
+    r"(blocks\.\d+)\.mlp\.fc2\.": r"\1.output.dense.",
+    r"^backbone\.0\.norm1\.": f"{SWIN}hidden_states_norms.stage2.",
+    r"^backbone\.0\.norm2\.": f"{SWIN}hidden_states_norms.stage3.",
+    r"^backbone\.0\.norm3\.": f"{SWIN}hidden_states_norms.stage4.",
+    r"^bert\.": "model.text_backbone.",
+    r"^feat_map\.": "model.text_projection.",
+    r"^input_proj\.": "model.input_proj_vision.",
+    r"^transformer\.level_embed$": "model.level_embed",
+    r"^transformer\.tgt_embed\.": "model.query_position_embeddings.",
+    r"^transformer\.enc_output": "model.enc_output",
+    r"^transformer\.enc_out_bbox_embed\.": "model.encoder_output_bbox_embed.",
+    r"^transformer\.decoder\.norm\.": "model.decoder.layer_norm.",
+    r"^transformer\.decoder\.ref_point_head\.": "model.decoder.reference_points_head.",
+    r"^transformer\.decoder\.bbox_embed\.": "model.decoder.bbox_embed.",
+    r"^transformer\.encoder\.layers\.(\d+)\.": r"model.encoder.layers.\1.deformable_layer.",
+    r"^transformer\.encoder\.text_layers\.(\d+)\.": r"model.encoder.layers.\1.text_enhancer_layer.",
+    r"^transformer\.encoder\.fusion_layers\.(\d+)\.": r"model.encoder.layers.\1.fusion_layer.",
+    r"^transformer\.decoder\.layers\.": "model.decoder.layers.",
+    r"(_layer|model\.decoder\.layers\.\d+)\.linear([12])\.": r"\1.fc\2.",
+    r"deformable_layer\.norm1\.": "deformable_layer.self_attn_layer_norm.",
+    r"deformable_layer\.norm2\.": "deformable_layer.final_layer_norm.",
+    r"text_enhancer_layer\.norm1\.": "text_enhancer_layer.layer_norm_before.",
+    r"text_enhancer_layer\.norm2\.": "text_enhancer_layer.layer_norm_after.",
+    r"fusion_layer\.gamma_v$": "fusion_layer.vision_param",
+    r"fusion_layer\.gamma_l$": "fusion_layer.text_param",
+    r"fusion_layer\.layer_norm_v\.": "fusion_layer.layer_norm_vision.",
+    r"fusion_layer\.layer_norm_l\.": "fusion_layer.layer_norm_text.",
+    r"(fusion_layer\.attn\.(?:values_|out_)?)v_proj\.": r"\1vision_proj.",
+    r"(fusion_layer\.attn\.(?:values_|out_)?)l_proj\.": r"\1text_proj.",
+    r"(model\.decoder\.layers\.\d+)\.cross_attn\.": r"\1.encoder_attn.",
+    r"(model\.decoder\.layers\.\d+)\.ca_text\.": r"\1.encoder_attn_text.",
+    r"(model\.decoder\.layers\.\d+)\.catext_norm\.": r"\1.encoder_attn_text_layer_norm.",
+    r"(model\.decoder\.layers\.\d+)\.norm1\.": r"\1.encoder_attn_layer_norm.",
+    r"(model\.decoder\.layers\.\d+)\.norm2\.": r"\1.self_attn_layer_norm.",
+    r"(model\.decoder\.layers\.\d+)\.norm3\.": r"\1.final_layer_norm.",
+}
+THREE = ("query", "key", "value")
+
+
+def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
+    """Grounding DINO from a file such as `groundingdino_swint_ogc.pth`.
+
+    Its words are not in the file: `tokenizer` is the hub id or folder of the BERT that it was
+    trained with, or a `vocab.txt`. Raises WeightsError.
+    """
+    tensors = open_tensors(path, "GroundingDINO")
+    words, transformers = open_words(tokenizer), import_transformers()
+    config = _config(transformers, tensors)
+    named = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if not any(piece in name for piece in DROPPED)
+    }
+    named = split_rows(named, ".qkv.", *(f".{part}." for part in THREE))
+    for kind in ("weight", "bias"):
+        named = split_rows(named, f".in_proj_{kind}", *(f".{part}.{kind}" for part in THREE))
+    # the last norm of a whole Swin, which a backbone does not use
+    network = open_converted(
+        "GroundingDinoForObjectDetection", config, rename(named, NAMES), path, "layernorm"
+    )
+    size = {"shortest_edge": 800, "longest_edge": 1333}
+    images = transformers.GroundingDinoImageProcessorPil(size=size)
+    return HubModel(network, transformers.GroundingDinoProcessor(images, words))
+
+
+def open_words(tokenizer: str) -> Any:
+    """The tokenizer of a hub id, a folder, or a `vocab.txt`. Raises WeightsError."""
+    place = Path(tokenizer).expanduser()
+    if not place.is_file():
+        return from_hub("AutoTokenizer", tokenizer, None)
+    words = place.read_text(encoding="utf-8").splitlines()
+    return import_transformers().BertTokenizer(vocab={word: n for n, word in enumerate(words)})
+
+
+def _config(transformers: Any, tensors: Mapping[str, Any]) -> Any:
+    """The configuration that these shapes belong to."""
+
+    def rows(name: str) -> int:
+        return int(tensors[name].shape[0])
+
+    depths, heads = list[int](), list[int]()
+    for stage in range(count(tensors, r"backbone\.0\.layers\.(\d+)\.")):
+        name = f"backbone.0.layers.{stage}.blocks"
+        depths.append(count(tensors, rf"{name}\.(\d+)\."))
+        places, number = tensors[f"{name}.0.attn.relative_position_bias_table"].shape
+        heads.append(number)
+    swin = transformers.SwinConfig(
+        embed_dim=rows("backbone.0.patch_embed.proj.weight"),
+        depths=depths,
+        num_heads=heads,
+        window_size=(math.isqrt(places) + 1) // 2,
+        out_indices=[2, 3, 4],
+    )
+    vocabulary, hidden = tensors["bert.embeddings.word_embeddings.weight"].shape
+    bert = transformers.BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        num_hidden_layers=count(tensors, r"bert\.encoder\.layer\.(\d+)\."),
+        num_attention_heads=hidden // TEXT_HEAD,
+        intermediate_size=rows("bert.encoder.layer.0.intermediate.dense.weight"),
+        max_position_embeddings=rows("bert.embeddings.position_embeddings.weight"),
+    )
+    levels, width = tensors["transformer.level_embed"].shape
+    looked = rows("transformer.encoder.layers.0.self_attn.attention_weights.weight")
+    return transformers.GroundingDinoConfig(
+        backbone_config=swin,
+        text_config=bert,
+        d_model=width,
+        num_queries=rows("transformer.tgt_embed.weight"),
+        num_feature_levels=levels,
+        encoder_layers=count(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
+        decoder_layers=count(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
+        encoder_n_points=looked // (HEADS * levels),
+        encoder_ffn_dim=rows("transformer.encoder.layers.0.linear1.weight"),
+        decoder_ffn_dim=rows("transformer.decoder.layers.0.linear1.weight"),
+    )
+
+
+# by the channels of the encoder
+CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
+BERT = "bert-base-uncased"
+# in the files, and of no use to the network
+COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")
+
+
+@dataclass(frozen=True, eq=False)
+class GroundingDINOPackage:
+    """The package's functions and a network of it, which keeps the image in itself: one thread
+    looks at a time."""
+
+    inference: Any
+    network: Any
+    device: str
+    turn: Any = field(default_factory=threading.Lock)
+
+    def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
+        """Boxes as edges in pixels, their scores, and the words of the likeliest token of each, all
+        of them."""
+        image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
+        with self.turn:
+            middles, scores, labels = self.inference.predict(
+                self.network,
+                image,
+                " . ".join(words) + " .",
+                threshold,
+                0.0,
+                self.device,
+                remove_combined=True,
+            )
+        size = import_torch().tensor([pixels.shape[1], pixels.shape[0]])
+        middle, half = middles[:, :2] * size, middles[:, 2:] * size / 2
+        boxes = import_torch().cat([middle - half, middle + half], 1)
+        return {"boxes": boxes, "scores": scores, "text_labels": labels}
+
+
+def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> GroundingDINOPackage:
+    """The package's network with the tensors of an original file such as
+    `groundingdino_swint_ogc.pth`.
+
+    `tokenizer` is a folder with BERT, or an id of it, which the package then fetches. Raises
+    WeightsError where the package or BERT is missing, or the file is of another network or lacks a
+    tensor.
+    """
+    inference = import_package("groundingdino.util.inference")
+    configs = import_package("groundingdino.util.slconfig")
+    tensors = open_tensors(model, "GroundingDINO")
+    name = CONFIGS.get(tensors["backbone.0.patch_embed.proj.weight"].shape[0])
+    if name is None:
+        raise WeightsError(
+            f"{model} has an encoder of another size than {' and '.join(CONFIGS.values())}"
+        )
+    settings = configs.SLConfig.fromfile(
+        str(find_package_file("groundingdino-py", "groundingdino", "config", name))
+    )
+    settings.device, bert = place.device, Path(tokenizer).expanduser()
+    settings.text_encoder_type = str(bert) if bert.is_dir() else BERT
+    try:
+        with OPENING:
+            network = inference.build_model(settings)
+    except (OSError, ValueError, TypeError, AttributeError) as exc:
+        raise WeightsError(
+            f"the package groundingdino could not be opened with {settings.text_encoder_type}"
+            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT}, its weights too, or"
+            f" type: {INSTALL['groundingdino']}"
+        ) from exc
+    tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED}
+    return GroundingDINOPackage(
+        inference, load_weights(network, tensors, model).to(place.device), place.device
     )

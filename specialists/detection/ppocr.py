@@ -18,9 +18,16 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, open_shared
-from looktwice.specialists.detection.network_boxes import lines_with
-from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata
+from looktwice.specialists.detection.boxes import lines_with
+from looktwice.specialists.networks.image_size import (
+    normalize,
+    require_pixels,
+    resize,
+    to_batch,
+    to_numbers,
+)
+from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx, read_metadata
+from looktwice.specialists.networks.ranges import SHARE, require
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
 
@@ -45,42 +52,50 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what transformers takes where a folde
 
 
 class Part(NamedTuple):
-    """One of the two networks, its place, and how it looks at images."""
+    """One of the two networks of transformers, its place, and how it looks at images."""
 
     network: Any
     place: Place
     settings: dict[str, Any]
 
-    def run(self, image: Any) -> Floats:
-        """What the network gives for one image (3, height, width) of red, green and blue in
-        0..255."""
-        torch, (mean, std) = (
-            import_torch(),
-            (self.settings["image_mean"], self.settings["image_std"]),
-        )
-        seen = (image.float() / 255 - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(
-            3, 1, 1
-        )
-        if self.turns:
-            seen = seen.flip(0)
-        if (lacking := self.settings.get("size", {}).get("width", 0) - seen.shape[2]) > 0:
-            seen = torch.nn.functional.pad(seen, (0, lacking))
-        with spend("networks"), torch.inference_mode():
-            given = self.network(pixel_values=seen[None].to(self.place.device)).last_hidden_state
-        return np.asarray(given.float().cpu().numpy())
+    def run(self, pixels: Pixels, rows: int, columns: int, least: int = 0) -> Floats:
+        """What the network gives for one image at this size, filled up to a width of `least`.
 
-    @property
-    def turns(self) -> bool:
-        """Whether blue comes first, as for all but the readers of version 5."""
-        kind = str(self.network.config.model_type)
-        return not (kind.startswith("pp_ocrv5") and kind.endswith("_rec"))
+        The readers of version 5 see red first, all others blue; other readers see whole numbers
+        between the nearest pixels, all others smoothed floats.
+        """
+        torch, kind = import_torch(), str(self.network.config.model_type)
+        reads, version_5 = kind.endswith("_rec"), kind.startswith("pp_ocrv5")
+        image = to_batch([pixels], Place("cpu", "float32"))
+        smooth = version_5 or not reads
+        image = resize(image.float() if smooth else image, (rows, columns), smooth).float()
+        seen = normalize(image / 255, self.settings["image_mean"], self.settings["image_std"])
+        if not (reads and version_5):
+            seen = seen.flip(1)
+        seen = torch.nn.functional.pad(seen, (0, max(0, least - columns)))
+        with spend("networks"), torch.inference_mode():
+            given = self.network(pixel_values=seen.to(self.place.device)).last_hidden_state
+        return to_numbers(given)
 
 
 def find_text(folder: Path, pixels: Pixels) -> Floats:
     """The probability of text in each place of an image, seen whole: (1, 1, rows, columns). Raises
     WeightsError."""
     part = _open(FIND, folder)
-    return part.run(_stretched(pixels, *_size(part.settings, *pixels.shape[:2]), antialias=True))
+    height, width = pixels.shape[:2]
+    limit, most = part.settings["limit_side_len"], part.settings["max_side_limit"]
+    scales = {
+        "max": min(1.0, limit / max(height, width)),
+        "min": max(1.0, limit / min(height, width)),
+        "resize_long": limit / max(height, width),
+    }
+    scale = scales[part.settings["limit_type"]]
+    sides = [int(height * scale), int(width * scale)]
+    if most is not None and max(sides) > most:
+        again = most / max(sides)
+        sides = [int(side * again) for side in sides]
+    rows, columns = (max(STRIDE, round(side / STRIDE) * STRIDE) for side in sides)
+    return part.run(pixels, rows, columns)
 
 
 def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
@@ -94,13 +109,10 @@ def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
             " folder"
         )
     high, least = (int(part.settings["size"][side]) for side in ("height", "width"))
-    ratio = line.shape[1] / line.shape[0]
+    most, ratio = int(part.settings["max_image_width"]), line.shape[1] / line.shape[0]
     wide = int(high * max(ratio, least / high))
-    if wide > part.settings["max_image_width"]:
-        wide = int(part.settings["max_image_width"])
-    else:
-        wide = min(wide, math.ceil(high * ratio))
-    return part.run(_stretched(line, high, wide, antialias=not part.turns)), letters
+    wide = most if wide > most else min(wide, math.ceil(high * ratio))
+    return part.run(line, high, wide, least), letters
 
 
 def _open(kind: str, folder: Path) -> Part:
@@ -113,42 +125,9 @@ def _open(kind: str, folder: Path) -> Part:
             )
         file = folder / "preprocessor_config.json"
         values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        return Part(
-            network,
-            place,
-            {**SETTINGS[kind], **{name: values[name] for name in SETTINGS[kind] if name in values}},
-        )
+        return Part(network, place, SETTINGS[kind] | values)
 
     return open_shared((kind, str(folder.resolve())), open_)
-
-
-def _size(settings: dict[str, Any], height: int, width: int) -> tuple[int, int]:
-    """The rows and columns at which text is looked for."""
-    limit, kind, scale = settings["limit_side_len"], settings["limit_type"], 1.0
-    if kind == "max":
-        scale = min(1.0, limit / max(height, width))
-    elif kind == "min":
-        scale = max(1.0, limit / min(height, width))
-    else:  # "resize_long"
-        scale = limit / max(height, width)
-    sides = [int(height * scale), int(width * scale)]
-    if settings["max_side_limit"] is not None and max(sides) > settings["max_side_limit"]:
-        again = settings["max_side_limit"] / max(sides)
-        sides = [int(side * again) for side in sides]
-    rows, columns = (max(STRIDE, round(side / STRIDE) * STRIDE) for side in sides)
-    return rows, columns
-
-
-def _stretched(pixels: Pixels, rows: int, columns: int, antialias: bool) -> Any:
-    """An image (3, rows, columns); smoothed as floats, or as whole numbers between its nearest
-    pixels."""
-    torch = import_torch()
-    image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
-    image = image.float() if antialias else image
-    resize = torch.nn.functional.interpolate
-    return resize(
-        image, (rows, columns), mode="bilinear", align_corners=False, antialias=antialias
-    )[0]
 
 
 Quad = NDArray[np.float32]  # (4, 2) corners x, y: upper left, upper right, lower right, lower left
@@ -158,13 +137,12 @@ FILES = {
     )
     for part in ("det", "rec")
 }
-# pixels: sides of the image that the first network is given, its stride below
-SHORTEST, LARGEST = (736, 4096)
-STRIDE = 32
+# pixels: sides of the image that the first network is given
+SHORTEST, LARGEST = 736, 4096
 # the probability of text, and the growth of a region as a share of area over perimeter
-TEXT, UNCLIP = (0.3, 1.6)
+TEXT, UNCLIP = 0.3, 1.6
 # an image that is wider than this many times its height, or lower, gets a black margin
-SLIM, LOW = (8, 30)
+SLIM, LOW = 8, 30
 HEIGHT, WIDTH = 48, 320  # pixels of a line that the second network is given, the width at least
 UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
 
@@ -196,12 +174,7 @@ class PPOCR:
     recognizer: Path | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1 or not 0 <= self.box_threshold <= 1:
-            raise ValueError(
-                f"thresholds lie in 0..1, found {self.threshold} and {self.box_threshold}"
-            )
-        if self.longest < STRIDE:
-            raise ValueError(f"longest is {STRIDE} pixels or more, found {self.longest}")
+        require(self, threshold=SHARE, box_threshold=SHARE, longest=STRIDE)
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises
@@ -210,29 +183,34 @@ class PPOCR:
             return lines_with(look_once(self, pixels), words)
         pixels = require_pixels(pixels)
         detector, recognizer = self.files()
-        quads = _sort_lines(self._find(pixels, detector))
-        read = [_recognize(_straighten(pixels, quad), recognizer) for quad in quads]
-        kept = [
-            (quad, *line)
-            for quad, line in zip(quads, read, strict=True)
-            if line[0] and line[1] >= self.threshold
-        ]
-        xyxy = [np.concatenate((quad.min(0), quad.max(0))) for quad, _, _ in kept]
-        return Boxes(
-            np.reshape(xyxy, (-1, 4)),
-            np.array([sure for *_, sure in kept]),
-            np.array([text for _, text, _ in kept], str),
-        )
+        xyxy, scores, texts = list[Floats](), list[float](), list[str]()
+        for quad in sort_lines(self._find(pixels, detector)):
+            text, sure = recognize(straighten(pixels, quad), recognizer)
+            if text and sure >= self.threshold:
+                xyxy.append(np.concatenate((quad.min(0), quad.max(0))))
+                scores.append(sure)
+                texts.append(text)
+        return Boxes(np.reshape(xyxy, (-1, 4)), np.array(scores), np.array(texts, str))
 
     def files(self) -> list[Path]:
         """The files or folders of its two networks. Raises WeightsError."""
-        return [_path("det", self.detector), _path("rec", self.recognizer)]
+        own = {"det": self.detector, "rec": self.recognizer}
+        files = {part: path and path.expanduser() for part, path in own.items()}
+        return [
+            path if path and path.is_dir() else FILES[part].path(path)
+            for part, path in files.items()
+        ]
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
         """The lines in pixels of the image, unsorted."""
-        shown, margin, text_map = (
-            (pixels, 0, find_text(file, pixels)) if file.is_dir() else self._look(pixels, file)
-        )
+        shown, margin = pixels, 0
+        if file.is_dir():
+            text_map = find_text(file, pixels)
+        else:
+            small = _resized(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
+            shown, margin = with_margin(small)
+            grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
+            text_map = open_onnx(file).run(to_input(_resized(shown, grown, STRIDE)))[0]
         if text_map.ndim != 4 or text_map.shape[1] != 1:
             raise WeightsError(
                 f"{file} gives {text_map.shape}, which is no map of text; set detector: to one of"
@@ -241,20 +219,10 @@ class PPOCR:
         size, cells = np.array(pixels.shape[1::-1]), np.array(text_map.shape[:1:-1])
         # pixels of the image in one of what is shown
         back = size / (shown.shape[1], shown.shape[0] - 2 * margin)
-        change = back * shown.shape[1::-1] / cells, back * (0, margin)
-        quads = [
-            np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32)
-            for quad in self._quads(text_map[0, 0])
-        ]
+        scale, shift = back * shown.shape[1::-1] / cells, back * (0, margin)
+        lines = [(quad * scale - shift).clip(0, size) for quad in self._quads(text_map[0, 0])]
+        quads = [np.asarray(line, np.float32) for line in lines]
         return [quad for quad in quads if min(_sides(quad)) > 3]
-
-    def _look(self, pixels: Pixels, file: Path) -> tuple[Pixels, int, Floats]:
-        """What is shown of an image, its margin, and what the network of a file gives for it."""
-        shown, margin = _with_margin(
-            _resized(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
-        )
-        grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
-        return shown, margin, open_onnx(file).run(normalize(_resized(shown, grown, STRIDE)))[0]
 
     def _quads(self, likely: Floats) -> list[Quad]:
         """The lines in a map of the probability of text (height, width), grown to what their
@@ -264,13 +232,17 @@ class PPOCR:
         quads = list[Quad]()
         for outline in outlines:
             (x, y), (width, height), angle = cv2.minAreaRect(outline)
-            if (
-                min(width, height) < 3
-                or _mean_inside(likely, _corners(x, y, width, height, angle)) < self.box_threshold
-            ):
+            corners = cv2.boxPoints(((x, y), (width, height), angle))
+            if min(width, height) < 3 or mean_inside(likely, corners) < self.box_threshold:
                 continue
             reach = UNCLIP * width * height / (width + height)  # on both sides together
-            quads.append(_ordered(_corners(x, y, width + reach, height + reach, angle)))
+            grown = cv2.boxPoints(((x, y), (width + reach, height + reach), angle))
+            # from the upper left corner on, clockwise: a line begins with the two on the left
+            by_x = grown[np.argsort(grown[:, 0], kind="stable")]
+            (a, d), (b, c) = (
+                pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:])
+            )
+            quads.append(np.array([a, b, c, d], np.float32))
         return quads
 
 
@@ -284,7 +256,7 @@ def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
     return np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
-def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
+def with_margin(pixels: Pixels) -> tuple[Pixels, int]:
     """The image with black above and below where it is low or slim, as a line is; how much."""
     height, width = pixels.shape[:2]
     if height > LOW and width <= SLIM * height:
@@ -293,58 +265,43 @@ def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
     return np.pad(pixels, ((margin, margin), (0, 0), (0, 0))), margin
 
 
-def normalize(pixels: Pixels) -> Floats:
+def to_input(pixels: Pixels) -> Floats:
     """A batch (1, 3, height, width) of -1..1, blue first, as the networks were trained."""
     return np.ascontiguousarray(
         (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
     )
 
 
-def _corners(x: float, y: float, width: float, height: float, angle: float) -> Quad:
-    return np.asarray(cv2.boxPoints(((x, y), (width, height), angle)), np.float32)
-
-
-def _mean_inside(likely: Floats, corners: Quad) -> float:
-    low = np.floor(corners.min(0)).astype(int).clip(0, (likely.shape[1] - 1, likely.shape[0] - 1))
-    high = np.ceil(corners.max(0)).astype(int).clip(0, (likely.shape[1] - 1, likely.shape[0] - 1))
+def mean_inside(likely: Floats, corners: Any) -> float:
+    """The mean of a map (height, width) within four corners (x, y)."""
+    most = likely.shape[1] - 1, likely.shape[0] - 1
+    low = np.floor(corners.min(0)).astype(int).clip(0, most)
+    high = np.ceil(corners.max(0)).astype(int).clip(0, most)
     part = likely[low[1] : high[1] + 1, low[0] : high[0] + 1]
     mask = np.zeros(part.shape, np.uint8)
     cv2.fillPoly(mask, [(corners - low).astype(np.int32)], (1,))
     return float(cv2.mean(part, mask)[0])
 
 
-def _ordered(corners: Quad) -> Quad:
-    """The corners from the upper left one on, clockwise: a line begins with the two on the left."""
-    by_x = corners[np.argsort(corners[:, 0], kind="stable")]
-    left, right = (pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:]))
-    return np.array([left[0], right[0], right[1], left[1]], np.float32)
-
-
 def _sides(quad: Quad) -> tuple[float, float]:
     """The width and height of a line in pixels."""
-    across, down = (
-        max(np.linalg.norm(quad[a] - quad[b]), np.linalg.norm(quad[c] - quad[d]))
-        for a, b, c, d in SIDES
-    )
-    return float(across), float(down)
+    edges = quad - np.roll(quad, -1, 0)
+    top, right, bottom, left = (float(np.linalg.norm(edge)) for edge in edges)
+    return max(top, bottom), max(left, right)
 
 
-SIDES = ((0, 1, 2, 3), (0, 3, 1, 2))
-
-
-def _sort_lines(quads: Sequence[Quad]) -> list[Quad]:
+def sort_lines(quads: Sequence[Quad]) -> list[Quad]:
     """Row by row, each from left to right; a new row begins half a line's height below the line
     before."""
     down = sorted(quads, key=lambda quad: float(quad[0, 1]))
-    row, rows = 0, list[int]()
-    for before, quad in zip([*down[:1], *down], down, strict=False):
-        row += float(quad[0, 1] - before[0, 1]) > min(_sides(quad)) / 2
-        rows.append(row)
-    order = sorted(range(len(down)), key=lambda k: (rows[k], float(down[k][0, 0])))
-    return [down[k] for k in order]
+    row, places = 0, list[tuple[int, float, int]]()
+    for k, quad in enumerate(down):
+        row += bool(k) and float(quad[0, 1] - down[k - 1][0, 1]) > min(_sides(quad)) / 2
+        places.append((row, float(quad[0, 0]), k))
+    return [down[k] for *_, k in sorted(places)]
 
 
-def _straighten(pixels: Pixels, quad: Quad) -> Pixels:
+def straighten(pixels: Pixels, quad: Quad) -> Pixels:
     """A line as an upright image of its own."""
     width, height = map(int, _sides(quad))
     goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
@@ -355,9 +312,18 @@ def _straighten(pixels: Pixels, quad: Quad) -> Pixels:
     return np.asarray(np.rot90(line) if height >= UPRIGHT * width else line, np.uint8)
 
 
-def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
+def recognize(line: Pixels, file: Path) -> tuple[str, float]:
     """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
-    scores, letters = read_line(file, line) if file.is_dir() else _letter_scores(line, file)
+    if file.is_dir():
+        scores, letters = read_line(file, line)
+    else:
+        ratio, letters = line.shape[1] / line.shape[0], _letters(file)
+        least = max(WIDTH, int(HEIGHT * ratio))
+        wide = min(math.ceil(HEIGHT * ratio), least)
+        shown = cv2.resize(line, (wide, HEIGHT), interpolation=cv2.INTER_LINEAR)
+        batch = to_input(np.asarray(shown, np.uint8))
+        batch = np.pad(batch, ((0, 0), (0, 0), (0, 0), (0, least - wide)))
+        scores = open_onnx(file).run(batch)[0]
     if scores.ndim != 3 or scores.shape[-1] != len(letters):
         raise WeightsError(
             f"{file} gives {scores.shape} for {len(letters)} letters; set recognizer: to a file"
@@ -365,27 +331,9 @@ def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
         )
     best = scores[0].argmax(1)
     # 0 is no letter, and one that goes on stands once
-    new = (best > 0) & (best != np.concatenate(([0], best[:-1])))
-    return "".join(letters[k] for k in best[new]).strip(), (
-        float(scores[0].max(1)[new].mean()) if new.any() else 0.0
-    )
-
-
-def _letter_scores(line: Pixels, file: Path) -> tuple[Floats, tuple[str, ...]]:
-    """The probability of each letter in a line, as the network of a file gives it, and the
-    letters."""
-    ratio = line.shape[1] / line.shape[0]
-    size = min(math.ceil(HEIGHT * ratio), max(WIDTH, int(HEIGHT * ratio))), HEIGHT
-    shown = normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
-    batch = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, max(WIDTH, int(HEIGHT * ratio)) - size[0])))
-    return open_onnx(file).run(batch)[0], _letters(file)
-
-
-def _path(part: str, own: Path | None) -> Path:
-    """The file or folder of a network. Raises WeightsError with what to type."""
-    return (
-        own.expanduser() if own is not None and own.expanduser().is_dir() else FILES[part].path(own)
-    )
+    new = (best > 0) & (np.diff(best, prepend=0) != 0)
+    text = "".join(letters[k] for k in best[new]).strip()
+    return text, float(scores[0].max(1)[new].mean()) if new.any() else 0.0
 
 
 @lru_cache(maxsize=4)

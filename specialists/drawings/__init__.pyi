@@ -1,8 +1,7 @@
 from .dot_letters import DotLetterReader as DotLetterReader
-from .patterns import PatternMatcher as PatternMatcher
-from .shape_counting import (
+from .shapes import (
     ColoredShapeCounter as ColoredShapeCounter,
     MarkAskedShapes as MarkAskedShapes,
     OutlineCounter as OutlineCounter,
 )
-from .shape_grids import ShapeGridReader as ShapeGridReader
+from .sheets import PatternMatcher as PatternMatcher, ShapeGridReader as ShapeGridReader

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule
-from looktwice.specialists.drawings.contours import background_color
+from looktwice.specialists.drawings.shapes import background_color
 from looktwice.specialists.protocols import NoEvidence
 
 Grid = NDArray[np.float64]
@@ -54,16 +54,10 @@ OTHERS = {
 }
 
 
-def _form(rows: str) -> Grid:
-    """Rows of dots as (7, columns that hold a dot), 1 where a dot is."""
-    dots = np.array([[float(dot) for dot in row] for row in rows.split()])
-    return dots[:, dots.any(0)]
-
-
-LETTERS = [
-    (letter, _form(rows))
-    for letter, rows in (*zip(ascii_uppercase, FORMS, strict=True), *OTHERS.items())
-]
+LETTERS = []
+for letter, rows in (*zip(ascii_uppercase, FORMS, strict=True), *OTHERS.items()):
+    dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
+    LETTERS.append((letter, dots[:, dots.any(0)]))
 APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
 FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
 
@@ -83,12 +77,20 @@ class DotLetterReader(AnswerRule):
         """The letters and the confidence. Raises NoEvidence."""
         if len(sample.images) != 1:
             raise NoEvidence(f"letters are read in one image, found {len(sample.images)}")
-        ink = _ink(sample.images[0].pixels)
-        letters = [_letter(cells) for cells in _cells(ink)]
-        return "".join(letter for letter, _ in letters), min(lead for _, lead in letters)
+        ink = find_ink(sample.images[0].pixels)
+        # a line of letters, each in one part of its columns
+        rows = np.flatnonzero(ink.any(1))
+        line = ink[rows[0] : rows[-1] + 1]
+        columns = np.flatnonzero(line.any(0))
+        gaps = np.flatnonzero(np.diff(columns) > APART * len(line)) + 1
+        text, least = "", 1.0
+        for part in np.split(columns, gaps):
+            letter, lead = read_letter(to_cells(line[:, part[0] : part[-1] + 1]))
+            text, least = text + letter, min(least, lead)
+        return text, least
 
 
-def _ink(pixels: Pixels) -> Ink:
+def find_ink(pixels: Pixels) -> Ink:
     """What differs from the ground by at least half as much as the most different thing, without
     the picture's rim.
 
@@ -106,18 +108,8 @@ def _ink(pixels: Pixels) -> Ink:
     return ink
 
 
-def _cells(ink: Ink) -> list[Grid]:
-    """The ink of each letter in seven rows of five cells, from left to right. Raises NoEvidence."""
-    rows = np.flatnonzero(ink.any(1))
-    top, height = int(rows[0]), int(np.ptp(rows)) + 1
-    line = ink[top : top + height]
-    columns = np.flatnonzero(line.any(0))
-    parts = np.split(columns, np.flatnonzero(np.diff(columns) > APART * height) + 1)
-    return [_to_grid(line[:, part[0] : part[-1] + 1]) for part in parts]
-
-
-def _to_grid(ink: Ink) -> Grid:
-    """One letter as shares of ink (7, 5 or fewer columns)."""
+def to_cells(ink: Ink) -> Grid:
+    """One letter as shares of ink (7, 5 or fewer columns). Raises NoEvidence."""
     height, width = ink.shape
     _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     dot = float(np.median(stats[1:, cv2.CC_STAT_HEIGHT]))
@@ -130,27 +122,25 @@ def _to_grid(ink: Ink) -> Grid:
         )
     if not dotted:
         return np.asarray(cv2.resize(ink.astype(np.float64), (5, 7), interpolation=cv2.INTER_AREA))
-    centers = [
+    # the middle of each dot
+    down, across = (
         np.round((dot - 1) / 2 + pitch * np.arange(number)).astype(int) for number in (7, count)
-    ]
-    reach = max(1, int(dot / 4))
-    near = cv2.blur(ink.astype(np.float64), (2 * reach + 1,) * 2)
-    return np.asarray(near[np.ix_(centers[0].clip(0, height - 1), centers[1].clip(0, width - 1))])
+    )
+    near = cv2.blur(ink.astype(np.float64), (2 * max(1, int(dot / 4)) + 1,) * 2)
+    return np.asarray(near[np.ix_(down.clip(0, height - 1), across.clip(0, width - 1))])
 
 
-def _letter(cells: Grid) -> tuple[str, float]:
+def read_letter(cells: Grid) -> tuple[str, float]:
     """The letter whose form correlates best with the cells, and its lead over the second, 0..1.
     Raises NoEvidence."""
     alike: dict[str, float] = {}
+    inked = cells - cells.mean()
     for letter, form in LETTERS:
         if form.shape == cells.shape:
-            alike[letter] = max(alike.get(letter, -1.0), _correlation(cells, form))
+            dots = form - form.mean()
+            product = max(1e-12, float(np.linalg.norm(inked) * np.linalg.norm(dots)))
+            alike[letter] = max(alike.get(letter, -1.0), float((inked * dots).sum() / product))
     if not alike:
         raise NoEvidence(f"no letter has {cells.shape[1]} columns of dots")
     best, *others = sorted(alike, key=lambda letter: -alike[letter])
     return best, float(np.clip(alike[best] - alike[others[0]], 0, 1)) if others else 1.0
-
-
-def _correlation(cells: Grid, form: Grid) -> float:
-    cells, form = cells - cells.mean(), form - form.mean()
-    return float((cells * form).sum() / max(1e-12, np.linalg.norm(cells) * np.linalg.norm(form)))

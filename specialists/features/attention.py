@@ -28,8 +28,9 @@ from looktwice.pipelines.runtime.networks import (
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.checkpoints import refuse_file
-from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
+from looktwice.specialists.networks.image_size import require_pixels, to_batch, to_numbers
+from looktwice.specialists.networks.network import HubModel, HubNetwork
+from looktwice.specialists.networks.ranges import POSITIVE, require
 from looktwice.specialists.protocols import ScalarMap
 from looktwice.specialists.sharing import look_once
 
@@ -117,9 +118,9 @@ def _attend(
         outputs.append(weights.to(query.dtype) @ value)
         if received is not None:
             heads = weights.mean(1)
-            total = total + (
-                heads if received.asking is None else heads * received.asking[rows, None]
-            ).sum(1)
+            if received.asking is not None:
+                heads = heads * received.asking[rows, None]
+            total = total + heads.sum(1)
     if received is not None:
         received.modules.setdefault(module, []).append(total)
     return torch.cat(outputs, 2).transpose(1, 2).contiguous(), None
@@ -177,43 +178,54 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def finish(self, given: tuple[Any, ...], result: AttentionMap) -> Floats:
         """The map at the size of the image."""
         height, width = require_pixels(given[0]).shape[:2]
-        patches = result.values
-        full = cv2.resize(patches, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
+        full = cv2.resize(result.values, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
         return np.asarray(full / full.sum(), np.float64)
 
     def open_network(self, place: Place) -> HubModel:
         """The encoder with an attention that can be added up. Raises WeightsError."""
         refuse_file(self.model)
-        processor = from_hub("AutoImageProcessor", self.model, self.revision, backend="pil")
-        settings = {
-            "dtype": place.torch_dtype,
-            "use_safetensors": True,
-            "attn_implementation": attention_setting(),
-        }
-        whole = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
+        processor = self.open_processor()
+        whole = from_hub(
+            self.model_class,
+            self.model,
+            self.revision,
+            self.unused,
+            dtype=place.torch_dtype,
+            use_safetensors=True,
+            attn_implementation=attention_setting(),
+        )
         inner = getattr(whole, "model", whole)
         tower = next((getattr(inner, name) for name in TOWERS if hasattr(inner, name)), None)
-        if tower is None or not (
-            hasattr(tower.config, "image_size") or whole.config.model_type in WINDOWED
-        ):
+        grid = hasattr(getattr(tower, "config", None), "image_size")
+        if tower is None or not (grid or whole.config.model_type in WINDOWED):
             raise WeightsError(
                 f"{self.model}: its vision encoder has no plain grid of patches to map attention on"
             )
         return HubModel(tower.to(place.device).eval(), processor)
 
-    def network_key(self) -> Any:
-        """Apart from networks that were opened without their attention weights."""
-        return ("attention", *super().network_key())  # type: ignore[misc]
-
     def forward(
         self, network: Any, place: Place, items: Sequence[tuple[Pixels]]
     ) -> list[AttentionMap]:
         """The maps of several images, one patch a value."""
+        images, config, processor = [image for (image,) in items], network.config, network.processor
+        orders = []
         with receive() as received:
-            orders = (_run_square if hasattr(network.config, "image_size") else _run_windows)(
-                network, place, items
-            )
-        values = received.mean(self.model, self.layer).cpu().numpy().astype(np.float64)
+            if hasattr(config, "image_size"):  # of squares, whose patches stand row by row
+                size = config.image_size
+                squares = [resample(image, size, size, "linear") for image in images]
+                mean, std = np.array(processor.image_mean), np.array(processor.image_std)
+                seen = [(square / 255 - mean) / std for square in squares]
+                network.model(to_batch(seen, place).to(place.torch_dtype))
+                side = size // config.patch_size
+                orders = [np.arange(side * side).reshape(side, side)] * len(items)
+            else:
+                given = network.inputs(place, images=images)
+                network.model(given["pixel_values"], grid_thw=given["image_grid_thw"])
+                merge = config.spatial_merge_size
+                window = getattr(config, "window_size", 0) // (merge * config.patch_size)
+                for _, rows, columns in given["image_grid_thw"].tolist():
+                    orders.append(window_order(rows, columns, merge, window))
+        values = to_numbers(received.mean(self.model, self.layer)).astype(np.float64)
         rows = list(values) if len(values) == len(items) else np.split(values[0], len(items))
         maps = []
         for row, order in zip(rows, orders, strict=True):
@@ -223,30 +235,6 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         return maps
 
 
-def _run_square(network: HubModel, place: Place, items: Sequence[tuple[Pixels]]) -> list[Places]:
-    """Runs an encoder of squares; the grid of each image, whose patches stand row by row."""
-    torch, size = import_torch(), network.config.image_size
-    mean, std = (np.array(getattr(network.processor, name)) for name in ("image_mean", "image_std"))
-    squares = [resample(image, size, size, "linear") for (image,) in items]
-    planes = ((np.stack(squares) / 255 - mean) / std).transpose(0, 3, 1, 2)
-    network.model(torch.tensor(planes, dtype=place.torch_dtype, device=place.device))
-    side = size // network.config.patch_size
-    return [np.arange(side * side).reshape(side, side)] * len(items)
-
-
-def _run_windows(network: HubModel, place: Place, items: Sequence[tuple[Pixels]]) -> list[Places]:
-    """Runs an encoder of Qwen2-VL's kind; of each image, the number in its grid of every patch as
-    they stand in it."""
-    given = network.inputs(place, images=[image for (image,) in items])
-    network.model(given["pixel_values"], grid_thw=given["image_grid_thw"])
-    config = network.config
-    window = getattr(config, "window_size", 0) // (config.spatial_merge_size * config.patch_size)
-    return [
-        window_order(rows, columns, config.spatial_merge_size, window)
-        for _, rows, columns in given["image_grid_thw"].tolist()
-    ]
-
-
 def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
     """The number, counted row by row, of each patch of a grid in the order of Qwen2-VL and
     Qwen2.5-VL; (rows, columns).
@@ -254,12 +242,8 @@ def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
     Patches that are merged into one token, `merge` x `merge`, stand together; so do the tokens of a
     window of `window` x `window` tokens, cut off at the rim (Qwen2.5-VL; 0 is one window).
     """
-    tokens = (
-        np.arange(rows * columns)
-        .reshape(rows // merge, merge, columns // merge, merge)
-        .transpose(0, 2, 1, 3)
-    )
-    high, wide = tokens.shape[:2]
+    high, wide = rows // merge, columns // merge
+    tokens = np.arange(rows * columns).reshape(high, merge, wide, merge).transpose(0, 2, 1, 3)
     side = window or max(high, wide)
     windows = [
         tokens[top : top + side, left : left + side].ravel()
@@ -287,26 +271,24 @@ class AttentionShare(WithoutModel):
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.radius > 0:
-            raise ValueError(f"radius is in source pixels and more than 0, found {self.radius}")
+        require(self, radius=POSITIVE)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""
-        notes, shares = [], list[tuple[float, float]]()
+        notes, shares = [], []
         for number, image in enumerate(state.sample.images):
             if marks := labelled(state.sample.on(number), self.labels):
-                share, area = measure_shares(
-                    look_once(self.attention, image.pixels), marks, self.radius
-                )
+                attention = look_once(self.attention, image.pixels)
+                covered = cover(marks, attention.shape, self.radius)
+                share, area = attention[covered].sum() / attention.sum(), covered.mean()
                 shares.append((share, area))
                 notes.append(
                     f"attention on the marks of image {number}: {share:.4f} of the whole, area"
                     f" {area:.4f}"
                 )
-        for name, values in zip(
-            ("attention_share", "marked_area"), zip(*shares, strict=True), strict=False
-        ):
-            state = state.measured(name, sum(values) / len(values))
+        if shares:
+            share, area = np.mean(shares, axis=0).tolist()
+            state = state.measured("attention_share", share).measured("marked_area", area)
         return state.with_notes(*notes)
 
 
@@ -318,33 +300,17 @@ def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
     ]
 
 
-def measure_shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:
-    """(fraction of the attention, fraction of the area) inside the marks, each pixel counted
-    once."""
-    covered = cover(marks, attention.shape, radius)
-    return float(attention[covered].sum() / attention.sum()), float(covered.mean())
-
-
 def cover(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
     """The pixels of a picture of this shape that lie inside any of the marks."""
     covered = np.zeros(shape, bool)
-    for mark in marks:
-        covered |= _inside(mark, shape, radius)
-    return covered
-
-
-def _inside(mark: Mark, shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
     rows, columns = np.mgrid[: shape[0], : shape[1]]
-    if isinstance(mark, Mask):
-        return np.asarray(mark.pixels, bool)
-    if isinstance(mark, Box):
-        left, top, right, bottom = mark.xyxy
-        inside = (
-            (columns + 0.5 > left)
-            & (columns + 0.5 < right)
-            & (rows + 0.5 > top)
-            & (rows + 0.5 < bottom)
-        )
-    else:
-        inside = (columns - mark.x) ** 2 + (rows - mark.y) ** 2 <= radius**2
-    return np.asarray(inside, bool)
+    for mark in marks:
+        if isinstance(mark, Mask):
+            covered |= mark.pixels
+        elif isinstance(mark, Box):
+            left, top, right, bottom = np.subtract(mark.xyxy, 0.5)
+            across, down = (left < columns) & (columns < right), (top < rows) & (rows < bottom)
+            covered |= across & down
+        else:
+            covered |= (columns - mark.x) ** 2 + (rows - mark.y) ** 2 <= radius**2
+    return covered

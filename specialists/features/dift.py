@@ -4,9 +4,8 @@ diffusers."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +16,10 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, open_shared
 from looktwice.pipelines.runtime.stores import result_key
 from looktwice.pipelines.state import remark
-from looktwice.specialists.networks.image_size import require_pixels
-from looktwice.specialists.networks.network import Network
-from looktwice.specialists.networks.transformers_hub import open_diffusion
+from looktwice.specialists.features.backbones import to_grids
+from looktwice.specialists.networks.image_size import require_pixels, to_batch
+from looktwice.specialists.networks.network import Network, open_diffusion
+from looktwice.specialists.networks.ranges import require
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels, str]
@@ -48,13 +48,12 @@ class DIFT(Network[Item, FeatureGrid]):
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
     result = FeatureGrid
+    squares = True
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in {"timestep": 0, "up_block": 0, "ensemble": 1, "size": 64}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {least} or more, found {getattr(self, name)}")
+        require(self, timestep=0, up_block=0, ensemble=1, size=64)
         if self.size % 64:
             raise ValueError(
                 f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}"
@@ -84,49 +83,19 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
-        torch = import_torch()
         # as the authors' code resizes an image
-        size, cubic = ((self.size, self.size), Image.Resampling.BICUBIC)
-        images = np.stack(
-            [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
-        )
-        tensor = (
-            torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype)
-            / 127.5
-            - 1
-        )
-        words = network.embed_prompts(
-            [self.prompt.replace("{}", item[1]) if item[1] else "" for item in items]
-        )
-        seeds = [noise_seed(item[0], self.seed) for item in items]
-        values = (
-            network.block_output(tensor, words, seeds, self)
-            .permute(0, 2, 3, 1)
-            .float()
-            .cpu()
-            .numpy()
-        )
-        return [
-            FeatureGrid(grid, item[0].shape[1], item[0].shape[0])
-            for grid, item in zip(values, items, strict=True)
-        ]
+        size, cubic = (self.size, self.size), Image.Resampling.BICUBIC
+        images = [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
+        batch = to_batch(images, place).to(place.torch_dtype) / 127.5 - 1
+        prompts = [self.prompt.replace("{}", word) if word else "" for _, word in items]
+        seeds = [noise_seed(pixels, self.seed) for pixels, _ in items]
+        words = network.embed_prompts(prompts)
+        return to_grids(network.block_output(batch, words, seeds, self), items)
 
     def network(self) -> Any:
         """The opened network, one for all settings. Raises WeightsError."""
-        place = self.place()
-        return open_shared(
-            ("network", "DIFT", self.network_key(), place), lambda: self.open_network(place)
-        )
-
-    def batch_key(self, item: Item) -> Hashable:
-        """Equal for all images: they are resized to one size."""
-        return None
-
-    def weights_id(self) -> str:
-        """A hash of the folder, or the hub's id and commit."""
-        if Path(self.model).expanduser().exists():
-            return super().weights_id()
-        return f"{self.model}@{self.network().text.config._commit_hash or self.revision}"
+        key = ("network", "DIFT", self.network_key(), self.place())
+        return open_shared(key, lambda: self.open_network(self.place()))
 
 
 @dataclass(frozen=True)
@@ -167,13 +136,17 @@ class Diffusion:
     text: Any
     lock: Any = field(default_factory=threading.Lock)
 
+    @property
+    def config(self) -> Any:
+        """The text encoder's configuration, which knows the commit."""
+        return self.text.config
+
     def embed_prompts(self, prompts: Sequence[str]) -> Any:
         """The text embeddings that the U-Net takes, (n, tokens, d)."""
-        length = self.tokenizer.model_max_length
         words = self.tokenizer(
             list(prompts),
             padding="max_length",
-            max_length=length,
+            max_length=self.tokenizer.model_max_length,
             truncation=True,
             return_tensors="pt",
         )
@@ -198,14 +171,12 @@ class Diffusion:
                 torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds
             ]
             drawn, noise = torch.stack(dice, 1).to(latent.mean)
-            latents = (
-                latent.mean[:, None] + latent.std[:, None] * drawn
-            ) * self.vae.config.scaling_factor
+            latents = latent.mean[:, None] + latent.std[:, None] * drawn
             time = torch.tensor([settings.timestep], device=images.device)
-            noised = self.scheduler.add_noise(latents, noise, time).flatten(0, 1)
-            output = self._run_until(
-                settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0)
-            )
+            scaled = latents * self.vae.config.scaling_factor
+            noised = self.scheduler.add_noise(scaled, noise, time).flatten(0, 1)
+            texts = words.repeat_interleave(settings.ensemble, 0)
+            output = self._run_until(settings.up_block, noised, time, texts)
         return output.unflatten(0, (len(images), settings.ensemble)).mean(1)
 
     def _run_until(self, up_block: int, *inputs: Any) -> Any:

@@ -3,15 +3,16 @@ and their places."""
 
 from __future__ import annotations
 
+import copy
 import json
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from looktwice.pipelines.model import Message, Messages, Model, canonical
+from looktwice.pipelines.model import Message, Model, canonical
 from looktwice.pipelines.models.chat_template import Chat
 from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
@@ -23,6 +24,7 @@ from looktwice.specialists.features.attention import (
     labelled,
     receive,
 )
+from looktwice.specialists.networks.image_size import to_numbers
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.protocols import NoEvidence
 
@@ -77,7 +79,11 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its measurements, or a note that says why there are none."""
-        messages = _question(state)
+        users = [n for n, message in enumerate(state.messages) if message.role == "user"]
+        messages = state.messages[: users[-1] + 1] if users else ()
+        if not messages:
+            prompt = [state.prompt] if state.prompt else []
+            messages = (Message("user", (*state.views, *prompt)),)
         views = [view for message in messages for view in message.views]
         kept = labelled(state.sample.marks, self.labels)
         places = [[place for mark in kept for place in view.to_view(mark)] for view in views]
@@ -87,18 +93,15 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
             looks = self.predict((messages,))
         except NoEvidence as exc:
             return state.with_notes(f"question attention: {exc}")
-        inside = total = area = pixels = 0.0
+        sums = np.zeros(4)  # attention on the marks and on all, pixels of the marks and all
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
-            values, covered = (
-                looks.map(number, height, width),
-                cover(marks, (height, width), self.radius),
-            )
-            inside, total = inside + values[covered].sum(), total + values.sum()
-            area, pixels = area + covered.sum(), pixels + covered.size
-        state = state.measured("question_attention", inside / total).measured(
-            "marked_area", area / pixels
-        )
+            values = looks.map(number, height, width)
+            covered = cover(marks, (height, width), self.radius)
+            sums += values[covered].sum(), values.sum(), covered.sum(), covered.size
+        inside, total, area, pixels = sums.tolist()
+        state = state.measured("question_attention", inside / total)
+        state = state.measured("marked_area", area / pixels)
         return state.measured("image_attention", float(looks.values.sum()))
 
     def prepare(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -109,10 +112,6 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
     def open_network(self, place: Place) -> Any:
         """Network and processor, as the model opens them. Raises WeightsError."""
         return self._asked().network(attn_implementation={"text_config": attention_setting()})
-
-    def network_key(self) -> Hashable:
-        """Apart from networks that were opened without their attention weights."""
-        return ("question attention", self.model, self.revision)
 
     def place(self) -> Place:
         """As of the model that answers."""
@@ -125,9 +124,12 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
 
     def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
         torch, model = import_torch(), self._asked()
-        inputs, muted = (
-            model.inputs(network, [Chat(chat, images)]) for chat in (turns, _mute(turns))
-        )
+        # the turns without the words of the last one
+        mute = copy.deepcopy(turns)
+        for part in mute[-1]["content"]:
+            if part["type"] != "image":
+                part["text"] = ""
+        inputs, muted = (model.inputs(network, [Chat(chat, images)]) for chat in (turns, mute))
         places = token_places(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
         rows = words_among(tokens.tolist(), muted["input_ids"][0].tolist())
@@ -138,7 +140,7 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
         asking[rows] = 1 / len(rows)
         with receive(asking) as received:
             network.model(**inputs, use_cache=False, logits_to_keep=1)
-        values = received.mean(self.model, self.layer)[0][seen].cpu().numpy().astype(np.float64)
+        values = to_numbers(received.mean(self.model, self.layer)[0][seen]).astype(np.float64)
         numbers = np.repeat(np.arange(len(places)), list(map(len, places)))
         return Looks(values, numbers, np.vstack(places))
 
@@ -155,29 +157,11 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
 
 def words_among(prompt: Sequence[int], without: Sequence[int]) -> list[int]:
     """The positions of a prompt's tokens that are not in the same prompt `without` words."""
-    start = next(
-        (n for n, (a, b) in enumerate(zip(prompt, without, strict=False)) if a != b), len(without)
-    )
-    ends = zip(reversed(prompt), reversed(without[start:]), strict=False)
+    pairs = list(zip(prompt, without, strict=False))
+    start = next((n for n, (a, b) in enumerate(pairs) if a != b), len(without))
+    ends = list(zip(reversed(prompt), reversed(without[start:]), strict=False))
     same = next((n for n, (a, b) in enumerate(ends) if a != b), len(without) - start)
     return list(range(start, len(prompt) - same))
-
-
-def _question(state: State) -> Messages:
-    """The conversation up to the last turn of the user; the views and the prompt where nothing was
-    asked."""
-    users = [n for n, message in enumerate(state.messages) if message.role == "user"]
-    if not users:
-        return (Message("user", (*state.views, *([state.prompt] if state.prompt else []))),)
-    return state.messages[: users[-1] + 1]
-
-
-def _mute(turns: Sequence[Any]) -> list[Any]:
-    """The turns without the words of the last one."""
-    content = [
-        part if part["type"] == "image" else {**part, "text": ""} for part in turns[-1]["content"]
-    ]
-    return [*turns[:-1], {**turns[-1], "content": content}]
 
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
@@ -197,18 +181,14 @@ def token_places(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) ->
         raise WeightsError(
             f"where image tokens lie is known of {', '.join(FAMILIES)}, not of {family!r}"
         )
+    places = []
     if family.startswith("qwen"):
         merge = config.vision_config.spatial_merge_size
-        shapes = [
-            (rows // merge, columns // merge)
-            for _, rows, columns in inputs["image_grid_thw"].tolist()
-        ]
-        places = [
-            _tiles(np.linspace(0, 1, rows + 1), np.linspace(0, 1, columns + 1))
-            for rows, columns in shapes
-        ]
+        for _, rows, columns in inputs["image_grid_thw"].tolist():
+            ys, xs = (np.linspace(0, 1, side // merge + 1) for side in (rows, columns))
+            places.append(_tiles(ys, xs))
     else:
-        place = _tokens_of_square if family == "llava" else _tokens_of_tiles
+        place = places_in_square if family == "llava" else places_in_tiles
         places = [place(network, height, width) for height, width in sizes]
     there = int((inputs["input_ids"] == config.image_token_id).sum())
     if there != sum(map(len, places)):
@@ -239,15 +219,11 @@ def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
 
 def _tiles(ys: Floats, xs: Floats) -> Floats:
     """Places row by row between these edges."""
-    rows, columns = len(ys) - 1, len(xs) - 1
-    high, wide = (
-        np.repeat(np.column_stack([ys[:-1], ys[1:]]), columns, 0),
-        np.tile([xs[:-1], xs[1:]], rows).T,
-    )
-    return np.hstack([high, wide])
+    high = np.repeat(np.column_stack([ys[:-1], ys[1:]]), len(xs) - 1, 0)
+    return np.hstack([high, np.tile([xs[:-1], xs[1:]], len(ys) - 1).T])
 
 
-def _tokens_of_square(network: Any, height: int, width: int) -> Floats:
+def places_in_square(network: Any, height: int, width: int) -> Floats:
     """LLaVA: the middle of the picture, a square. Raises WeightsError for processors that pad it to
     one."""
     images, side = network.processor.image_processor, _side(network)
@@ -256,15 +232,12 @@ def _tokens_of_square(network: Any, height: int, width: int) -> Floats:
             "where image tokens lie is not known of pictures that are padded to a square"
         )
     size = images.size
-    if size["shortest_edge"]:
-        scaled = [
-            int(size["shortest_edge"] * edge / min(height, width)) for edge in (height, width)
-        ]
-    else:
-        scaled = [size["height"], size["width"]]
-    crop = (
-        [images.crop_size["height"], images.crop_size["width"]] if images.do_center_crop else scaled
-    )
+    scaled = [size["height"], size["width"]]
+    if shortest := size["shortest_edge"]:
+        scaled = [int(shortest * edge / min(height, width)) for edge in (height, width)]
+    crop = scaled
+    if images.do_center_crop:
+        crop = [images.crop_size["height"], images.crop_size["width"]]
     ys, xs = (
         (int((edge - kept) / 2) + np.arange(side + 1) * kept / side) / edge
         for edge, kept in zip(scaled, crop, strict=True)
@@ -274,7 +247,7 @@ def _tokens_of_square(network: Any, height: int, width: int) -> Floats:
     return np.vstack([first, _tiles(ys, xs)])
 
 
-def _tokens_of_tiles(network: Any, height: int, width: int) -> Floats:
+def places_in_tiles(network: Any, height: int, width: int) -> Floats:
     """LLaVA-NeXT: the whole picture in few tokens, then finer ones without its padding, each row
     with a newline."""
     from transformers.image_processing_utils import select_best_resolution

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -24,20 +24,22 @@ from looktwice.pipelines.runtime.networks import (
     import_transformers,
     weights_hash,
 )
-from looktwice.specialists.features.dino import dinov2_names, dinov2_settings, keep_positions
+from looktwice.specialists.features.backbones import dinov2_names, dinov2_settings, keep_positions
 from looktwice.specialists.networks.checkpoints import (
-    Rules,
     open_converted,
-    read_tensors,
+    open_tensors,
     refuse_file,
     rename,
-    require_kind,
-    unwrap,
 )
-from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
-from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.image_size import (
+    MEAN,
+    STD,
+    require_pixels,
+    to_batch,
+    to_numbers,
+)
+from looktwice.specialists.networks.network import HubModel, HubNetwork, Network
 from looktwice.specialists.networks.packages import fetch, fixed_draws, import_package
-from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images
 from looktwice.specialists.results import DepthMap
 
 SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
@@ -69,6 +71,8 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     resize: Literal["authors", "hub"] = "authors"
 
     result = DepthMap
+    images = 1
+    needs_colors = True
     model_class = "AutoModelForDepthEstimation"
     unused = ("mask_token", "pooler")  # of training, and of classifying
     version: ClassVar[int] = 2
@@ -80,12 +84,6 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         """
         return self.predict((image,))
 
-    def prepare(self, given: tuple[Any, ...]) -> tuple[Pixels]:
-        """The first image. Raises NoEvidence for a single-coloured image or one too small."""
-        item = super().prepare(given[:1])
-        require_colors(item[0])
-        return item
-
     def open_file(self, path: str) -> HubModel:
         """An original checkpoint. Raises WeightsError."""
         return open_depth_anything(path)
@@ -96,120 +94,105 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         Raises WeightsError where neither says it, or the setting says otherwise than the
         configuration.
         """
-        configured, setting = larger_is_nearer(config), self.larger_is_nearer
+        kind, setting = config.model_type, self.larger_is_nearer
+        configured = False if kind in METRIC else None
+        if kind == "depth_anything":
+            configured = config.depth_estimation_type == "relative"
         if configured is None and setting is None:
             raise WeightsError(
-                f"{self.model}: the configuration of a {config.model_type} does not say whether its"
-                " depth is inverse depth or a distance; set larger_is_nearer: true for inverse"
-                " depth (MiDaS, Intel/dpt-large), false for distances (DPT over DINOv2 for NYU or"
-                " KITTI)"
+                f"{self.model}: the configuration of a {kind} does not say whether its depth is"
+                " inverse depth or a distance; set larger_is_nearer: true for inverse depth (MiDaS,"
+                " Intel/dpt-large), false for distances (DPT over DINOv2 for NYU or KITTI)"
             )
         if None not in (configured, setting) and configured != setting:
-            kind = (
+            given = (
                 "inverse depth, which is larger" if configured else "a distance, which is smaller"
             )
             raise WeightsError(
-                f"{self.model}: its configuration says that it gives {kind} for what is nearer, and"
-                f" larger_is_nearer: {str(setting).lower()} says otherwise; leave the setting out"
+                f"{self.model}: its configuration says that it gives {given} for what is nearer,"
+                f" and larger_is_nearer: {str(setting).lower()} says otherwise; leave it out"
             )
         return bool(setting if configured is None else configured)
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""
-        images, nearer = first_images(items), self.direction(network.config)
-        if self.resize == "authors" and network.config.model_type == "depth_anything":
-            maps = _run_as_authors(network, place, images)
-        else:
-            maps = _run_by_processor(network, place, images)
-        return [DepthMap(depth.float().cpu().numpy(), nearer) for depth in maps]
-
-
-def larger_is_nearer(config: Any) -> bool | None:
-    """Whether larger values of a network are nearer; None where its configuration does not say."""
-    if config.model_type == "depth_anything":
-        return bool(config.depth_estimation_type == "relative")
-    return False if config.model_type in METRIC else None
+        images, nearer = [image for (image,) in items], self.direction(network.config)
+        authors = self.resize == "authors" and network.config.model_type == "depth_anything"
+        maps = (run_as_authors if authors else run_by_processor)(network, place, images)
+        return [DepthMap(to_numbers(depth), nearer) for depth in maps]
 
 
 def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
     """Columns and rows of the image that the authors' code gives to the network: no side under
     `SIDE`."""
     scale = max(SIDE / width, SIDE / height)
-    columns, rows = (round(side * scale / multiple) * multiple for side in (width, height))
     least = math.ceil(SIDE / multiple) * multiple
-    return max(columns, least), max(rows, least)
-
-
-def _run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
-    torch, config = import_torch(), network.config
-    height, width = images[0].shape[:2]
-    size = authors_size(width, height, config.patch_size)
-    seen = np.stack(
-        [
-            (cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC) - MEAN) / STD
-            for image in images
-        ]
+    columns, rows = (
+        max(least, round(side * scale / multiple) * multiple) for side in (width, height)
     )
-    batch = torch.from_numpy(seen.transpose(0, 3, 1, 2)).to(place.device, place.torch_dtype)
+    return columns, rows
+
+
+def run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
+    """The maps of images of one size, as the authors' own code makes them."""
+    height, width = images[0].shape[:2]
+    size = authors_size(width, height, network.config.patch_size)
+    seen = []
+    for image in images:
+        large = cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC)
+        seen.append((large - MEAN) / STD)
+    batch = to_batch(seen, place).to(place.torch_dtype)
     depths = network.model(pixel_values=batch).predicted_depth[:, None].float()
     # version 1 reads the last four blocks of its encoder, version 2 four that are spread over it
-    read = list(config.backbone_config.out_indices)
-    version_2 = read != list(range(read[0], read[0] + len(read)))
-    resize = torch.nn.functional.interpolate
-    return list(resize(depths, (height, width), mode="bilinear", align_corners=version_2)[:, 0])
+    read = list(network.config.backbone_config.out_indices)
+    spread = read != list(range(read[0], read[0] + len(read)))
+    interpolate = import_torch().nn.functional.interpolate
+    full = interpolate(depths, (height, width), mode="bilinear", align_corners=spread)
+    return list(full[:, 0])
 
 
-def _run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
+def run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
+    """The maps of images as the processor that was saved with the network makes them."""
     for image in images:
-        require_size(image, getattr(network.processor, "size_divisor", None) or 1)
+        require_pixels(image, getattr(network.processor, "size_divisor", None) or 1)
     outputs = network.model(**network.inputs(place, images=list(images)))
     sizes = [image.shape[:2] for image in images]
     if network.config.model_type == "zoedepth":
-        return _without_padding(outputs.predicted_depth, sizes)
+        return list(map(without_padding, outputs.predicted_depth, sizes))
     finish = network.processor.post_process_depth_estimation
     return [output["predicted_depth"] for output in finish(outputs, target_sizes=sizes)]
 
 
-def _without_padding(maps: Any, sizes: Sequence[tuple[int, int]]) -> Sequence[Any]:
-    """ZoeDepth's maps (n, h, w) at the sizes of their images, without the rim that its processor
-    adds to each side.
+def without_padding(depth: Any, size: tuple[int, int]) -> Any:
+    """ZoeDepth's map (h, w) at the size of its image, without the rim that its processor adds to
+    each side.
 
     The rim is three times the root of half the side (`depth_model.py` of its authors). The
     processor would take it off itself, with torchvision alone.
     """
-    resize = import_torch().nn.functional.interpolate
-    depths = []
-    for depth, (height, width) in zip(maps, sizes, strict=True):
-        rim, side = (int(math.sqrt(length / 2) * 3) for length in (height, width))
-        padded = resize(
-            depth[None, None].float(), (height + 2 * rim, width + 2 * side), mode="bicubic"
-        )
-        depths.append(padded[0, 0, rim : rim + height, side : side + width])
-    return depths
+    (height, width), (rim, side) = size, (int(math.sqrt(length / 2) * 3) for length in size)
+    interpolate = import_torch().nn.functional.interpolate
+    whole = height + 2 * rim, width + 2 * side
+    padded = interpolate(depth[None, None].float(), whole, mode="bicubic")
+    return padded[0, 0, rim : rim + height, side : side + width]
 
 
-SIDE = 518  # pixels of the shorter side of the authors' input
 # that version 2 reads, by depth
 LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
 FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres, of the metric files of version 2
 UNIT = r"depth_head\.scratch\.refinenet(\d)\.resConfUnit(\d)\.conv(\d)\."
-HEAD: Rules = (
-    (r"^depth_head\.projects\.(\d)\.", r"neck.reassemble_stage.layers.\1.projection."),
-    (r"^depth_head\.resize_layers\.(\d)\.", r"neck.reassemble_stage.layers.\1.resize."),
-    (r"^depth_head\.scratch\.layer1_rn\.", "neck.convs.0."),
-    (r"^depth_head\.scratch\.layer2_rn\.", "neck.convs.1."),
-    (r"^depth_head\.scratch\.layer3_rn\.", "neck.convs.2."),
-    (r"^depth_head\.scratch\.layer4_rn\.", "neck.convs.3."),
-    (UNIT, r"depth_head.scratch.refinenet\1.residual_layer\2.convolution\3."),
-    (r"\.refinenet(\d)\.out_conv\.", r".refinenet\1.projection."),
-    (r"^depth_head\.scratch\.refinenet4\.", "neck.fusion_stage.layers.0."),
-    (r"^depth_head\.scratch\.refinenet3\.", "neck.fusion_stage.layers.1."),
-    (r"^depth_head\.scratch\.refinenet2\.", "neck.fusion_stage.layers.2."),
-    (r"^depth_head\.scratch\.refinenet1\.", "neck.fusion_stage.layers.3."),
-    (r"^depth_head\.scratch\.output_conv1\.", "head.conv1."),
-    (r"^depth_head\.scratch\.output_conv2\.0\.", "head.conv2."),
-    (r"^depth_head\.scratch\.output_conv2\.2\.", "head.conv3."),
-)
+HEAD = {
+    r"^depth_head\.projects\.(\d)\.": r"neck.reassemble_stage.layers.\1.projection.",
+    r"^depth_head\.resize_layers\.(\d)\.": r"neck.reassemble_stage.layers.\1.resize.",
+    UNIT: r"depth_head.scratch.refinenet\1.residual_layer\2.convolution\3.",
+    r"\.refinenet(\d)\.out_conv\.": r".refinenet\1.projection.",
+    r"^depth_head\.scratch\.output_conv1\.": "head.conv1.",
+    r"^depth_head\.scratch\.output_conv2\.0\.": "head.conv2.",
+    r"^depth_head\.scratch\.output_conv2\.2\.": "head.conv3.",
+}
+for n in range(1, 5):
+    HEAD[rf"^depth_head\.scratch\.layer{n}_rn\."] = f"neck.convs.{n - 1}."
+    HEAD[rf"^depth_head\.scratch\.refinenet{n}\."] = f"neck.fusion_stage.layers.{4 - n}."
 
 
 def open_depth_anything(path: str) -> HubModel:
@@ -219,80 +202,70 @@ def open_depth_anything(path: str) -> HubModel:
     Which layers it reads, and whether its depth is in metres, is not in the file but in its name,
     which must be one of the authors'. Raises WeightsError.
     """
-    transformers = import_transformers()
-    tensors = unwrap(read_tensors(path))
-    require_kind(path, tensors, "Depth Anything")
-    encoder = _under(tensors, "pretrained.")
+    transformers, tensors = import_transformers(), open_tensors(path, "Depth Anything")
+    encoder, head = dict[str, Any](), dict[str, Any]()
+    for name, tensor in tensors.items():
+        if name.startswith("pretrained."):
+            encoder[name.removeprefix("pretrained.")] = tensor
+        elif name.startswith("depth_head."):
+            head[name] = tensor
     settings = dinov2_settings(encoder)
-    layers = _layers(path, settings["num_hidden_layers"])
+    layers, metric = read_name(path, settings["num_hidden_layers"])
     backbone = transformers.Dinov2Config(
         **settings,
         out_features=[f"stage{n}" for n in layers],
         apply_layernorm=True,
         reshape_hidden_states=False,
     )
-    head = tensors["depth_head.scratch.output_conv2.0.weight"].shape
+    narrow, wide = tensors["depth_head.scratch.output_conv2.0.weight"].shape[:2]
     config = transformers.DepthAnythingConfig(
         backbone_config=backbone,
         patch_size=settings["patch_size"],
         reassemble_hidden_size=settings["hidden_size"],
-        neck_hidden_sizes=[tensors[f"depth_head.projects.{n}.weight"].shape[0] for n in range(4)],
-        fusion_hidden_size=head[1] * 2,
-        head_hidden_size=head[0],
-        **_metric(path),
+        neck_hidden_sizes=[len(tensors[f"depth_head.projects.{n}.weight"]) for n in range(4)],
+        fusion_hidden_size=wide * 2,
+        head_hidden_size=narrow,
+        **metric,
     )
     named = {f"backbone.{name}": tensor for name, tensor in dinov2_names(encoder).items()}
-    named |= rename(
-        {name: tensor for name, tensor in tensors.items() if name.startswith("depth_head.")}, HEAD
-    )
+    named |= rename(head, HEAD)
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
     keep_positions(network.backbone.embeddings)
-    size = {"height": SIDE, "width": SIDE}
     processor = transformers.DPTImageProcessorPil(
-        size=size,
+        size={"height": SIDE, "width": SIDE},
         keep_aspect_ratio=True,
         ensure_multiple_of=settings["patch_size"],
         do_pad=False,
-        image_mean=[0.485, 0.456, 0.406],
-        image_std=[0.229, 0.224, 0.225],
+        image_mean=list(MEAN),
+        image_std=list(STD),
         resample=3,
     )
     return HubModel(network, processor)
 
 
-def _under(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _layers(path: str, depth: int) -> tuple[int, ...]:
+def read_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any]]:
+    """The layers that are read, and the settings of metric depth, by the name of a file. Raises
+    WeightsError where it is none of the authors'."""
     name = Path(path).name
+    layers: Sequence[int] = range(depth - 3, depth + 1)
     if re.match(r"depth_anything_v2_\w*vit[sblg]\b", name) and depth in LAYERS:
-        return LAYERS[depth]
-    if re.match(r"depth_anything_vit[sbl]14\b", name):
-        return tuple(range(depth - 3, depth + 1))
-    raise WeightsError(
-        f"{path} holds Depth Anything, but neither its tensors nor its name tell which version, and"
-        " versions 1 and 2 read other layers; name it as its authors do,"
-        " depth_anything_v2_vits.pth or depth_anything_vits14.pth"
-    )
-
-
-def _metric(path: str) -> dict[str, Any]:
-    name = Path(path).name
+        layers = LAYERS[depth]
+    elif not re.match(r"depth_anything_vit[sbl]14\b", name):
+        raise WeightsError(
+            f"{path} holds Depth Anything, but neither its tensors nor its name tell which version,"
+            " and versions 1 and 2 read other layers; name it as its authors do,"
+            " depth_anything_v2_vits.pth or depth_anything_vits14.pth"
+        )
     if "metric" not in name:
-        return {}
-    for scenes, metres in FARTHEST.items():
-        if scenes in name:
-            return {"depth_estimation_type": "metric", "max_depth": metres}
-    raise WeightsError(
-        f"{path} holds depth in metres, up to a limit that its name alone tells; name it as its"
-        " authors do, depth_anything_v2_metric_hypersim_vits.pth or"
-        " depth_anything_v2_metric_vkitti_vits.pth"
-    )
+        return layers, {}
+    farthest = [metres for scenes, metres in FARTHEST.items() if scenes in name]
+    if not farthest:
+        raise WeightsError(
+            f"{path} holds depth in metres, up to a limit that its name alone tells; name it as its"
+            " authors do, depth_anything_v2_metric_hypersim_vits.pth or"
+            " depth_anything_v2_metric_vkitti_vits.pth"
+        )
+    return layers, {"depth_estimation_type": "metric", "max_depth": farthest[0]}
 
 
 FILES = ("config.json", "model.safetensors")
@@ -314,6 +287,8 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
     model: str = "depth-anything/DA3MONO-LARGE"
 
     result = DepthMap
+    images = 1
+    needs_colors = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -330,29 +305,23 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         """
         return self.predict((image,))
 
-    def prepare(self, given: tuple[Any, ...]) -> tuple[Pixels]:
-        """The first image. Raises NoEvidence for a single-coloured image."""
-        return (require_colors(given[0]),)
-
     def open_network(self, place: Place) -> Any:
         """The package's network with the tensors of its files. Raises WeightsError."""
         os.environ.setdefault("DA3_LOG_LEVEL", "WARN")  # or it prints three lines for each image
-        refuse_file(
-            self.model, f"an id of its releases, or a folder with their {' and '.join(FILES)}"
-        )
+        takes = f"an id of its releases or a folder with their {' and '.join(FILES)}"
+        refuse_file(self.model, takes)
         api, folder = import_package("depth_anything_3.api"), self._folder()
         from safetensors.torch import load_model
 
         try:
-            network = api.DepthAnything3(
-                **json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            )
+            settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            network = api.DepthAnything3(**settings)
             missing, surplus = load_model(network, folder / "model.safetensors", strict=False)
         except (OSError, ValueError, KeyError, RuntimeError) as exc:
             reason = " ".join(str(exc).split())[:200]
             raise WeightsError(
-                f"{self.model} is no network of the package depth_anything_3 ({reason}); give an id"
-                f" of its releases or a folder with their {' and '.join(FILES)}"
+                f"{self.model} is no network of the package depth_anything_3 ({reason}); give"
+                f" {takes}"
             ) from exc
         loading = {"missing_keys": missing, "unexpected_keys": surplus}
         return check_tensors(self.model, network, loading).to(place.device).eval()
@@ -363,10 +332,8 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         for (pixels,) in items:
             with fixed_draws():  # for the sky, whose distance it draws from that of other pixels
                 depth = network.inference([pixels]).depth[0]
-            height, width = pixels.shape[:2]
-            sized = cv2.resize(
-                np.asarray(depth, np.float32), (width, height), interpolation=cv2.INTER_LINEAR
-            )
+            size = pixels.shape[1], pixels.shape[0]
+            sized = cv2.resize(np.asarray(depth, np.float32), size, interpolation=cv2.INTER_LINEAR)
             maps.append(DepthMap(np.asarray(sized, np.float64), larger_is_nearer=False))
         return maps
 
@@ -384,12 +351,11 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
         def fetched() -> Path:
             silent = bool(hub_silence(self.model, self.revision))
-            wanted = list(FILES)
             return Path(
                 snapshot_download(
                     self.model,
                     revision=self.revision,
-                    allow_patterns=wanted,
+                    allow_patterns=list(FILES),
                     local_files_only=silent,
                 )
             )

@@ -1,145 +1,34 @@
-"""Relative depth from pictorial cues of one image, without weights: a `DepthMap` per cue, larger
-values nearer."""
+"""Relative depth without weights: from pictorial cues of one image, or by stereo."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import require_colors, require_pixels
+from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.ranges import POSITIVE, require, require_odd
+from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap
 
 Floats = NDArray[np.float64]
-WINDOW = 0.05
-"""The side of the window that cues are computed in, as a share of the image's longer side."""
-SIGMA = 1.0  # pixels, of the blur that `Sharpness` compares with
-BANDS = 5  # of frequency, from fine to coarse, that `TextureSize` compares
-
-
-class _Cue(ABC):
-    """A depth map from what `nearness` sees in the colours of an image."""
-
-    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The values of `nearness`; larger is nearer. Raises NoEvidence for a single-coloured
-        image."""
-        return DepthMap(self.nearness(require_colors(image)), larger_is_nearer=True)
-
-    @abstractmethod
-    def nearness(self, image: Pixels) -> Floats:
-        """A number for each pixel of an image with colours (height, width)."""
-
-
-@dataclass(frozen=True)
-class VerticalPosition:
-    """Lower in the image is nearer: the ground rises towards the horizon (Gibson, 1950)."""
-
-    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The row of each pixel; larger is nearer."""
-        height, width = require_pixels(image).shape[:2]
-        return DepthMap(
-            np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1), larger_is_nearer=True
-        )
-
-
-@dataclass(frozen=True)
-class Haze(_Cue):
-    """Less haze is nearer: transmission by the dark channel prior (He et al., CVPR 2009).
-
-    In clear air every window of a twentieth of the longer side holds a pixel that is dark in one
-    channel; haze adds airlight, estimated from the brightest 0.1 % of the dark channel. The value
-    is the transmission of equation 11 without its `omega`.
-    """
-
-    def nearness(self, image: Pixels) -> Floats:
-        """The transmission, 0..1."""
-        side = _side(image, WINDOW)
-        kernel = np.ones((side, side), np.uint8)
-        dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
-        brightest = np.argsort(dark.ravel(), kind="stable")[-max(1, dark.size // 1000) :]
-        air = np.maximum(image.reshape(-1, 3)[brightest].max(0), 1).astype(np.float64)
-        transmission = 1 - cv2.erode((image / air).min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
-        return np.asarray(transmission.clip(0, 1))
-
-
-@dataclass(frozen=True)
-class LocalContrast(_Cue):
-    """Haze lowers contrast: regions with more contrast within a window are nearer."""
-
-    def nearness(self, image: Pixels) -> Floats:
-        """The standard deviation of grey in each window, 0..1."""
-        gray, side = _gray(image), _side(image, WINDOW)
-        mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
-        return np.asarray(np.sqrt(np.maximum(square - mean**2, 0)))
-
-
-@dataclass(frozen=True)
-class Saturation(_Cue):
-    """Haze lowers saturation: more saturated regions are nearer."""
-
-    def nearness(self, image: Pixels) -> Floats:
-        """The mean saturation (of HSV) in each window, 0..1."""
-        saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
-        return _window_mean(saturation, _side(image, WINDOW))
-
-
-@dataclass(frozen=True)
-class Brightness(_Cue):
-    """Brighter is nearer, as in natural scenes a little more often than not (Potetz and Lee, JOSA A
-    2003)."""
-
-    def nearness(self, image: Pixels) -> Floats:
-        """The mean grey in each window, 0..1."""
-        return _window_mean(_gray(image), _side(image, WINDOW))
-
-
-@dataclass(frozen=True)
-class Sharpness(_Cue):
-    """Sharper edges are nearer, as if the focus were on the foreground; independent of contrast.
-
-    An edge that is blurred again loses the more the sharper it was (Zhuo and Sim, Pattern
-    Recognition 2011).
-    """
-
-    def nearness(self, image: Pixels) -> Floats:
-        """How many times steeper edges are than when blurred again; 1 where there are none."""
-        gray, side = _gray(image), _side(image, WINDOW)
-        first, second = (
-            _window_mean(_gradient_magnitude(level), side) for level in (gray, _blur(gray, SIGMA))
-        )
-        return (first + 1e-3) / (second + 1e-3)
-
-
-@dataclass(frozen=True)
-class TextureSize(_Cue):
-    """Texture gets finer with distance: coarser texture is nearer (Gibson, 1950).
-
-    The grain of a window is the mean of its bands, weighted by its energy: five differences of
-    Gaussian blurs, each twice as coarse as the one before.
-    """
-
-    def nearness(self, image: Pixels) -> Floats:
-        """The mean number of the band, 0 for the finest, NaN where there is no texture."""
-        gray, side = _gray(image), _side(image, 2 * WINDOW)
-        blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
-        energies = np.stack(
-            [_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
-        )
-        total = energies.sum(0)
-        grain = np.tensordot(np.arange(BANDS, dtype=np.float64), energies, 1) / np.maximum(
-            total, 1e-12
-        )
-        return np.where(total > 1e-7, grain, np.nan)
-
-
-def _side(image: Pixels, share: float) -> int:
-    """The odd side of a window in pixels."""
-    return max(3, int(share * max(image.shape[:2])) | 1)
+Kind = Literal[
+    "vertical_position",
+    "haze",
+    "local_contrast",
+    "saturation",
+    "brightness",
+    "sharpness",
+    "texture_size",
+]
+SIGMA = 1.0  # pixels, of the blur that sharpness compares with
+BANDS = 5  # of frequency, from fine to coarse, that the size of texture compares
 
 
 def _gray(image: Pixels) -> Floats:
@@ -156,10 +45,175 @@ def _blur(values: Floats, sigma: float) -> Floats:
     )
 
 
-def _gradient_magnitude(values: Floats) -> Floats:
-    return np.hypot(
-        *(
-            cv2.Sobel(values, cv2.CV_64F, *axis, borderType=cv2.BORDER_REFLECT)
-            for axis in ((1, 0), (0, 1))
+def _vertical_position(image: Pixels, side: int) -> Floats:
+    height, width = image.shape[:2]
+    return np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1)
+
+
+def _haze(image: Pixels, side: int) -> Floats:
+    kernel = np.ones((side, side), np.uint8)
+    dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
+    brightest = np.argsort(dark.ravel(), kind="stable")[-max(1, dark.size // 1000) :]
+    air = np.maximum(image.reshape(-1, 3)[brightest].max(0), 1).astype(np.float64)
+    veil = cv2.erode((image / air).min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
+    return np.asarray((1 - veil).clip(0, 1))
+
+
+def _local_contrast(image: Pixels, side: int) -> Floats:
+    gray = _gray(image)
+    mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
+    return np.asarray(np.sqrt(np.maximum(square - mean**2, 0)))
+
+
+def _saturation(image: Pixels, side: int) -> Floats:
+    saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
+    return _window_mean(saturation, side)
+
+
+def _brightness(image: Pixels, side: int) -> Floats:
+    return _window_mean(_gray(image), side)
+
+
+def _sharpness(image: Pixels, side: int) -> Floats:
+    steepness = []
+    for level in (_gray(image), _blur(_gray(image), SIGMA)):
+        across = cv2.Sobel(level, cv2.CV_64F, 1, 0, borderType=cv2.BORDER_REFLECT)
+        down = cv2.Sobel(level, cv2.CV_64F, 0, 1, borderType=cv2.BORDER_REFLECT)
+        steepness.append(_window_mean(np.hypot(across, down), side) + 1e-3)
+    return np.divide(*steepness)
+
+
+def _texture_size(image: Pixels, side: int) -> Floats:
+    gray = _gray(image)
+    blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
+    bands = [_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
+    energies, total = np.stack(bands), np.stack(bands).sum(0)
+    weighted = np.tensordot(np.arange(BANDS, dtype=np.float64), energies, 1)
+    return np.where(total > 1e-7, weighted / np.maximum(total, 1e-12), np.nan)
+
+
+class Cue(NamedTuple):
+    """How near each pixel (height, width) of an image is, from windows of an odd side."""
+
+    nearness: Callable[[Pixels, int], Floats]
+    window: float = 0.05  # the side of a window as a share of the image's longer side
+    needs_colors: bool = True  # whether an image of one colour tells nothing
+
+
+CUES = {
+    "vertical_position": Cue(_vertical_position, needs_colors=False),
+    "haze": Cue(_haze),
+    "local_contrast": Cue(_local_contrast),
+    "saturation": Cue(_saturation),
+    "brightness": Cue(_brightness),
+    "sharpness": Cue(_sharpness),
+    "texture_size": Cue(_texture_size, window=0.1),
+}
+
+
+@dataclass(frozen=True)
+class DepthCue:
+    """Relative depth from one pictorial cue, without weights; larger values are nearer.
+
+    `kind` is the cue. "vertical_position": lower in the image is nearer, as the ground rises
+    towards the horizon (Gibson, 1950); the value is the row. "haze": less haze is nearer, by the
+    dark channel prior (He et al., CVPR 2009). In clear air every window holds a pixel that is dark
+    in one channel; haze adds airlight, estimated from the brightest 0.1 % of the dark channel. The
+    value is the transmission of equation 11 without its `omega`, 0..1. "local_contrast" and
+    "saturation": haze lowers both; the standard deviation of grey, and the mean saturation of HSV,
+    in each window, 0..1. "brightness": brighter is nearer, as in natural scenes a little more often
+    than not (Potetz and Lee, JOSA A 2003); the mean grey of each window, 0..1. "sharpness": sharper
+    edges are nearer, as if the focus were on the foreground, whatever their contrast: how many
+    times steeper edges are than when blurred again, 1 where there are none; an edge loses the more
+    the sharper it was (Zhuo and Sim, Pattern Recognition 2011). "texture_size": texture gets finer
+    with distance (Gibson, 1950); the mean number of the band, 0 for the finest, weighted by the
+    energy of five differences of Gaussian blurs, each twice as coarse as the one before, NaN where
+    there is no texture.
+
+    Windows have a twentieth of the image's longer side, those of texture a tenth.
+    """
+
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        if self.kind not in CUES:
+            raise ValueError(f"kind is one of {', '.join(CUES)}, found {self.kind!r}")
+
+    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
+        """The cue for each pixel. Raises NoEvidence for a single-coloured image, but for
+        "vertical_position"."""
+        cue = CUES[self.kind]
+        pixels = require_pixels(image, colors=cue.needs_colors)
+        side = max(3, int(cue.window * max(pixels.shape[:2])) | 1)
+        return DepthMap(cue.nearness(pixels, side), larger_is_nearer=True)
+
+
+MODES = {
+    "sgbm": cv2.STEREO_SGBM_MODE_SGBM,
+    "hh": cv2.STEREO_SGBM_MODE_HH,
+    "3way": cv2.STEREO_SGBM_MODE_SGBM_3WAY,
+}
+
+
+@dataclass(frozen=True)
+class SGBM:
+    """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right
+    view.
+
+    `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd
+    side of the matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity
+    changes by one and by more, per pixel of the block and colour channel (OpenCV's P1 and P2 over
+    `channels * block**2`). Unknown disparities are NaN: ambiguous matches, matches that differ by
+    over a pixel between the two directions, and small speckles. `mode` is OpenCV's: "hh" follows
+    more directions and takes more memory, "3way" fewer of them.
+    """
+
+    disparities: int = 128
+    block: int = 5
+    smooth_step: float = 8
+    smooth_jump: float = 32
+    mode: Literal["sgbm", "hh", "3way"] = "sgbm"
+
+    def __post_init__(self) -> None:
+        require(self, disparities=16, smooth_step=POSITIVE)
+        if self.disparities % 16:
+            raise ValueError(f"disparities is a multiple of 16, found {self.disparities}")
+        require_odd(self, "block")
+        if not self.smooth_step < self.smooth_jump:
+            raise ValueError(
+                f"smooth_jump must be larger than smooth_step, found {self.smooth_jump} and"
+                f" {self.smooth_step}"
+            )
+
+    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
+        """Disparity of the left view `image` in pixels, given the right view. Raises NoEvidence."""
+        if len(others) != 1:
+            raise NoEvidence(
+                f"stereo needs a left and a right view, found {1 + len(others)} image(s)"
+            )
+        left, right = (require_pixels(view, self.block) for view in (image, *others))
+        if left.shape != right.shape:
+            raise NoEvidence(
+                f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]}"
+                " pixels"
+            )
+        # OpenCV gives no value in the first `disparities` columns, so the rim is repeated to the
+        # left
+        padded = [
+            np.pad(view, ((0, 0), (self.disparities, 0), (0, 0)), "edge") for view in (left, right)
+        ]
+        unit = 3 * self.block**2
+        matcher = cv2.StereoSGBM.create(
+            minDisparity=0,
+            numDisparities=self.disparities,
+            blockSize=self.block,
+            P1=round(self.smooth_step * unit),
+            P2=round(self.smooth_jump * unit),
+            disp12MaxDiff=1,  # pixels
+            uniquenessRatio=10,  # percent by which the best must beat the second
+            speckleWindowSize=100,  # pixels of the largest speckle
+            speckleRange=2,
+            mode=MODES[self.mode],
         )
-    )
+        disparity = matcher.compute(*padded)[:, self.disparities :].astype(np.float64) / 16
+        return DepthMap(np.where(disparity < 0, np.nan, disparity), larger_is_nearer=True)

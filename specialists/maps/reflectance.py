@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import import_diffusers
-from looktwice.pipelines.runtime.networks import Place, WeightsError, first_line, import_torch
-from looktwice.specialists.networks.image_size import InputSize, require_colors, require_pixels
-from looktwice.specialists.networks.network import Network
-from looktwice.specialists.networks.transformers_hub import open_diffusion
+from looktwice.pipelines.runtime.networks import (
+    Place,
+    WeightsError,
+    first_line,
+    import_extra,
+    import_torch,
+)
+from looktwice.specialists.networks.image_size import InputSize, require_pixels
+from looktwice.specialists.networks.network import Network, open_diffusion
+from looktwice.specialists.networks.ranges import require
 from looktwice.specialists.results import FeatureGrid
 
 Floats = NDArray[np.float64]
@@ -42,35 +47,22 @@ class ColorRetinex:
     longest: int = 512
 
     def __post_init__(self) -> None:
-        if not min(self.brightness, self.color) >= 0:
-            raise ValueError(
-                f"brightness and color are 0 or more, found {self.brightness} and {self.color}"
-            )
-        if self.longest < 16:
-            raise ValueError(f"longest is 16 pixels or more, found {self.longest}")
+        require(self, brightness=0, color=0, longest=16)
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured
         images."""
-        pixels = require_colors(pixels)
+        pixels = require_pixels(pixels, colors=True)
         size = InputSize.of(pixels, self.longest, 1)
-        small = self._light(np.maximum(to_linear(size.resized(pixels)), DARKEST))
-        light = np.asarray(
-            cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64
-        )
-        return to_linear(pixels) / np.exp(light)[..., None]
+        seen = np.maximum(to_linear(size.resized(pixels)), DARKEST)
+        # the logarithm of the light on each pixel, with the mean 0
+        small = integrate_steps(self._light_steps(seen, 1), self._light_steps(seen, 0))
+        light = cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR)
+        return to_linear(pixels) / np.exp(np.asarray(light, np.float64))[..., None]
 
-    def _light(self, seen: Floats) -> Floats:
-        """The logarithm of the light on each pixel of linear RGB, with the mean 0."""
-        logs = np.log(seen)
-        gray = np.log(seen.mean(-1))
-        across, down = (
-            self._light_steps(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0)
-        )
-        return integrate_steps(across, down)
-
-    def _light_steps(self, steps: Floats, gray: Floats) -> Floats:
+    def _light_steps(self, seen: Floats, axis: int) -> Floats:
         """The steps of the logarithm of grey, 0 where they are the surface's."""
+        steps, gray = np.diff(np.log(seen), axis=axis), np.diff(np.log(seen.mean(-1)), axis=axis)
         mean = steps.mean(-1, keepdims=True)
         tint = np.linalg.norm(steps - mean, axis=-1)
         surface = (np.abs(mean[..., 0]) > self.brightness) | (tint > self.color)
@@ -122,6 +114,12 @@ def integrate_steps(across: Floats, down: Floats) -> Floats:
 
 
 KIND = "MarigoldIntrinsicsPipeline"
+SETTINGS = (
+    "prediction_type",
+    "target_properties",
+    "default_denoising_steps",
+    "default_processing_resolution",
+)
 Item = tuple[Pixels]
 
 
@@ -144,12 +142,13 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
     result = FeatureGrid
+    images = 1
+    needs_colors = True
+    squares = True  # as it were: images are looked at one after the other
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("steps", "longest", "ensemble"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name} is 1 or more, found {value}")
+        require(self, steps=1, longest=1, ensemble=1)
         if self.ensemble == 2:
             raise ValueError("ensemble is 1, or 3 or more, for a median; found 2")
 
@@ -158,29 +157,17 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
         WeightsError."""
         return self.predict((pixels,)).values
 
-    def prepare(self, given: tuple[Any, ...]) -> Item:
-        """The image. Raises NoEvidence for a single-coloured one."""
-        item = super().prepare(given[:1])
-        require_colors(item[0])
-        return item
-
     def open_network(self, place: Place) -> Any:
         """The pipeline, each part of which has all its tensors. Raises WeightsError."""
         parts = open_diffusion(self.model, self.revision, place)
-        kind = getattr(import_diffusers(), KIND)
+        kind = getattr(import_extra("diffusers", "diffusion"), KIND)
         try:
             config = kind.load_config(self.model, revision=self.revision)
         except (OSError, ValueError) as exc:
             raise WeightsError(
                 f"{self.model}: its model_index.json could not be read ({first_line(exc)})"
             ) from exc
-        names = (
-            "prediction_type",
-            "target_properties",
-            "default_denoising_steps",
-            "default_processing_resolution",
-        )
-        settings = {name: config[name] for name in names if name in config}
+        settings = {name: config[name] for name in SETTINGS if name in config}
         if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):
             raise WeightsError(
                 f"{self.model} is no pipeline for intrinsic images with a map named albedo;"
@@ -192,23 +179,17 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """The map of each image, at its size, one after the other."""
-        return [self._albedo(network, place, item[0]) for item in items]
-
-    def _albedo(self, network: Any, place: Place, pixels: Pixels) -> FeatureGrid:
-        generator = import_torch().Generator(place.device).manual_seed(self.seed)
-        output = network(
-            pixels.astype(np.float32) / 255,
-            num_inference_steps=self.steps,
-            ensemble_size=self.ensemble,
-            processing_resolution=self.longest,
-            generator=generator,
-        )
-        about = network.target_properties
-        levels = output.prediction[about["target_names"].index("albedo")].astype(np.float64)
-        linear = about.get("albedo", {}).get("prediction_space") == "linear"
-        height, width = pixels.shape[:2]
-        return FeatureGrid(levels if linear else levels_to_linear(levels), width, height)
-
-    def batch_key(self, item: Item) -> Hashable:
-        """Equal for all images, which are looked at one after the other."""
-        return None
+        about, grids = network.target_properties, []
+        for (pixels,) in items:
+            output = network(
+                pixels.astype(np.float32) / 255,
+                num_inference_steps=self.steps,
+                ensemble_size=self.ensemble,
+                processing_resolution=self.longest,
+                generator=import_torch().Generator(place.device).manual_seed(self.seed),
+            )
+            levels = output.prediction[about["target_names"].index("albedo")].astype(np.float64)
+            if about.get("albedo", {}).get("prediction_space") != "linear":
+                levels = levels_to_linear(levels)
+            grids.append(FeatureGrid(levels, pixels.shape[1], pixels.shape[0]))
+        return grids

@@ -1,6 +1,4 @@
 from .keypoints import KeypointMatcher as KeypointMatcher
 from .lightglue import LightGlue as LightGlue, XFeat as XFeat
-from .loftr import LoFTR as LoFTR
-from .roma import RoMa as RoMa
-from .rotation_search import RotationSearch as RotationSearch
-from .sift import SIFT as SIFT
+from .pair_network import LoFTR as LoFTR, RoMa as RoMa
+from .sift import SIFT as SIFT, RotationSearch as RotationSearch

@@ -13,17 +13,9 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
-from looktwice.specialists.networks.checkpoints import (
-    Rules,
-    count,
-    open_converted,
-    read_tensors,
-    rename,
-    require_kind,
-    unwrap,
-)
-from looktwice.specialists.networks.image_size import InputSize, is_one_color
-from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
+from looktwice.specialists.networks.checkpoints import count, open_converted, open_tensors, rename
+from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_numbers
+from looktwice.specialists.networks.network import HubModel, HubNetwork
 from looktwice.specialists.results import Matches
 
 
@@ -43,9 +35,8 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
     torch = import_torch()
     from transformers.models.efficientloftr.modeling_efficientloftr import mask_border
 
-    inside = mask_border(
-        torch.ones_like(scores, dtype=torch.bool), config.coarse_matching_border_removal, False
-    )
+    border = config.coarse_matching_border_removal
+    inside = mask_border(torch.ones_like(scores, dtype=torch.bool), border, False)
     scores, inside = (tensor.flatten(3).flatten(1, 2) for tensor in (scores, inside))
     mutual = (scores == scores.amax(2, keepdim=True)) & (scores == scores.amax(1, keepdim=True))
     kept = torch.where(mutual & inside & (scores > config.coarse_matching_threshold), scores, 0)
@@ -63,30 +54,25 @@ def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any
     + 2), d) those in image 1 with a rim of one pixel; the last channels are for the second step.
     `cells` (n, 2, m, 2) are the windows' places, `scale` the pixels of a step.
     """
-    torch = import_torch()
-    count, slots, inner, width = fine0.shape
+    torch, (count, slots, inner, width) = import_torch(), fine0.shape
     side, cut = isqrt(inner), width - config.fine_matching_slice_dim
+    grid = side + 2, side + 2
     fine0, fine1 = fine0.flatten(0, 1), fine1.flatten(0, 1)
     alike = fine0[..., :cut] @ fine1[..., :cut].mT / width
-    likely = (alike.softmax(1) * alike.softmax(2)).unflatten(2, (side + 2, side + 2))[
-        ..., 1:-1, 1:-1
-    ]
+    likely = (alike.softmax(1) * alike.softmax(2)).unflatten(2, grid)[..., 1:-1, 1:-1]
     best = likely.flatten(1).argmax(1)
     at0, at1 = best // inner, best % inner
-    rows, step = (
-        torch.arange(len(best), device=best.device),
-        torch.arange(-1, 2, device=best.device),
-    )
+    rows = torch.arange(len(best), device=best.device)
+    step = torch.arange(-1, 2, device=best.device)
     asked = fine0[rows, at0, cut:, None] / (width - cut) ** 0.5
-    near = (fine1[..., cut:] @ asked).unflatten(1, (side + 2, side + 2))[..., 0]
+    near = (fine1[..., cut:] @ asked).unflatten(1, grid)[..., 0]
     down, across = (at1 // side)[:, None, None] + step[:, None], (at1 % side)[:, None, None] + step
     heat = near[rows[:, None, None], down, across] / config.fine_matching_regress_temperature
     heat = heat.flatten(1).softmax(1).unflatten(1, (3, 3))
     part = torch.stack([(heat * step).sum((1, 2)), (heat * step[:, None]).sum((1, 2))], 1)
-    place0, place1 = (
-        torch.stack([at % side, at // side], 1) - side // 2 + 0.5 for at in (at0, at1)
-    )
-    moved = torch.stack([place0.to(part), place1 + part], 1)
+    at = torch.stack([at0, at1])
+    places = torch.stack([at % side, at // side], 2) - side // 2 + 0.5
+    moved = torch.stack([places[0].to(part), places[1] + part], 1)
     return cells + moved.unflatten(0, (count, slots)).transpose(1, 2) * scale
 
 
@@ -147,30 +133,25 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         rows, columns = network.processor.size["height"], network.processor.size["width"]
         if self.batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
-        canvases = [[_pad(pixels, columns / rows) for pixels in item] for item in items]
-        output = network.model(
-            **network.inputs(place, images=canvases, size={"height": rows, "width": columns})
-        )
+        canvases = [[pad(pixels, columns / rows) for pixels in item] for item in items]
+        size = {"height": rows, "width": columns}
+        output = network.model(**network.inputs(place, images=canvases, size=size))
         # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the
         # others give centres
         corner = 0.5 if getattr(output, "mask", None) is None else 0.0
         matched = []
         for number, item in enumerate(items):
-            joined, scores = _read_matches(output, number)
-            kept = np.flatnonzero((scores > self.threshold) & (joined >= 0).all(0))
+            joined, scores = read_matches(output, number)
+            xy = []
+            inside = (scores > self.threshold) & (joined >= 0).all(0)
+            for side, (pixels, canvas) in enumerate(zip(item, canvases[number], strict=True)):
+                places = to_numbers(output.keypoints[number, side])[joined[side]]
+                looked_at = InputSize(canvas.shape[1], canvas.shape[0], columns, rows)
+                xy.append(looked_at.to_image(places * (columns, rows) - corner))
+                inside &= (xy[side] <= np.array(pixels.shape[1::-1]) - 0.5).all(1)
+            kept = np.flatnonzero(inside)
             kept = kept[np.argsort(-scores[kept], kind="stable")]
-            xy = [
-                InputSize(canvas.shape[1], canvas.shape[0], columns, rows).to_image(
-                    output.keypoints[number, side].float().cpu().numpy()[joined[side, kept]]
-                    * (columns, rows)
-                    - corner
-                )
-                for side, canvas in enumerate(canvases[number])
-            ]
-            sizes = [np.array(pixels.shape[1::-1]) for pixels in item]
-            inside = [(places <= size - 0.5).all(1) for places, size in zip(xy, sizes, strict=True)]
-            matches = Matches(xy[0], xy[1], scores[kept].clip(0, 1))
-            matched.append(matches[np.flatnonzero(inside[0] & inside[1])])
+            matched.append(Matches(xy[0][kept], xy[1][kept], scores[kept].clip(0, 1)))
         return matched
 
     def batch_key(self, item: Pair) -> Hashable:
@@ -179,89 +160,85 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
-def _pad(pixels: Pixels, ratio: float) -> Pixels:
+def pad(pixels: Pixels, ratio: float) -> Pixels:
     """The image with black to its right or below, so that its width is `ratio` times its height."""
     height, width = pixels.shape[:2]
     wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
     return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))
 
 
-def _read_matches(output: Any, number: int) -> tuple[Any, Any]:
+def read_matches(output: Any, number: int) -> tuple[Any, Any]:
     """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and
     their scores (n,)."""
     matches, scores = (
-        output.matches[number],
-        output.matching_scores[number].float().cpu().numpy()[0],
+        output.matches[number].cpu().numpy(),
+        to_numbers(output.matching_scores[number]),
     )
+    slots = np.arange(matches.shape[-1])
     # EfficientLoFTR: the keypoints of a slot are already those of a match
     if getattr(output, "mask", None) is None:
-        slots = np.arange(matches.shape[-1])
-        return np.where(matches.cpu().numpy() >= 0, slots, -1), scores
-    partner = matches[0].cpu().numpy()
-    present = output.mask[number].cpu().numpy() > 0
+        return np.where(matches >= 0, slots, -1), scores[0]
+    partner, present = matches[0], output.mask[number].cpu().numpy() > 0
     partner = np.where(present[0] & (partner >= 0) & (partner < present.shape[1]), partner, -1)
     partner = np.where(present[1][partner], partner, -1)
-    return np.stack([np.where(partner >= 0, np.arange(len(partner)), -1), partner]), scores
+    return np.stack([np.where(partner >= 0, slots, -1), partner]), scores[0]
 
 
 # in turn within an image and across both
-ATTENTION = re.compile(r"^matcher\.loftr_coarse\.layers\.(\d+)\.(.*)")
-NAMES: Rules = (
-    (r"^matcher\.backbone\.layer(\d+)\.rbr_", r"matcher.backbone.layer\1.0.rbr_"),
-    (r"^matcher\.backbone\.layer(\d+)\.", r"efficientloftr.backbone.stages.\1.blocks."),
-    (r"\.rbr_dense\.conv\.", ".conv1.conv."),
-    (r"\.rbr_dense\.bn\.", ".conv1.norm."),
-    (r"\.rbr_1x1\.conv\.", ".conv2.conv."),
-    (r"\.rbr_1x1\.bn\.", ".conv2.norm."),
-    (r"\.rbr_identity\.", ".identity."),
-    (r"_attention\.aggregate\.", "_attention.aggregation.q_aggregation."),
-    (r"_attention\.norm1\.", "_attention.aggregation.norm."),
-    (r"_attention\.([qkv]_proj)\.", r"_attention.attention.\1."),
-    (r"_attention\.merge\.", "_attention.attention.o_proj."),
-    (r"_attention\.mlp\.0\.", "_attention.mlp.fc1."),
-    (r"_attention\.mlp\.2\.", "_attention.mlp.fc2."),
-    (r"_attention\.norm2\.", "_attention.mlp.layer_norm."),
-    (r"^matcher\.fine_preprocess\.layer3_outconv\.", "refinement_layer.out_conv."),
-    (r"^matcher\.fine_preprocess\.layer2_", "refinement_layer.out_conv_layers.0."),
-    (r"^matcher\.fine_preprocess\.layer1_", "refinement_layer.out_conv_layers.1."),
-    (r"\.outconv\.", ".out_conv1."),
-    (r"\.outconv2\.0\.", ".out_conv2."),
-    (r"\.outconv2\.1\.", ".batch_norm."),
-    (r"\.outconv2\.3\.", ".out_conv3."),
-)
+ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
+NAMES = {
+    r"^backbone\.layer(\d+)\.rbr_": r"backbone.layer\1.0.rbr_",
+    r"^backbone\.layer(\d+)\.": r"efficientloftr.backbone.stages.\1.blocks.",
+    r"\.rbr_dense\.conv\.": ".conv1.conv.",
+    r"\.rbr_dense\.bn\.": ".conv1.norm.",
+    r"\.rbr_1x1\.conv\.": ".conv2.conv.",
+    r"\.rbr_1x1\.bn\.": ".conv2.norm.",
+    r"\.rbr_identity\.": ".identity.",
+    r"_attention\.aggregate\.": "_attention.aggregation.q_aggregation.",
+    r"_attention\.norm1\.": "_attention.aggregation.norm.",
+    r"_attention\.([qkv]_proj)\.": r"_attention.attention.\1.",
+    r"_attention\.merge\.": "_attention.attention.o_proj.",
+    r"_attention\.mlp\.0\.": "_attention.mlp.fc1.",
+    r"_attention\.mlp\.2\.": "_attention.mlp.fc2.",
+    r"_attention\.norm2\.": "_attention.mlp.layer_norm.",
+    r"^fine_preprocess\.layer3_outconv\.": "refinement_layer.out_conv.",
+    r"^fine_preprocess\.layer2_": "refinement_layer.out_conv_layers.0.",
+    r"^fine_preprocess\.layer1_": "refinement_layer.out_conv_layers.1.",
+    r"\.outconv\.": ".out_conv1.",
+    r"\.outconv2\.0\.": ".out_conv2.",
+    r"\.outconv2\.1\.": ".batch_norm.",
+    r"\.outconv2\.3\.": ".out_conv3.",
+}
 
 
 def open_efficient_loftr(path: str) -> HubModel:
     """EfficientLoFTR, the full network, from its authors' `eloftr_outdoor.ckpt`. Raises
     WeightsError."""
-    transformers = import_transformers()
-    tensors = unwrap(read_tensors(path))
-    require_kind(path, tensors, "EfficientLoFTR")
-    blocks = [count(tensors, rf"matcher\.backbone\.layer{n}\.(\d+)\.") or 1 for n in range(4)]
-    wide = [
-        tensors[f"matcher.backbone.layer{n}.{'0.' * (n > 0)}rbr_dense.conv.weight"].shape[0]
-        for n in range(4)
-    ]
-    reach = tensors["matcher.loftr_coarse.layers.0.aggregate.weight"].shape[-1]
+    transformers, tensors = import_transformers(), open_tensors(path, "EfficientLoFTR")
+    blocks, widths = list[int](), list[int]()
+    for n in range(4):
+        blocks.append(count(tensors, rf"backbone\.layer{n}\.(\d+)\.") or 1)
+        first = tensors[f"backbone.layer{n}.{'0.' * (n > 0)}rbr_dense.conv.weight"]
+        widths.append(first.shape[0])
+    reach = tensors["loftr_coarse.layers.0.aggregate.weight"].shape[-1]
     config = transformers.EfficientLoFTRConfig(
         stage_num_blocks=blocks,
-        out_features=wide,
-        hidden_size=wide[-1],
-        num_attention_layers=count(tensors, r"matcher\.loftr_coarse\.layers\.(\d+)\.") // 2,
+        out_features=widths,
+        hidden_size=widths[-1],
+        num_attention_layers=count(tensors, r"loftr_coarse\.layers\.(\d+)\.") // 2,
         q_aggregation_kernel_size=reach,
         kv_aggregation_kernel_size=reach,
         q_aggregation_stride=reach,
         kv_aggregation_stride=reach,
     )
-    named = rename({_attention(name): tensor for name, tensor in tensors.items()}, NAMES)
-    network = open_converted("EfficientLoFTRForKeypointMatching", config, named, path)
+    named = {}
+    for name, tensor in tensors.items():
+        if match := ATTENTION.match(name):
+            number, kind = int(match[1]) // 2, "cross" if int(match[1]) % 2 else "self"
+            layer = f"efficientloftr.local_feature_transformer.layers.{number}"
+            name = f"{layer}.{kind}_attention.{match[2]}"
+        named[name] = tensor
+    network = open_converted(
+        "EfficientLoFTRForKeypointMatching", config, rename(named, NAMES), path
+    )
     return HubModel(network, transformers.EfficientLoFTRImageProcessorPil())
-
-
-def _attention(name: str) -> str:
-    match = ATTENTION.match(name)
-    if not match:
-        return name
-    number, rest = int(match[1]), match[2]
-    kind = "cross" if number % 2 else "self"
-    return f"efficientloftr.local_feature_transformer.layers.{number // 2}.{kind}_attention.{rest}"

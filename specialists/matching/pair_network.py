@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import importlib.util
+from collections.abc import Hashable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import cv2
+import numpy as np
+from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import InputSize, is_one_color
+from looktwice.pipelines.runtime.networks import Place, WeightsError, weights_file, weights_hash
+from looktwice.specialists.networks.checkpoints import load_weights, open_tensors, read_tensors
+from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_batch, to_numbers
 from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.packages import (
+    fetch,
+    fixed_draws,
+    import_kornia,
+    import_package,
+)
+from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.results import Matches
 
 Pair = tuple[Pixels, Pixels]
@@ -41,10 +58,180 @@ class PairNetwork(Network[Pair, Matches]):
         """No match where an image is single-coloured."""
         return Matches.none() if any(map(is_one_color, item)) else None
 
+    def files(self) -> Sequence[tuple[str | Path, str]]:
+        """Each file of its weights, or a name of what is fetched where there is none."""
+        raise NotImplementedError
+
+    def weights_id(self) -> str:
+        """Hashes of the files, and the names of what is fetched."""
+        return " ".join(
+            weights_hash(weights_file(file)) if file else name for file, name in self.files()
+        )
+
     def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where it is too small."""
         raise NotImplementedError
 
+    def resized(self, items: Sequence[Pair], side: int) -> tuple[list[InputSize], list[Pixels]]:
+        """The sizes at which the first or second images are looked at, and the images in them."""
+        sizes = [self.size(item[side]) for item in items]
+        return sizes, [s.resized(item[side]) for s, item in zip(sizes, items, strict=True)]
+
     def batch_key(self, item: Pair) -> Hashable:
         """The sizes at which the two images are looked at."""
         return tuple((size.columns, size.rows) for size in map(self.size, item))
+
+
+@dataclass(frozen=True)
+class LoFTR(PairNetwork):
+    """Matches of LoFTR (Sun et al., CVPR 2021), semi-dense: at most one for each cell of 8 x 8
+    pixels of image 0.
+
+    `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" and "indoor_new" are
+    ScanNet. `model` is the checkpoint's file; where it is empty, kornia fetches its own of this
+    preset. A match is kept where its confidence is above `threshold`. Images are looked at in grey
+    with a longest side of at most `longest` pixels, the authors' 1200 for outdoor pairs, sides
+    rounded down to multiples of 8. Memory grows with its fourth power: 4000 pixels would take some
+    140 GB.
+    """
+
+    preset: Literal["outdoor", "indoor", "indoor_new"] = "outdoor"
+    threshold: float = 0.2
+    longest: int | None = 1200
+
+    version: ClassVar[int] = 2
+
+    opens = ("preset", "model", "threshold")  # the threshold is built in
+    ranges: ClassVar = {"threshold": BELOW_1}
+
+    def open_network(self, place: Place) -> Any:
+        """The network. Raises WeightsError."""
+        kornia = import_kornia()
+        from kornia.feature.loftr.loftr import default_cfg
+
+        config = deepcopy(default_cfg)
+        config["match_coarse"]["thr"] = self.threshold
+        if self.model:
+            config["coarse"]["temp_bug_fix"] = self.preset == "indoor_new"
+            tensors = read_tensors(self.model)
+            network = load_weights(kornia.LoFTR(None, config), tensors, self.model)
+        else:
+            network = fetch(
+                f"LoFTR {self.preset} (model:)", lambda: kornia.LoFTR(self.preset, config)
+            )
+        return network.to(place.device)
+
+    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
+        """The matches of each pair, the surest first."""
+        given, sizes = {}, []
+        for side in (0, 1):
+            looked_at, images = self.resized(items, side)
+            sizes.append(looked_at)
+            gray = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)[..., None] for image in images]
+            given[f"image{side}"] = to_batch(gray, place).to(place.torch_dtype) / 255
+        output = network(given)
+        pair = output["batch_indexes"].cpu().numpy()
+        # kornia gives corners of pixels as the weights were trained, half a pixel from our pixel
+        # centres
+        xy0, xy1 = (to_numbers(output[f"keypoints{side}"]) - 0.5 for side in (0, 1))
+        confidence = to_numbers(output["confidence"]).clip(0, 1)
+        matches = []
+        for number, size0, size1 in zip(range(len(items)), *sizes, strict=True):
+            rows = np.flatnonzero(pair == number)
+            rows = rows[np.argsort(-confidence[rows], kind="stable")]
+            matches.append(
+                Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows])
+            )
+        return matches
+
+    def files(self) -> Sequence[tuple[str | Path, str]]:
+        """The file, or the preset."""
+        return [(self.model, self.preset)]
+
+    def size(self, pixels: Pixels) -> InputSize:
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 48
+        pixels."""
+        # five cells are left at least without the rim
+        return InputSize.of(pixels, self.longest, 8, least=48)
+
+
+SIDE = 560  # pixels of the square that the network looks at first
+# as many times the matches asked for are drawn by the package, of which it keeps those that lie
+# apart
+SPREAD = 4
+
+
+@dataclass(frozen=True)
+class RoMa(PairNetwork):
+    """Matches drawn from the dense warp of RoMa (Edstedt et al., CVPR 2024), by the package
+    romatch, to be installed.
+
+    `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" is ScanNet. `model` is
+    the authors' file (`roma_outdoor.pth`), `dinov2` its encoder's (`dinov2_vitl14_pretrain.pth`);
+    the package fetches what is empty. `matches` are drawn, more where the warp is certain and
+    spread over the image, the same ones for the same images; a certainty above 0.05 counts as 1.
+    `dtype` is that of its sums on CUDA, float16 as its authors have it.
+    """
+
+    preset: Literal["outdoor", "indoor"] = "outdoor"
+    dinov2: str = ""
+    matches: int = 5000
+
+    half_is_safe = True
+    mixed = False
+    opens = ("preset", "model", "dinov2")
+    ranges: ClassVar = {"matches": 1}
+
+    def open_network(self, place: Place) -> Any:
+        """The package's matcher. Raises WeightsError."""
+        tensors = {
+            "weights": open_tensors(self.model, "RoMa") if self.model else None,
+            "dinov2_weights": open_tensors(self.dinov2, "DINOv2") if self.dinov2 else None,
+        }
+        build = getattr(import_package("romatch"), f"roma_{self.preset}")
+        fused = place.device == "cuda" and importlib.util.find_spec("local_corr") is not None
+
+        built = partial(
+            build,
+            device=place.device,
+            amp_dtype=place.torch_dtype,
+            use_custom_corr=fused,
+            **tensors,
+        )
+        if None in tensors.values():
+            return fetch(f"RoMa {self.preset} (model:, dinov2:)", built)
+        try:
+            return built()
+        except RuntimeError as exc:
+            reason = " ".join(str(exc).split())[:200]
+            raise WeightsError(
+                f"{self.model} and {self.dinov2} do not fit romatch ({reason}); give its own files"
+            ) from exc
+
+    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
+        """The matches of each pair, the surest first; the package matches one after the other."""
+        return [self._match(network, place, *item) for item in items]
+
+    def _match(self, network: Any, place: Place, pixels0: Pixels, pixels1: Pixels) -> Matches:
+        warp, certainty = network.match(
+            Image.fromarray(pixels0), Image.fromarray(pixels1), device=place.device
+        )
+        asked = min(self.matches, int((certainty > 0).sum()) // SPREAD)
+        if not asked:
+            return Matches.none()
+        with fixed_draws():
+            drawn, sure = network.sample(warp, certainty, num=asked)
+        # edges of pixels, as the package has them; ours are pixel centres
+        xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
+        confidence = to_numbers(sure).clip(0, 1)
+        order = np.argsort(-confidence, kind="stable")
+        xy0, xy1 = (to_numbers(places)[order] - 0.5 for places in xy)
+        return Matches(xy0, xy1, confidence[order])
+
+    def files(self) -> Sequence[tuple[str | Path, str]]:
+        """The files; what the package fetches, by the preset."""
+        return [(self.model, self.preset), (self.dinov2, self.preset)]
+
+    def size(self, pixels: Pixels) -> InputSize:
+        """The square in which an image of any size is looked at."""
+        return InputSize(pixels.shape[1], pixels.shape[0], SIDE, SIDE)

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.pipelines.transforms import turned_size
+from looktwice.specialists.networks.image_size import is_one_color, require_pixels
+from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Features, Matches
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,52 @@ class SIFT:
             np.asarray(vectors, np.float64),
             np.array([p.response for p in points]),
         )
+
+
+@dataclass(frozen=True)
+class RotationSearch:
+    """Matches of image 0 and image 1 turned by each of `degrees`, counter-clockwise about its
+    centre.
+
+    Networks that were trained on upright pairs lose views that are turned by more than some 20
+    degrees; this looks for the turn, at the price of one pass for each. The first rotation with the
+    most matches is kept. Corners outside the image are black, and matches there are dropped.
+    """
+
+    matcher: Matcher
+    degrees: tuple[float, ...] = (0.0, -20.0, 20.0, -40.0, 40.0)
+
+    def __post_init__(self) -> None:
+        if not self.degrees:
+            raise ValueError("degrees names one turn or more, found none; 0 is the image as it is")
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the
+        matcher raises."""
+        pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
+        if is_one_color(pixels1):  # turned, it would have corners of another
+            return look_once(self.matcher, pixels0, pixels1)
+        return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)
+
+    def _at(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:
+        if turn == 0:
+            return look_once(self.matcher, pixels0, pixels1)
+        matrix, size = _turn(pixels1.shape[1], pixels1.shape[0], turn)
+        matches = look_once(
+            self.matcher, pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8)
+        )
+        back = cv2.invertAffineTransform(matrix)
+        xy1 = matches.xy1 @ back[:, :2].T + back[:, 2]
+        inside = ((xy1 >= -0.5) & (xy1 <= np.array(pixels1.shape[1::-1]) - 0.5)).all(1)
+        return Matches(matches.xy0, xy1, matches.confidence)[np.flatnonzero(inside)]
+
+
+def _turn(width: int, height: int, degrees: float) -> tuple[NDArray[np.float64], tuple[int, int]]:
+    """The map from an image to the whole of it turned, 2x3 in pixel centres, and that one's (width,
+    height)."""
+    matrix = np.asarray(
+        cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0), np.float64
+    )
+    wide, high = turned_size((width, height), degrees)
+    matrix[:, 2] += np.array([wide - width, high - height]) / 2
+    return matrix, (wide, high)

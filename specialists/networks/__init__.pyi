@@ -1,3 +1,2 @@
 from .image_size import InputSize as InputSize
 from .network import Network as Network
-from .transformers_hub import HubNetwork as HubNetwork

@@ -3,9 +3,8 @@ network."""
 
 from __future__ import annotations
 
-import pickle
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +21,7 @@ from looktwice.pipelines.runtime.networks import (
 SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
 # under which one of these keys, files keep their tensors
 WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
+PREFIXES = ("module.", "matcher.")  # that may stand before all names
 DEPTH_3 = "specialists.maps.DepthAnything3 with the folder that it lies in"
 FOLDER = "an id or a folder of Hugging Face transformers"
 
@@ -34,103 +34,66 @@ class Kind(NamedTuple):
     use: str
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
-        "SAM-HQ",
-        ("mask_decoder.hf_token.weight", "image_encoder.pos_embed"),
-        "specialists.segmentation.SAM",
-    ),
-    Kind("SAM 2", ("image_encoder.trunk.pos_embed",), "specialists.segmentation.SAM"),
-    Kind(
-        "SAM",
-        ("image_encoder.pos_embed", "mask_decoder.iou_token.weight"),
-        "specialists.segmentation.SAM",
-    ),
-    Kind(
+DEPTH = "specialists.maps.DepthAnything"
+SAM = "specialists.segmentation.SAM"
+KEYPOINTS = "specialists.matching.KeypointMatcher"
+LIGHTGLUE = "specialists.matching.LightGlue"
+FEATURES = "specialists.features.DINOv2"
+NETWORKS = (  # the first that fits is meant
+    ("SAM-HQ", ("mask_decoder.hf_token.weight", "image_encoder.pos_embed"), SAM),
+    ("SAM 2", ("image_encoder.trunk.pos_embed",), SAM),
+    ("SAM", ("image_encoder.pos_embed", "mask_decoder.iou_token.weight"), SAM),
+    (
         "MobileSAM",
         ("image_encoder.patch_embed.seq.0.c.weight",),
         "nothing here; SAM and SAM 2 are read",
     ),
-    Kind(
-        "Depth Anything",
-        ("pretrained.cls_token", "depth_head.projects.0.weight"),
-        "specialists.maps.DepthAnything",
-    ),
-    Kind(
+    ("Depth Anything", ("pretrained.cls_token", "depth_head.projects.0.weight"), DEPTH),
+    (
         "Depth Anything 1 for metric depth",
         ("core.core.pretrained.cls_token",),
-        f"specialists.maps.DepthAnything with version 2's metric file, or {FOLDER}",
+        f"{DEPTH} with version 2's metric file, or {FOLDER}",
     ),
-    Kind("Depth Anything 3", ("model.backbone.pretrained.cls_token",), DEPTH_3),
-    Kind("Depth Anything 3", ("model.da3.backbone.pretrained.cls_token",), DEPTH_3),
-    Kind(
-        "MiDaS",
-        ("scratch.refinenet1.out_conv.weight",),
-        f"specialists.maps.DepthAnything with {FOLDER}",
-    ),
-    Kind(
+    ("Depth Anything 3", ("model.backbone.pretrained.cls_token",), DEPTH_3),
+    ("Depth Anything 3", ("model.da3.backbone.pretrained.cls_token",), DEPTH_3),
+    ("MiDaS", ("scratch.refinenet1.out_conv.weight",), f"{DEPTH} with {FOLDER}"),
+    (
         "GroundingDINO",
         ("feat_map.weight", "transformer.level_embed"),
         "specialists.detection.GroundingDINO",
     ),
-    Kind(
-        "EfficientLoFTR",
-        ("matcher.backbone.layer0.rbr_dense.conv.weight",),
-        "specialists.matching.KeypointMatcher",
-    ),
-    Kind(
-        "EfficientLoFTR",
-        ("backbone.layer0.rbr_dense.conv.weight",),
-        "specialists.matching.KeypointMatcher",
-    ),
-    Kind(
-        "LoFTR",
-        ("matcher.backbone.conv1.weight", "matcher.loftr_coarse.layers.0.norm1.weight"),
-        "specialists.matching.LoFTR",
-    ),
-    Kind(
+    ("EfficientLoFTR", ("backbone.layer0.rbr_dense.conv.weight",), KEYPOINTS),
+    (
         "LoFTR",
         ("backbone.conv1.weight", "loftr_coarse.layers.0.norm1.weight"),
         "specialists.matching.LoFTR",
     ),
-    Kind(
+    (
         "XFeat's LightGlue",
         ("extractor.model.net.skip1.1.weight",),
         "specialists.matching.XFeat, as its matcher",
     ),
-    Kind("LightGlue", ("posenc.Wr.weight",), "specialists.matching.LightGlue, as its head"),
-    Kind("XFeat", ("skip1.1.weight", "block1.0.layer.0.weight"), "specialists.matching.XFeat"),
-    Kind("DISK", ("unet.path_down.0.1.3.weight",), "specialists.matching.LightGlue"),
-    Kind(
-        "ALIKED", ("score_head.6.weight",), "specialists.matching.LightGlue with features: aliked"
-    ),
-    Kind(
-        "SuperGlue",
-        ("bin_score", "kenc.encoder.0.weight"),
-        f"specialists.matching.KeypointMatcher with {FOLDER}",
-    ),
-    Kind(
-        "SuperPoint",
-        ("conv1a.weight", "convDa.weight"),
-        f"specialists.matching.KeypointMatcher with {FOLDER}",
-    ),
-    Kind("DINOv2", ("pos_embed", "cls_token", "blocks.0.ls1.gamma"), "specialists.features.DINOv2"),
-    Kind(
-        "DINOv3", ("rope_embed.periods", "cls_token"), f"specialists.features.DINOv2 with {FOLDER}"
-    ),
-    Kind("RoMa", ("decoder.embedding_decoder.blocks.0.norm1.weight",), "specialists.matching.RoMa"),
-    Kind(
+    ("LightGlue", ("posenc.Wr.weight",), f"{LIGHTGLUE}, as its head"),
+    ("XFeat", ("skip1.1.weight", "block1.0.layer.0.weight"), "specialists.matching.XFeat"),
+    ("DISK", ("unet.path_down.0.1.3.weight",), LIGHTGLUE),
+    ("ALIKED", ("score_head.6.weight",), f"{LIGHTGLUE} with features: aliked"),
+    ("SuperGlue", ("bin_score", "kenc.encoder.0.weight"), f"{KEYPOINTS} with {FOLDER}"),
+    ("SuperPoint", ("conv1a.weight", "convDa.weight"), f"{KEYPOINTS} with {FOLDER}"),
+    ("DINOv2", ("pos_embed", "cls_token", "blocks.0.ls1.gamma"), FEATURES),
+    ("DINOv3", ("rope_embed.periods", "cls_token"), f"{FEATURES} with {FOLDER}"),
+    ("RoMa", ("decoder.embedding_decoder.blocks.0.norm1.weight",), "specialists.matching.RoMa"),
+    (
         "EfficientNet-lite0",
         ("_conv_stem.weight", "_blocks.0._bn2.bias"),
         "specialists.features.EfficientNet",
     ),
-    Kind(
+    (
         "a ResNet with one output, as DIRE's",
-        ("layer4.2.bn3.weight", "fc.weight"),
+        ("layer1.0.conv3.weight", "layer4.2.bn3.weight", "fc.weight"),
         "specialists.detection.DIRE",
     ),
 )
-"""The first that fits is meant."""
+KINDS = tuple(Kind(*network) for network in NETWORKS)
 STARTS = (  # of files that are no torch file, what they are, and what to do
     (b"<", "a web page, saved in place of the file behind it; fetch it again"),
     (b"version https://git-lfs", "a pointer of Git LFS, not the file; type: git lfs pull"),
@@ -152,17 +115,15 @@ def is_weights_file(model: str) -> bool:
     return place.is_file() or (place.suffix in SUFFIXES and not place.is_dir())
 
 
-def unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
+def _unwrap(content: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors by name in what a file holds, without what its author wrapped around them."""
     for name in WRAPPINGS:
         if isinstance(inner := content.get(name), Mapping):
-            return unwrap(inner)
-    prefixed = [name for name in content if name.startswith("module.")]
-    return (
-        {name.removeprefix("module."): tensor for name, tensor in content.items()}
-        if prefixed
-        else dict(content)
-    )
+            return _unwrap(inner)
+    for prefix in PREFIXES:
+        if all(name.startswith(prefix) for name in content):
+            content = {name.removeprefix(prefix): tensor for name, tensor in content.items()}
+    return dict(content)
 
 
 def find_kind(tensors: Mapping[str, Any]) -> Kind | None:
@@ -170,12 +131,13 @@ def find_kind(tensors: Mapping[str, Any]) -> Kind | None:
     return next((kind for kind in KINDS if all(sign in tensors for sign in kind.signs)), None)
 
 
-def require_kind(path: str | Path, tensors: Mapping[str, Any], *names: str) -> str:
-    """The name of the network whose file this is. Raises WeightsError, with what it is, where it is
-    none of `names`."""
+def open_tensors(path: str | Path, *names: str) -> dict[str, Any]:
+    """The tensors of a file of one of these networks. Raises WeightsError, with what the file is,
+    where it is none."""
+    tensors = read_tensors(path)
     kind = find_kind(tensors)
     if kind is not None and kind.name in names:
-        return kind.name
+        return tensors
     raise WeightsError(
         f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}, or {FOLDER}"
     )
@@ -198,14 +160,6 @@ def say_kind(path: str | Path, tensors: Mapping[str, Any]) -> str:
     )
 
 
-def refuse_other(path: str | Path, tensors: Mapping[str, Any], *names: str) -> None:
-    """Raises WeightsError, with what it is, where a file is that of a known network, and of none of
-    `names`."""
-    kind = find_kind(tensors)
-    if kind is not None and kind.name not in names:
-        raise WeightsError(f"{say_kind(path, tensors)}; this takes a file of {' or '.join(names)}")
-
-
 def say_bytes(file: Path) -> str:
     """What a file is that torch cannot read, told from its first bytes; empty where they tell
     nothing."""
@@ -222,53 +176,35 @@ LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """The content of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in it is
-    never run.
-
-    That is tensors by name, in some checkpoints under one key such as `state_dict`. Raises
-    WeightsError.
-    """
+    """The tensors by name of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in
+    it is never run. Raises WeightsError."""
     file = weights_file(path)
     torch = import_torch()
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
-        safe = file.suffix == ".safetensors"
-        content = (
-            load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
-        )
-    except (  # the first bytes of another file may mean anything to torch
-        OSError,
-        EOFError,
-        RuntimeError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-        pickle.UnpicklingError,
-        SafetensorError,
-    ) as exc:
-        unread = (
-            f"{file} could not be read as a file of tensors alone ({type(exc).__name__}:"
-            f" {first_line(exc)}); fetch "
-        )
+        if file.suffix == ".safetensors":
+            content = load_file(file)
+        else:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as exc:  # the first bytes of another file may mean anything to torch
         raise WeightsError(
-            say_bytes(file) or f"{unread}it again, or save it anew with safetensors"
+            say_bytes(file)
+            or f"{file} could not be read as a file of tensors alone ({type(exc).__name__}:"
+            f" {first_line(exc)}); fetch it again, or save it anew with safetensors"
         ) from exc
     if not isinstance(content, Mapping):
         raise WeightsError(
             f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights"
         )
-    return dict(content)
+    return _unwrap(content)
 
 
 def say_file(path: str | Path) -> str:
     """What a file of weights is, as a sentence without its end; empty where it is none that is
     known."""
     try:
-        tensors = unwrap(read_tensors(path))
+        tensors = read_tensors(path)
     except WeightsError:
         return say_bytes(Path(path).expanduser())
     return say_kind(path, tensors) if find_kind(tensors) else ""
@@ -278,7 +214,7 @@ def refuse_file(model: str, takes: str = FOLDER) -> None:
     """Raises WeightsError, with what the file is, where a setting that `takes` something else names
     one."""
     if is_weights_file(model):
-        raise WeightsError(f"{say_kind(model, unwrap(read_tensors(model)))}; this takes {takes}")
+        raise WeightsError(f"{say_kind(model, read_tensors(model))}; this takes {takes}")
 
 
 def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
@@ -289,43 +225,24 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     missing, unknown or of another shape; a file of another network that is known is called what it
     is.
     """
-    name = type(network).__name__
-    kind = find_kind(unwrap(tensors))
-    subject = f"{say_kind(source, unwrap(tensors))}; it" if kind else str(source)
+    name, kind = type(network).__name__, find_kind(tensors)
+    subject = f"{say_kind(source, tensors)}; it" if kind else str(source)
     if kind is not None and kind.name.split()[-1].lower() != name.removesuffix("Model").lower():
-        raise WeightsError(f"{say_kind(source, unwrap(tensors))}; this takes a file of {name}")
+        raise WeightsError(f"{say_kind(source, tensors)}; this takes a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
         reason = " ".join(str(exc).split())[:200]
         raise WeightsError(f"{subject} does not fit {name} ({reason}); give its own file") from exc
     learned = dict(network.named_parameters())
-    missing = [
-        tensor_name
-        for tensor_name in left.missing_keys
-        if tensor_name in learned or tensor_name.endswith(LEARNED_BUFFERS)
-    ]
+    missing = [key for key in left.missing_keys if key in learned or key.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
         raise WeightsError(f"{source} does not fit {name} ({odd}); give its own file")
     return network.eval()
 
 
-def try_tensors(run: Callable[[], Any], source: str | Path) -> None:
-    """Runs a network that is nothing but tensors by name once. Raises WeightsError where one is
-    missing or unfit."""
-    try:
-        with import_torch().inference_mode():
-            run()
-    except KeyError as exc:
-        raise WeightsError(f"{source} lacks the tensor {exc.args[0]}; give the whole file") from exc
-    except RuntimeError as exc:
-        raise WeightsError(
-            f"{source} holds tensors that do not fit together ({first_line(exc)})"
-        ) from exc
-
-
-Rules = tuple[tuple[str, str], ...]
+Rules = Mapping[str, str]
 """Pieces of an original name, as patterns, and what stands there in transformers; all that fit are
 applied in order."""
 
@@ -334,26 +251,20 @@ def rename(tensors: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     """The tensors under new names."""
     renamed = {}
     for name, tensor in tensors.items():
-        for theirs, ours in rules:
+        for theirs, ours in rules.items():
             name = re.sub(theirs, ours, name)
         renamed[name] = tensor
     return renamed
 
 
-def split_rows(tensors: Mapping[str, Any], joined: str, parts: Iterable[str]) -> dict[str, Any]:
+def split_rows(tensors: Mapping[str, Any], joined: str, *parts: str) -> dict[str, Any]:
     """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named
     by `parts`."""
-    names = tuple(parts)
-    tensors_by_name: dict[str, Any] = {}
+    split: dict[str, Any] = {}
     for name, tensor in tensors.items():
-        if joined in name:
-            tensors_by_name |= {
-                name.replace(joined, part): rows
-                for part, rows in zip(names, tensor.chunk(len(names)), strict=True)
-            }
-        else:
-            tensors_by_name[name] = tensor
-    return tensors_by_name
+        names = [name.replace(joined, part) for part in parts] if joined in name else [name]
+        split |= zip(names, tensor.chunk(len(names)), strict=True)
+    return split
 
 
 def count(tensors: Mapping[str, Any], pattern: str) -> int:

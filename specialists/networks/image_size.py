@@ -3,6 +3,7 @@ its own pixels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
@@ -19,11 +21,12 @@ from looktwice.specialists.protocols import NoEvidence
 MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def require_pixels(image: Any) -> Pixels:
+def require_pixels(image: Any, least: int = 1, colors: bool = False) -> Pixels:
     """The pixels of an image, HxWx3 RGB uint8, given as these or as a PIL image in mode RGB.
 
-    Everything else is refused, because a network would take it for another picture. Raises
-    ValueError.
+    Everything else is refused with a ValueError, because a network would take it for another
+    picture. Raises NoEvidence where a side is shorter than `least` pixels and, with `colors`, where
+    all pixels are the same.
     """
     if isinstance(image, Image.Image):
         if image.mode != "RGB":
@@ -42,27 +45,20 @@ def require_pixels(image: Any) -> Pixels:
             f"pixels are uint8, 0..255, found {image.dtype} of shape {image.shape}; floats in 0..1"
             " become pixels by (255 * image).round().astype(np.uint8)"
         )
-    if image.ndim != 3 or image.shape[2] != 3:
+    if image.ndim != 3 or image.shape[2] != 3 or not image.size:
         raise ValueError(
-            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image becomes RGB by"
-            " cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by image[..., :3], channels"
-            " come last"
+            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image"
+            " becomes RGB by cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by"
+            " image[..., :3], channels come last"
         )
-    if not image.size:
-        raise ValueError(f"an image has one pixel or more, found the shape {image.shape}")
-    return image
-
-
-def require_size(image: Any, least: int) -> Pixels:
-    """The pixels of an image, as `require_pixels`. Raises NoEvidence where a side is shorter than
-    `least` pixels."""
-    pixels = require_pixels(image)
-    height, width = pixels.shape[:2]
+    height, width = image.shape[:2]
     if min(width, height) < least:
         raise NoEvidence(
             f"an image of {width} x {height} pixels is too small, {least} x {least} are needed"
         )
-    return pixels
+    if colors and is_one_color(image):
+        raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
+    return image
 
 
 def shrink(pixels: Pixels, longest: int) -> Pixels:
@@ -79,15 +75,6 @@ def is_one_color(pixels: Pixels) -> bool:
     """Whether all pixels of an image are the same; what a network finds in it then is an
     artefact."""
     return bool((pixels == pixels[:1, :1]).all())
-
-
-def require_colors(image: Any) -> Pixels:
-    """The pixels of an image, as `require_pixels`. Raises NoEvidence where all of them are the
-    same."""
-    pixels = require_pixels(image)
-    if is_one_color(pixels):
-        raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
-    return pixels
 
 
 @dataclass(frozen=True)
@@ -115,8 +102,7 @@ class InputSize:
         A longer side than `longest` is first brought to that length; with `enlarge` a shorter one
         too. Raises NoEvidence where a side of the image is shorter than `least` pixels.
         """
-        require_size(pixels, least)
-        height, width = pixels.shape[:2]
+        height, width = require_pixels(pixels, least).shape[:2]
         scale = longest / max(width, height) if longest is not None else 1.0
         scale = scale if enlarge else min(1.0, scale)
         columns, rows = (
@@ -133,3 +119,27 @@ class InputSize:
         """Points (n, 2) at this size in the image's pixels; pixel centres on both sides."""
         scale = np.array([self.width / self.columns, self.height / self.rows])
         return np.asarray((np.asarray(xy, np.float64).reshape(-1, 2) + 0.5) * scale - 0.5)
+
+
+def to_batch(images: Sequence[NDArray[Any]], place: Place) -> Any:
+    """Images (height, width, channels) of one size as a tensor (n, channels, height, width) of
+    their type on the network's device."""
+    batch = import_torch().from_numpy(np.stack(images)).to(place.device)
+    return batch.permute(0, 3, 1, 2).contiguous()
+
+
+def normalize(batch: Any, mean: Any = MEAN, std: Any = STD) -> Any:
+    """A batch (n, 3, height, width) of 0..1 less the mean of each channel, over its deviation."""
+    mean, std = (batch.new_tensor(values).view(3, 1, 1) for values in (mean, std))
+    return (batch - mean) / std
+
+
+def resize(batch: Any, size: tuple[int, int], antialias: bool = False) -> Any:
+    """Maps (n, channels, height, width) bilinearly at another height and width."""
+    interpolate = import_torch().nn.functional.interpolate
+    return interpolate(batch, size, mode="bilinear", align_corners=False, antialias=antialias)
+
+
+def to_numbers(values: Any) -> NDArray[Any]:
+    """A tensor of any precision and place as an array of floats."""
+    return np.asarray(values.float().cpu().numpy())

@@ -3,9 +3,11 @@ results."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -14,18 +16,30 @@ import numpy as np
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
+from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.batches import Batcher
+from looktwice.pipelines.runtime.hub import diffusers_part, from_hub
 from looktwice.pipelines.runtime.networks import (
     Device,
     Dtype,
     Place,
+    WeightsError,
     elsewhere,
+    first_line,
     import_torch,
     open_shared,
+    weights_file,
     weights_hash,
 )
 from looktwice.pipelines.runtime.stores import current_store, result_key
+from looktwice.specialists.networks.checkpoints import (
+    FOLDER,
+    is_weights_file,
+    open_tensors,
+    refuse_file,
+)
 from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.ranges import Range, require
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Result = TypeVar("Result")
@@ -46,7 +60,10 @@ class Network(ABC, Generic[Item, Result]):
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its
     `result` class. What a call is given passes `prepare`, `settle` and `finish`, so that `many`
-    follows the rules of a call.
+    follows the rules of a call. Its first `images` are images, by default all of it; their sides
+    have at least `min_side` pixels, and where `needs_colors` none is of one colour. A network that
+    looks at `squares` takes images of all sizes in one batch. Wrappers of one class share a network
+    in memory where their settings `opens` are equal. `ranges` are those of its settings.
     """
 
     model: str = ""
@@ -58,10 +75,15 @@ class Network(ABC, Generic[Item, Result]):
     result: ClassVar[type[Any]]
     half_is_safe: ClassVar[bool] = True
     mixed: ClassVar[bool] = False
+    images: ClassVar[int | None] = None
+    min_side: ClassVar[int] = 1
+    needs_colors: ClassVar[bool] = False
+    squares: ClassVar[bool] = False
+    opens: ClassVar[tuple[str, ...]] = ("model", "revision")
+    ranges: ClassVar[Mapping[str, Range | int]] = {}
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batch is 1 or more, found {self.batch}")
+        require(self, batch=1, **self.ranges)
 
     @abstractmethod
     def open_network(self, place: Place) -> Any:
@@ -78,16 +100,14 @@ class Network(ABC, Generic[Item, Result]):
         An input is an image, or a tuple of all that a call takes. Raises what a call raises for one
         of them.
         """
-        given = [item if isinstance(item, tuple) else (item,) for item in inputs]
-        return [
-            self.finish(item_given, result)
-            for item_given, result in zip(given, self.predict_many(given), strict=True)
-        ]
+        given = [call if isinstance(call, tuple) else (call,) for call in inputs]
+        return list(map(self.finish, given, self.predict_many(given)))
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """What a call was given as an item for the network, its images checked. Raises ValueError,
         NoEvidence."""
-        item: Any = tuple(map(require_pixels, given))
+        images = given[: self.images]
+        item: Any = tuple(require_pixels(i, self.min_side, self.needs_colors) for i in images)
         checked: Item = item
         return checked
 
@@ -109,47 +129,40 @@ class Network(ABC, Generic[Item, Result]):
         batches."""
         if (ask := elsewhere()) is not None:
             return cast("list[Result]", ask(self, "predict_many", given))
-        items, store = [self.prepare(item_given) for item_given in given], current_store()
+        items, store, keys = [self.prepare(call) for call in given], current_store(), {}
         results = [self.settle(item) for item in items]
+        if store is not None and any(result is None for result in results):
+            name = f"{self._settings()} {self.weights_id()} {self.place().dtype}"
+            for n, item in enumerate(items):
+                if results[n] is None:
+                    keys[n] = result_key(name, *item)
+                    results[n] = store.get(keys[n], self.result)
         missing = [n for n, result in enumerate(results) if result is None]
-        keys = dict[int, str]()
-        if store is not None and missing:
-            name, kind = f"{self._settings()} {self.weights_id()} {self.place().dtype}", self.result
-            keys = {n: result_key(name, *items[n]) for n in missing}
-            results = [
-                store.get(keys[n], kind) if n in keys else result
-                for n, result in enumerate(results)
-            ]
-            missing = [n for n in missing if results[n] is None]
         with spend("networks"):
             fresh = self._batcher().many([items[n] for n in missing])
         for n, result in zip(missing, fresh, strict=True):
             results[n] = result
             if store is not None:
                 store.put(keys[n], result)
-        return [result for result in results if result is not None]
+        return cast("list[Result]", results)
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
         """The results of items with the same `batch_key`, as one batch in this thread; nothing is
         stored."""
-        network, torch, asked, place = (
-            self.network(),
-            import_torch(),
-            self.place(),
-            self._inner_place(),
-        )
+        torch, asked, place = import_torch(), self.place(), self._inner_place()
+        network = self.network()
         lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
         with torch.inference_mode(), lower:
             return self.forward(network, place, items)
 
     def batch_key(self, item: Item) -> Hashable:
         """Items go into one batch where this is equal: by default, where their images have the same
-        sizes."""
-        return tuple(part.shape for part in item if isinstance(part, np.ndarray))
+        sizes, or always for a network that looks at squares."""
+        return self.squares or tuple(part.shape for part in item if isinstance(part, np.ndarray))
 
     def network_key(self) -> Hashable:
         """Wrappers of one class share a network in memory where this is equal."""
-        return (self.model, self.revision)
+        return tuple(getattr(self, name) for name in self.opens)
 
     def weights_id(self) -> str:
         """What identifies the weights in keys of stored results: a sha256 of folder or file, or hub
@@ -184,3 +197,151 @@ class Network(ABC, Generic[Item, Result]):
     def _settings(self) -> str:
         """The settings that change results, as one text."""
         return str(canonical({**settings(self), "model": self.model}))
+
+
+@dataclass(frozen=True, eq=False)
+class HubModel:
+    """An opened network of Hugging Face transformers and the processor that was saved with it."""
+
+    model: Any
+    processor: Any
+
+    @property
+    def config(self) -> Any:
+        """The network's configuration."""
+        return self.model.config
+
+    def inputs(self, place: Place, **given: Any) -> Any:
+        """The processor's tensors for these images and texts, on the network's device and in its
+        precision."""
+        return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
+
+
+@dataclass(frozen=True)
+class HubNetwork(Network[Item, Result]):
+    """A network that Hugging Face transformers opens by id or folder, from safetensors, without
+    torchvision.
+
+    `model_class` and `processor_class` are the transformers classes that open it and its processor.
+    A side of an image is at most `max_ratio` times the other. Files must hold the network's tensors
+    and no others, but for those with one of the names `unused` between their dots, because no
+    result of this class depends on them.
+    `compile` gives the network to `torch.compile`, which takes a minute at the first call and at
+    each new size of image, and needs a C++ compiler on the CPU.
+    """
+
+    compile: bool = field(default=False, metadata=NOT_IDENTITY)
+
+    model_class: ClassVar[str]
+    processor_class: ClassVar[str] = "AutoImageProcessor"
+    min_side = 4  # processors take 3 rows for colour channels
+    max_ratio: ClassVar[float] = 32  # of the sides; beyond it, processors scale one to no pixel
+    opens: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
+    unused: ClassVar[tuple[str, ...]] = ()
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
+        item = super().prepare(given)
+        for image in item:
+            require_pixels(image, math.ceil(max(image.shape[:2]) / self.max_ratio))
+        return item
+
+    def open_file(self, path: str) -> HubModel:
+        """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where
+        none is read."""
+        refuse_file(path)
+        raise WeightsError(f"there is no folder {path}; give {FOLDER}")
+
+    def open_processor(self) -> Any:
+        """The processor that was saved with the network. Raises WeightsError."""
+        chosen = {"backend": "pil"} if self.processor_class.startswith("Auto") else {}
+        return from_hub(self.processor_class, self.model, self.revision, **chosen)
+
+    def open_network(self, place: Place) -> HubModel:
+        """Network and processor. Raises WeightsError."""
+        if is_weights_file(self.model):
+            opened = self.open_file(self.model)
+            model, processor = opened.model.to(place.torch_dtype), opened.processor
+        else:
+            processor = self.open_processor()
+            settings = {"dtype": place.torch_dtype, "use_safetensors": True}
+            model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
+        model = model.to(place.device).eval()
+        if self.compile:
+            model.compile()
+        return HubModel(model, processor)
+
+
+def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, Any]:
+    """The parts of a pipeline of diffusers that denoises images by words, by their names. Raises
+    WeightsError."""
+    refuse_file(model, "the id or folder of a pipeline of diffusers")
+    settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
+    words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
+    part = partial(diffusers_part, model=model, revision=revision)
+    return {
+        "unet": part("UNet2DConditionModel", subfolder="unet", **settings),
+        "vae": part("AutoencoderKL", subfolder="vae", **settings),
+        "scheduler": part("DDIMScheduler", subfolder="scheduler"),
+        "text_encoder": from_hub("CLIPTextModel", model, revision, **words),
+        "tokenizer": from_hub("CLIPTokenizer", model, revision, subfolder="tokenizer"),
+    }
+
+
+def require_numbers(scores: Any, model: str, dtype: str) -> None:
+    """Raises ValueError where scores are no numbers: no threshold lets them pass, so that nothing
+    would be found."""
+    if scores.isnan().any():
+        raise ValueError(
+            f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it"
+            " again"
+        )
+
+
+Tensors = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TensorNetwork(Network[tuple[Pixels], Result]):
+    """A network of images that is nothing but the tensors of a file by their names, with which
+    `run` computes; `kind` names it as `KINDS` of `checkpoints` does."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def run(self, tensors: Tensors, images: Any) -> Any:
+        """What the network gives for images (n, 3, height, width)."""
+
+    def file(self) -> Path:
+        """The file of the tensors. Raises WeightsError."""
+        return weights_file(self.model)
+
+    def open_network(self, place: Place) -> Tensors:
+        """The tensors by name. Raises WeightsError where one is missing or unfit."""
+        file, torch = self.file(), import_torch()
+        tensors = open_tensors(file, self.kind)
+        try:
+            with torch.inference_mode():
+                self.run(tensors, torch.zeros(1, 3, 32, 32))
+        except KeyError as exc:
+            raise WeightsError(
+                f"{file} lacks the tensor {exc.args[0]}; give the whole file"
+            ) from exc
+        except RuntimeError as exc:
+            raise WeightsError(
+                f"{file} holds tensors that do not fit together ({first_line(exc)})"
+            ) from exc
+        return {
+            name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()
+        }
+
+    def weights_id(self) -> str:
+        """The hash of the file."""
+        return weights_hash(self.file())
+
+
+def batch_norm(tensors: Tensors, name: str, maps: Any, eps: float = 1e-5) -> Any:
+    """Maps (n, d, height, width) with the normalization of this name."""
+    kinds = ("running_mean", "running_var", "weight", "bias")
+    parts = (tensors[f"{name}.{kind}"] for kind in kinds)
+    return import_torch().nn.functional.batch_norm(maps, *parts, eps=eps)

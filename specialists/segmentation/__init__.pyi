@@ -1,4 +1,3 @@
+from .regions import Felzenszwalb as Felzenszwalb, Slic as Slic, U2Net as U2Net
 from .sam import SAM as SAM, SegmentEverything as SegmentEverything
 from .sam3 import SAM3 as SAM3, GroundedSAM as GroundedSAM
-from .superpixels import Felzenszwalb as Felzenszwalb, Slic as Slic
-from .u2net import U2Net as U2Net

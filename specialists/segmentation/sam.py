@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,19 +16,21 @@ from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
-from looktwice.specialists.networks.checkpoints import (
-    is_weights_file,
-    read_tensors,
-    require_kind,
-    unwrap,
-)
-from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_pixels
+from looktwice.specialists.networks.checkpoints import is_weights_file
+from looktwice.specialists.networks.image_size import normalize, require_pixels, resize, to_batch
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.networks.packages import require_float32
+from looktwice.specialists.networks.ranges import require
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation.sam3 import see_square
-from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1, open_sam2
-from looktwice.specialists.segmentation.sam_package import MaskFilter, SamPackage, open_sam_package
+from looktwice.specialists.segmentation.sam_files import (
+    MaskFilter,
+    SamPackage,
+    fix_sam_hq,
+    largest_first,
+    open_sam_file,
+    open_sam_package,
+)
 
 KINDS = {
     "sam": "SamModel",
@@ -42,6 +44,7 @@ KINDS = {
 }
 
 Floats = NDArray[np.float64]
+Inside = NDArray[np.bool_]
 Size = tuple[int, int]
 """Height and width in pixels."""
 
@@ -78,14 +81,13 @@ class SamNetwork:
         torch = import_torch()
         batch = torch.cat([self._square(image) for image in images]).to(self.place.torch_dtype)
         seen = self.model.get_image_embeddings(batch)
-        if self.config.model_type == "sam_hq":  # with what its early layers see
-            return [
-                (seen[0][n : n + 1], [early[n : n + 1] for early in seen[1]])
-                for n in range(len(images))
-            ]
-        if self.pads:
-            return [seen[n : n + 1] for n in range(len(images))]
-        return [[level[n : n + 1] for level in seen] for n in range(len(images))]
+
+        def part(levels: Any, n: int) -> Any:
+            if isinstance(levels, torch.Tensor):
+                return levels[n : n + 1]
+            return [part(level, n) for level in levels]
+
+        return [part(seen, n) for n in range(len(images))]
 
     def decode(self, seen: Any, prompts: Floats, size: Size, several: bool) -> tuple[Any, Any]:
         """The masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n, k).
@@ -95,66 +97,51 @@ class SamNetwork:
         """
         torch = import_torch()
         rows, columns = self.inner(size)
+        boxes = prompts.shape[1] == 4
         to_square = np.tile([columns / size[1], rows / size[0]], prompts.shape[1] // 2)
-        edges = prompts + 0.5 if prompts.shape[1] == 2 else prompts
         # transformers takes pixel centres of the square and adds the half pixel itself
-        given = torch.from_numpy(edges * to_square - 0.5).float().to(self.place.device)[None]
-        named = (
-            {"input_boxes": given} if prompts.shape[1] == 4 else {"input_points": given[:, :, None]}
-        )
-        if self.config.model_type == "sam_hq":
-            named |= {"image_embeddings": seen[0], "intermediate_embeddings": seen[1]}
-        output = self.model(**{"image_embeddings": seen, **named}, multimask_output=several)
+        places = (prompts if boxes else prompts + 0.5) * to_square - 0.5
+        given = torch.from_numpy(places).float().to(self.place.device)[None]
+        named = {"input_boxes": given} if boxes else {"input_points": given[:, :, None]}
+        named["image_embeddings"] = seen
+        if self.config.model_type == "sam_hq":  # with what its early layers see
+            named["image_embeddings"], named["intermediate_embeddings"] = seen
+        output = self.model(**named, multimask_output=several)
         return output.pred_masks[0].float(), output.iou_scores[0].float()
 
     def upscaled(self, logits: Any, size: Size) -> Any:
-        """Small logits (n, h, w) at the size of the image (n, height, width); positive is
-        inside."""
-        resize = import_torch().nn.functional.interpolate
-        logits = logits[:, None]
+        """Small logits (h, w) at the size of the image (height, width); positive is inside."""
+        logits = logits[None, None]
         if self.pads:
             rows, columns = self.inner(size)
-            logits = resize(logits, (self.side, self.side), mode="bilinear", align_corners=False)[
-                ..., :rows, :columns
-            ]
-        return resize(logits, size, mode="bilinear", align_corners=False)[:, 0]
+            logits = resize(logits, (self.side, self.side))[..., :rows, :columns]
+        return resize(logits, size)[0, 0]
+
+    def mask(self, logits: Any, size: Size) -> Inside:
+        """One mask at the size of the image."""
+        inside: Inside = (self.upscaled(logits, size) > 0).cpu().numpy()
+        return inside
 
     def _square(self, image: Pixels) -> Any:
-        rows, columns = self.inner((image.shape[0], image.shape[1]))
+        rows, columns = self.inner(_size(image))
         if self.config.model_type.startswith("sam3"):
             return see_square(image, self.side).to(self.place.device)
-        torch = import_torch()
         if self.pads:  # as version 1's code does, which rounds what it resizes to whole levels
-            image = np.asarray(
-                Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR)
-            )
-        small = (
-            torch.from_numpy(image.copy()).to(self.place.device).permute(2, 0, 1)[None].float()
-            / 255
-        )
-        if not self.pads:
-            resize = torch.nn.functional.interpolate
-            small = resize(
-                small, (rows, columns), mode="bilinear", align_corners=False, antialias=True
-            )
-        mean, std = (
-            torch.tensor(values, device=small.device).view(1, 3, 1, 1) for values in (MEAN, STD)
-        )
-        return torch.nn.functional.pad(
-            (small - mean) / std, (0, self.side - columns, 0, self.side - rows)
-        )
+            small = Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR)
+            batch = to_batch([np.asarray(small)], self.place).float() / 255
+        else:
+            whole = to_batch([image], self.place).float() / 255
+            batch = resize(whole, (rows, columns), antialias=True)
+        rim = (0, self.side - columns, 0, self.side - rows)
+        return import_torch().nn.functional.pad(normalize(batch), rim)
 
 
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     """SAM in any of its kinds by hub id or folder, or an original checkpoint by its file. Raises
     WeightsError."""
     if is_weights_file(model):
-        tensors = unwrap(read_tensors(model))
-        name = require_kind(model, tensors, "SAM", "SAM-HQ", "SAM 2")
-        opened = open_sam2(model, tensors) if name == "SAM 2" else open_sam1(model, tensors)
-        if name == "SAM-HQ":
-            fix_sam_hq(opened)
-        return SamNetwork(opened.to(place.device, place.torch_dtype), place, pads=name != "SAM 2")
+        network, pads = open_sam_file(model)
+        return SamNetwork(network.to(place.device, place.torch_dtype), place, pads)
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
@@ -194,12 +181,13 @@ class SAM(Network[Item, Masks]):
 
     result = Masks
     half_is_safe = False
+    squares = True
+    opens = (*Network.opens, "package")
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.prompts < 1:
-            raise ValueError(f"prompts is 1 or more at once, found {self.prompts}")
+        require(self, prompts=1)
         if self.package:
             require_float32(self.dtype)
 
@@ -220,36 +208,25 @@ class SAM(Network[Item, Masks]):
 
     def open_network(self, place: Place) -> Any:
         """The network. Raises WeightsError."""
-        return (
-            open_sam_package(self.model, place)
-            if self.package
-            else open_sam(self.model, self.revision, place)
-        )
-
-    def network_key(self) -> Hashable:
-        """The id or file, its revision, and whose code runs it."""
-        return (super().network_key(), self.package)
+        if self.package:
+            return open_sam_package(self.model, place)
+        return open_sam(self.model, self.revision, place)
 
     def forward(
         self, network: SamNetwork | SamPackage, place: Place, items: Sequence[Item]
     ) -> list[Masks]:
         """The masks of each image: all are seen together, and their prompts decoded image by
         image."""
-        if isinstance(network, SamPackage):
-            return [network.masks(*item, self.prompts) for item in items]
+        masks = []
         seen = network.embed([item[0] for item in items])
-        return [
-            (
-                self._best_masks(network, embedding, pixels, prompts)
-                if filter is None
-                else self._kept(network, embedding, pixels, prompts, filter)
-            )
-            for embedding, (pixels, prompts, filter) in zip(seen, items, strict=True)
-        ]
-
-    def batch_key(self, item: Item) -> Hashable:
-        """Images of all sizes go together: the network looks at squares."""
-        return None
+        for image, (pixels, prompts, filter) in zip(seen, items, strict=True):
+            if filter is None:
+                masks.append(self._best_masks(network, image, pixels, prompts))
+            elif isinstance(network, SamPackage):
+                masks.append(network.worthy(pixels, prompts, filter, self.prompts))
+            else:
+                masks.append(self._worthy(network, image, pixels, prompts, filter))
+        return masks
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """The image, what is asked of it, boxes or points, and the filter, if any. Raises
@@ -260,67 +237,57 @@ class SAM(Network[Item, Masks]):
             raise ValueError(
                 f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}"
             )
-        return (
-            require_colors(pixels),
-            asked.reshape(-1, asked.shape[-1] if asked.size else 2),
-            filter,
-        )
+        asked = asked.reshape(-1, asked.shape[-1] if asked.size else 2)
+        return require_pixels(pixels, colors=True), asked, filter
 
     def settle(self, item: Item) -> Masks | None:
         """No mask where nothing is asked."""
-        empty = Masks(np.empty((0, *item[0].shape[:2]), bool), np.empty(0), np.empty(0, str))
-        return None if len(item[1]) else empty
+        return None if len(item[1]) else Masks.none(*item[0].shape[:2])
 
     def finish(self, given: tuple[Any, ...], result: Masks) -> Masks:
         """The masks with the labels of their boxes."""
-        boxes = given[1]
-        return (
-            Masks(result.masks, result.scores, boxes.labels) if isinstance(boxes, Boxes) else result
-        )
+        labels = given[1].labels if isinstance(given[1], Boxes) else result.labels
+        return Masks(result.masks, result.scores, labels)
 
-    def _chunks(self, prompts: Floats) -> list[Floats]:
-        return [
-            prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)
-        ]
+    def _decoded(
+        self, network: SamNetwork | SamPackage, seen: Any, pixels: Pixels, prompts: Floats
+    ) -> Iterator[tuple[Any, Any]]:
+        """The masks and scores of so many prompts at once, one for each box, three for a point."""
+        for start in range(0, len(prompts), self.prompts):
+            chunk = prompts[start : start + self.prompts]
+            yield network.decode(seen, chunk, _size(pixels), prompts.shape[1] == 2)
 
-    def _best_masks(self, network: SamNetwork, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
-        size, several, masks, scores = _size(pixels), prompts.shape[1] == 2, [], []
-        for chunk in self._chunks(prompts):
-            logits, iou = network.decode(seen, chunk, size, several)
-            best = iou.argmax(1)
-            rows = import_torch().arange(len(chunk), device=best.device)
-            masks += [
-                _full_size_mask(network, mask_logits, size) for mask_logits in logits[rows, best]
-            ]
-            scores += iou[rows, best].tolist()
+    def _best_masks(
+        self, network: SamNetwork | SamPackage, seen: Any, pixels: Pixels, prompts: Floats
+    ) -> Masks:
+        masks, scores = list[Inside](), list[float]()
+        for logits, iou in self._decoded(network, seen, pixels, prompts):
+            for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
+                masks.append(network.mask(small[best], _size(pixels)))
+            scores += iou.amax(1).tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
-    def _kept(
+    def _worthy(
         self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, filter: MaskFilter
     ) -> Masks:
-        size, small, scores, boxes = _size(pixels), [], [], []
-        for chunk in self._chunks(points):
-            logits, iou = (
-                tensor.flatten(0, 1) for tensor in network.decode(seen, chunk, size, several=True)
-            )
+        size, small, scores, boxes = _size(pixels), list[Any](), list[float](), list[Any]()
+        for chunk in self._decoded(network, seen, pixels, points):
+            logits, iou = (tensor.flatten(0, 1) for tensor in chunk)
             for n in np.flatnonzero((iou > filter.iou).cpu().numpy()):
-                full = network.upscaled(logits[n : n + 1], size)[0]
+                full = network.upscaled(logits[n], size)
                 inside, union = (int((full > cut).sum()) for cut in (1, -1))
-                covered = full > 0
-                share = float(covered.float().mean())
+                mask = (full > 0).cpu().numpy()
                 stable = union > 0 and inside / union > filter.stability
-                if stable and share > 0 and share >= filter.smallest:
+                if stable and mask.any() and mask.mean() >= filter.smallest:
+                    left, top, right, bottom = mask_bounds(mask)
+                    boxes.append((left, top, right - left, bottom - top))
                     small.append(logits[n])
                     scores.append(float(iou[n]))
-                    left, top, right, bottom = mask_bounds(covered.cpu().numpy())
-                    boxes.append((left, top, right - left, bottom - top))
-        kept = _suppress_overlaps(boxes, scores, filter)
-        masks = sorted(
-            ((_full_size_mask(network, small[n], size), scores[n]) for n in kept),
-            key=lambda mask: -mask[0].sum(),
-        )
-        stacked = np.reshape([mask for mask, _ in masks], (-1, *size))
-        return Masks(stacked, np.array([score for _, score in masks]), np.full(len(masks), ""))
+        # no surer mask overlaps one of these by more than is allowed; all scores are above 0
+        kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap) if boxes else ()
+        numbers = np.ravel(kept).astype(int)[: filter.most]
+        masks = [network.mask(small[n], size) for n in numbers]
+        return largest_first(masks, [scores[n] for n in numbers], pixels)
 
 
 @dataclass(frozen=True)
@@ -337,8 +304,7 @@ class SegmentEverything:
     filter: MaskFilter = field(default_factory=MaskFilter)
 
     def __post_init__(self) -> None:
-        if self.side < 1:
-            raise ValueError(f"side is 1 point or more along each side, found {self.side}")
+        require(self, side=1)
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of the image. Raises NoEvidence for a single-coloured image,
@@ -351,19 +317,3 @@ class SegmentEverything:
 
 def _size(pixels: Pixels) -> Size:
     return pixels.shape[0], pixels.shape[1]
-
-
-def _full_size_mask(network: SamNetwork, logits: Any, size: Size) -> NDArray[np.bool_]:
-    """One mask at the size of the image."""
-    full: NDArray[np.bool_] = (network.upscaled(logits[None], size)[0] > 0).cpu().numpy()
-    return full
-
-
-def _suppress_overlaps(
-    boxes: Sequence[tuple[int, int, int, int]], scores: Sequence[float], filter: MaskFilter
-) -> list[int]:
-    """The numbers of the masks that no surer one overlaps by more than is allowed."""
-    if not boxes:
-        return []
-    kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap)  # scores above `iou` are above 0
-    return [int(n) for n in np.ravel(kept)][: filter.most]

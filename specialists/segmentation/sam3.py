@@ -3,15 +3,17 @@ segmenter."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, require_numbers
+from looktwice.specialists.networks.image_size import resize, to_batch, to_numbers
+from looktwice.specialists.networks.network import HubModel, HubNetwork, require_numbers
+from looktwice.specialists.networks.ranges import BELOW_1
 from looktwice.specialists.protocols import BoxSegmenter, Detector, NoEvidence
 from looktwice.specialists.results import Masks
 from looktwice.specialists.sharing import look_once
@@ -41,13 +43,9 @@ class SAM3(HubNetwork[Item, Masks]):
     model_class = "Sam3Model"
     processor_class = "AutoTokenizer"
     half_is_safe = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.threshold < 1:
-            raise ValueError(
-                f"threshold is a probability, 0 or more and below 1, found {self.threshold}"
-            )
+    images = 1
+    squares = True
+    ranges: ClassVar = {"threshold": BELOW_1}
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence,
@@ -59,35 +57,38 @@ class SAM3(HubNetwork[Item, Masks]):
         asked = tuple(word.strip().lower() for word in self.words if word.strip())
         if not asked:
             raise NoEvidence("SAM3 looks for words, and none was given")
-        return super().prepare(given[:1])[0], asked
+        return super().prepare(given)[0], asked
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Masks]:
         """The masks of each image: all are seen together, and each is asked for its words."""
-        images = import_torch().cat(
-            [see_square(image, int(network.config.image_size)) for image, _ in items]
-        )
+        side = int(network.config.image_size)
+        images = import_torch().cat([see_square(image, side) for image, _ in items])
         seen = network.model.get_vision_features(
             pixel_values=images.to(place.device, place.torch_dtype)
         )
-        return [
-            self._masks(network, place, _repeated(seen, n, len(item[1])), item)
-            for n, item in enumerate(items)
-        ]
+        masks = []
+        for n, item in enumerate(items):
+            levels = {
+                name: tuple(
+                    level[n : n + 1].expand(len(item[1]), -1, -1, -1)
+                    for level in getattr(seen, name)
+                )
+                for name in ("fpn_hidden_states", "fpn_position_encoding")
+            }
+            masks.append(self._masks(network, place, type(seen)(**levels), *item))
+        return masks
 
-    def batch_key(self, item: Item) -> Hashable:
-        """Images of all sizes go together: the network looks at squares."""
-        return None
-
-    def _masks(self, network: HubModel, place: Place, seen: Any, item: Item) -> Masks:
+    def _masks(
+        self, network: HubModel, place: Place, seen: Any, image: Pixels, words: tuple[str, ...]
+    ) -> Masks:
         """The masks of one image, which was seen once for each word."""
-        torch, (image, words) = import_torch(), item
-        filled = {
-            "padding": "max_length",
-            "max_length": LONGEST,
-            "truncation": True,
-            "return_tensors": "pt",
-        }
-        text = network.processor(list(words), **filled).to(place.device)
+        text = network.processor(
+            list(words),
+            padding="max_length",
+            max_length=LONGEST,
+            truncation=True,
+            return_tensors="pt",
+        ).to(place.device)
         output = network.model(
             vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"]
         )
@@ -96,14 +97,12 @@ class SAM3(HubNetwork[Item, Masks]):
         require_numbers(scores, self.model, place.dtype)
         order = scores.flatten().argsort(descending=True, stable=True)
         kept = order[scores.flatten()[order] > self.threshold][: self.most]
+        if not len(kept):
+            return Masks.none(*image.shape[:2])
         small = output.pred_masks.float().flatten(0, 1)[kept].sigmoid()
-        inside = np.empty((0, *image.shape[:2]), bool)
-        if len(kept):
-            resize = torch.nn.functional.interpolate
-            large = resize(small[None], image.shape[:2], mode="bilinear", align_corners=False)[0]
-            inside = (large > 0.5).cpu().numpy()
-        labels = [words[int(n)] for n in kept // scores.shape[1]]
-        return Masks(inside, scores.flatten()[kept].cpu().numpy(), np.array(labels, str))
+        inside = resize(small[None], image.shape[:2])[0] > 0.5
+        labels = [words[n] for n in (kept // scores.shape[1]).tolist()]
+        return Masks(inside.cpu().numpy(), to_numbers(scores.flatten()[kept]), np.array(labels))
 
     def _settings(self) -> str:
         """The settings that change results; the words are a part of each item."""
@@ -113,23 +112,8 @@ class SAM3(HubNetwork[Item, Masks]):
 def see_square(image: Pixels, side: int) -> Any:
     """An image (1, 3, side, side) as SAM 3 sees it: stretched in whole steps of brightness, then
     -1..1."""
-    torch = import_torch()
-    pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None]
-    resize = torch.nn.functional.interpolate
-    return (
-        resize(pixels, (side, side), mode="bilinear", align_corners=False, antialias=True).float()
-        / 127.5
-        - 1
-    )
-
-
-def _repeated(seen: Any, n: int, times: int) -> Any:
-    """What was seen in image n of a batch, several times."""
-    levels = {
-        name: tuple(level[n : n + 1].expand(times, -1, -1, -1) for level in getattr(seen, name))
-        for name in ("fpn_hidden_states", "fpn_position_encoding")
-    }
-    return type(seen)(**levels)
+    pixels = to_batch([image], Place("cpu", "float32"))
+    return resize(pixels, (side, side), antialias=True).float() / 127.5 - 1
 
 
 @dataclass(frozen=True)
@@ -154,5 +138,5 @@ class GroundedSAM:
         WeightsError."""
         boxes = look_once(self.detector, pixels, self.words)
         if not len(boxes):
-            return Masks(np.empty((0, *pixels.shape[:2]), bool), boxes.scores, boxes.labels)
+            return Masks.none(*pixels.shape[:2])
         return Masks(look_once(self.segmenter, pixels, boxes).masks, boxes.scores, boxes.labels)

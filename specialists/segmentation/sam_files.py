@@ -5,74 +5,97 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from looktwice.pipelines.runtime.networks import WeightsError, import_torch, import_transformers
-from looktwice.specialists.networks.checkpoints import Rules, count, open_converted, rename
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    pass
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import (
+    Place,
+    WeightsError,
+    import_torch,
+    import_transformers,
+)
+from looktwice.specialists.networks.checkpoints import (
+    count,
+    load_weights,
+    open_converted,
+    open_tensors,
+    rename,
+)
+from looktwice.specialists.networks.packages import import_package
+from looktwice.specialists.networks.ranges import SHARE, require
+from looktwice.specialists.results import Masks
 
+Floats = NDArray[np.float64]
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
-DECODER_NAMES: Rules = (
-    (r"\.norm(\d|_final)", r".layer_norm\1"),
-    (r"\.pe_layer\.positional_encoding_gaussian_matrix$", ".shared_embedding.positional_embedding"),
-    (r"\.point_embeddings\.", ".point_embed."),
-    (r"\.mask_downscaling\.0\.", ".mask_embed.conv1."),
-    (r"\.mask_downscaling\.1\.", ".mask_embed.layer_norm1."),
-    (r"\.mask_downscaling\.3\.", ".mask_embed.conv2."),
-    (r"\.mask_downscaling\.4\.", ".mask_embed.layer_norm2."),
-    (r"\.mask_downscaling\.6\.", ".mask_embed.conv3."),
-    (r"\.output_upscaling\.0\.", ".upscale_conv1."),
-    (r"\.output_upscaling\.1\.", ".upscale_layer_norm."),
-    (r"\.output_upscaling\.3\.", ".upscale_conv2."),
-)
+DECODER_NAMES = {
+    r"\.norm(\d|_final)": r".layer_norm\1",
+    r"\.pe_layer\.positional_encoding_gaussian_matrix$": ".shared_embedding.positional_embedding",
+    r"\.point_embeddings\.": ".point_embed.",
+    r"\.mask_downscaling\.0\.": ".mask_embed.conv1.",
+    r"\.mask_downscaling\.1\.": ".mask_embed.layer_norm1.",
+    r"\.mask_downscaling\.3\.": ".mask_embed.conv2.",
+    r"\.mask_downscaling\.4\.": ".mask_embed.layer_norm2.",
+    r"\.mask_downscaling\.6\.": ".mask_embed.conv3.",
+    r"\.output_upscaling\.0\.": ".upscale_conv1.",
+    r"\.output_upscaling\.1\.": ".upscale_layer_norm.",
+    r"\.output_upscaling\.3\.": ".upscale_conv2.",
+}
 """What versions 1 and 2 share; perceptrons are renamed by their depth, before."""
-NAMES: Rules = (
-    (r"^image_encoder\.", "vision_encoder."),
-    (r"\.blocks\.", ".layers."),
-    (r"\.patch_embed\.proj\.", ".patch_embed.projection."),
-    (r"\.neck\.0\.", ".neck.conv1."),
-    (r"\.neck\.1\.", ".neck.layer_norm1."),
-    (r"\.neck\.2\.", ".neck.conv2."),
-    (r"\.neck\.3\.", ".neck.layer_norm2."),
-    *DECODER_NAMES,
-    (r"\.hf_token\.", ".hq_token."),
-    (r"\.hf_mlp\.", ".hq_mask_mlp."),
-    (r"\.compress_vit_feat\.0\.", ".compress_vit_conv1."),
-    (r"\.compress_vit_feat\.1\.", ".compress_vit_norm."),
-    (r"\.compress_vit_feat\.3\.", ".compress_vit_conv2."),
-    (r"\.embedding_encoder\.0\.", ".encoder_conv1."),
-    (r"\.embedding_encoder\.1\.", ".encoder_norm."),
-    (r"\.embedding_encoder\.3\.", ".encoder_conv2."),
-    (r"\.embedding_maskfeature\.0\.", ".mask_conv1."),
-    (r"\.embedding_maskfeature\.1\.", ".mask_norm."),
-    (r"\.embedding_maskfeature\.3\.", ".mask_conv2."),
-)
+NAMES = {
+    r"^image_encoder\.": "vision_encoder.",
+    r"\.blocks\.": ".layers.",
+    r"\.patch_embed\.proj\.": ".patch_embed.projection.",
+    r"\.neck\.0\.": ".neck.conv1.",
+    r"\.neck\.1\.": ".neck.layer_norm1.",
+    r"\.neck\.2\.": ".neck.conv2.",
+    r"\.neck\.3\.": ".neck.layer_norm2.",
+    **DECODER_NAMES,
+    r"\.hf_token\.": ".hq_token.",
+    r"\.hf_mlp\.": ".hq_mask_mlp.",
+    r"\.compress_vit_feat\.0\.": ".compress_vit_conv1.",
+    r"\.compress_vit_feat\.1\.": ".compress_vit_norm.",
+    r"\.compress_vit_feat\.3\.": ".compress_vit_conv2.",
+    r"\.embedding_encoder\.0\.": ".encoder_conv1.",
+    r"\.embedding_encoder\.1\.": ".encoder_norm.",
+    r"\.embedding_encoder\.3\.": ".encoder_conv2.",
+    r"\.embedding_maskfeature\.0\.": ".mask_conv1.",
+    r"\.embedding_maskfeature\.1\.": ".mask_norm.",
+    r"\.embedding_maskfeature\.3\.": ".mask_conv2.",
+}
 PERCEPTRON = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
 SHARED = "prompt_encoder.shared_embedding.positional_embedding"
 
 
-def open_sam1(path: str, tensors: Mapping[str, Any]) -> Any:
-    """`SamModel` or `SamHQModel` with these tensors of a file such as `sam_vit_b_01ec64.pth`, in
-    evaluation mode.
+def open_sam_file(path: str) -> tuple[Any, bool]:
+    """The network of an original file, in evaluation mode, and whether it pads images to a square.
 
-    Its sizes are read from the shapes, so pruned or tiny networks of the same build open too.
-    Raises WeightsError.
+    Sizes are read from the shapes, so pruned or tiny networks of the same build open too. Raises
+    WeightsError.
     """
-    transformers = import_transformers()
+    tensors = open_tensors(path, "SAM", "SAM-HQ", "SAM 2")
+    if "no_mem_embed" in tensors:
+        return _open_sam2(path, tensors), False
+    transformers, kind = import_transformers(), "Sam"
     settings = _settings(tensors)
-    kind = "SamHQ" if "mask_decoder.hf_token.weight" in tensors else "Sam"
-    if kind == "SamHQ":
+    if "mask_decoder.hf_token.weight" in tensors:
+        kind = "SamHQ"
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
     named = rename(name_perceptrons(named), NAMES)
     named["shared_image_embedding.positional_embedding"] = named[SHARED]
-    return open_converted(f"{kind}Model", config, named, path)
+    network = open_converted(f"{kind}Model", config, named, path)
+    if kind == "SamHQ":
+        fix_sam_hq(network)
+    return network, True
 
 
 def fix_sam_hq(network: Any) -> None:
@@ -97,64 +120,53 @@ def fix_sam_hq(network: Any) -> None:
 def name_perceptrons(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors, with the layers of perceptrons named as transformers does: the first, those
     between, the last."""
-    matches = {name: PERCEPTRON.match(name) for name in tensors}
-    depth: dict[str, int] = {}
-    for match in matches.values():
-        if match:
-            depth[match[1]] = max(depth.get(match[1], 0), int(match[2]))
-    return {
-        _layer(match, depth) if (match := matches[name]) else name: tensor
-        for name, tensor in tensors.items()
-    }
-
-
-def _layer(match: re.Match[str], depth: Mapping[str, int]) -> str:
-    place = int(match[2])
-    layer = {0: "proj_in", depth[match[1]]: "proj_out"}.get(place, f"layers.{place - 1}")
-    return f"{match[1]}.{layer}.{match[3]}"
+    named = {}
+    for name, tensor in tensors.items():
+        if match := PERCEPTRON.match(name):
+            head, place, rest = match[1], int(match[2]), match[3]
+            last = count(tensors, rf"{re.escape(head)}\.layers\.(\d+)\.") - 1
+            layer = {0: "proj_in", last: "proj_out"}.get(place, f"layers.{place - 1}")
+            name = f"{head}.{layer}.{rest}"
+        named[name] = tensor
+    return named
 
 
 def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration that these shapes belong to. Raises KeyError with a name that is
-    missing."""
-    size, patch = (
-        tensors["image_encoder.pos_embed"].shape[1],
-        tensors["image_encoder.patch_embed.proj.weight"].shape[2],
-    )
+    """The configuration that the shapes of a version 1 belong to."""
+    size = tensors["image_encoder.pos_embed"].shape[1]
+    patch = tensors["image_encoder.patch_embed.proj.weight"].shape[2]
     width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
-    image = {"image_size": size * patch, "patch_size": patch}
-    vision = image | _encoder(tensors, size, hidden) | {"output_channels": width}
-    vision |= {
-        "num_pos_feats": (
-            tensors["prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"].shape[1]
-        )
-    }
-    prompts = image | {
-        "image_embedding_size": size,
-        "hidden_size": width,
-        "mask_input_channels": tensors["prompt_encoder.mask_downscaling.3.weight"].shape[0],
-    }
-    decoder = decoder_settings(tensors, width, "mask_decoder", "lin1")
-    decoder["layer_norm_eps"] = 1e-5  # of the decoder's transformer, as torch has it
-    return {
-        "vision_config": vision,
-        "prompt_encoder_config": prompts,
-        "mask_decoder_config": decoder,
-    }
-
-
-def _encoder(tensors: Mapping[str, Any], size: int, hidden: int) -> dict[str, Any]:
     blocks = count(tensors, r"image_encoder\.blocks\.(\d+)\.")
-    reach = [tensors[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape for n in range(blocks)]
-    whole = [n for n, (rows, _) in enumerate(reach) if rows == 2 * size - 1]
-    window = next((rows for n, (rows, _) in enumerate(reach) if n not in whole), 2 * 14 - 1)
+    everywhere, window = list[int](), 2 * 14 - 1
+    for n in range(blocks):
+        reach, channels = tensors[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape
+        if reach == 2 * size - 1:
+            everywhere.append(n)
+        else:
+            window = reach
+    image = {"image_size": size * patch, "patch_size": patch}
+    positions = tensors["prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"]
     return {
-        "hidden_size": hidden,
-        "num_hidden_layers": blocks,
-        "num_attention_heads": hidden // reach[0][1],
-        "mlp_dim": tensors["image_encoder.blocks.0.mlp.lin1.weight"].shape[0],
-        "window_size": (window + 1) // 2,
-        "global_attn_indexes": whole,
+        "vision_config": image
+        | {
+            "hidden_size": hidden,
+            "num_hidden_layers": blocks,
+            "num_attention_heads": hidden // channels,
+            "mlp_dim": tensors["image_encoder.blocks.0.mlp.lin1.weight"].shape[0],
+            "window_size": (window + 1) // 2,
+            "global_attn_indexes": everywhere,
+            "output_channels": width,
+            "num_pos_feats": positions.shape[1],
+        },
+        "prompt_encoder_config": image
+        | {
+            "image_embedding_size": size,
+            "hidden_size": width,
+            "mask_input_channels": tensors["prompt_encoder.mask_downscaling.3.weight"].shape[0],
+        },
+        # with the epsilon of torch in the decoder's transformer
+        "mask_decoder_config": decoder_settings(tensors, width, "mask_decoder", "lin1")
+        | {"layer_norm_eps": 1e-5},
     }
 
 
@@ -198,73 +210,174 @@ RELEASES = {  # by blocks in each stage: tiny, small, base plus, large
 # the rest is for video
 KEPT = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")
 POINTS = "sam_prompt_encoder.point_embeddings."
-NAMES_2: Rules = (
-    (r"^sam_(prompt_encoder|mask_decoder)\.", r"\1."),
-    (r"^image_encoder\.trunk\.", "vision_encoder.backbone."),
-    (r"^image_encoder\.neck\.convs\.(\d)\.conv\.", r"vision_encoder.neck.convs.\1."),
-    (r"^no_mem_embed$", "no_memory_embedding"),
-    (r"\.patch_embed\.proj\.", ".patch_embed.projection."),
-    (r"\.mlp\.layers\.0\.", ".mlp.proj_in."),
-    (r"\.mlp\.layers\.1\.", ".mlp.proj_out."),
-    (r"\.out_proj\.", ".o_proj."),
-    *DECODER_NAMES,
-)
+NAMES_2 = {
+    r"^sam_(prompt_encoder|mask_decoder)\.": r"\1.",
+    r"^image_encoder\.trunk\.": "vision_encoder.backbone.",
+    r"^image_encoder\.neck\.convs\.(\d)\.conv\.": r"vision_encoder.neck.convs.\1.",
+    r"^no_mem_embed$": "no_memory_embedding",
+    r"\.patch_embed\.proj\.": ".patch_embed.projection.",
+    r"\.mlp\.layers\.0\.": ".mlp.proj_in.",
+    r"\.mlp\.layers\.1\.": ".mlp.proj_out.",
+    r"\.out_proj\.": ".o_proj.",
+    **DECODER_NAMES,
+}
 
 
-def open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
+def _open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
     """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
-    transformers = import_transformers()
     kept = {name: tensor for name, tensor in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
     named = rename(name_perceptrons(kept), NAMES_2)
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
-    named["shared_image_embedding.positional_embedding"] = named[
-        "prompt_encoder.shared_embedding.positional_embedding"
-    ]
+    named["shared_image_embedding.positional_embedding"] = named[SHARED]
     width = tensors["no_mem_embed"].shape[-1]
-    config = transformers.Sam2Config(
-        vision_config=_vision(path, tensors, width),
-        prompt_encoder_config={
-            "hidden_size": width,
-            "image_size": SIDE,
-            "patch_size": 16,
-            "mask_input_channels": tensors["sam_prompt_encoder.mask_downscaling.3.weight"].shape[0],
-        },
-        mask_decoder_config=decoder_settings(tensors, width, "sam_mask_decoder", "layers.0"),
-    )
-    return open_converted("Sam2Model", config, named, path)
-
-
-def _vision(path: str, tensors: Mapping[str, Any], width: int) -> dict[str, Any]:
-    blocks = count(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")
-    wide = [
-        tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"].shape[0] for n in range(blocks)
-    ]
-    stages = sorted(set(wide))
-    depth = tuple(wide.count(stage) for stage in stages)
+    stages = Counter[int]()
+    for n in range(count(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):
+        stages[len(tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"])] += 1
+    widths, depth = sorted(stages), tuple(stages[stage] for stage in sorted(stages))
     if depth not in RELEASES:
         raise WeightsError(
             f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; give the"
             " file of a release, or an id or folder of transformers"
         )
-    release, trunk = RELEASES[depth], "image_encoder.trunk."
+    release = RELEASES[depth]
     backbone = {
         "model_type": "sam2_hiera_det_model",
-        "hidden_size": stages[0],
+        "hidden_size": widths[0],
         "num_attention_heads": release.heads,
         "image_size": [SIDE, SIDE],
         "blocks_per_stage": list(depth),
-        "embed_dim_per_stage": stages,
+        "embed_dim_per_stage": widths,
         "num_attention_heads_per_stage": [release.heads * 2**n for n in range(len(depth))],
         "window_size_per_stage": list(release.windows),
         "global_attention_blocks": list(release.everywhere),
-        "window_positional_embedding_background_size": list(tensors[f"{trunk}pos_embed"].shape[2:]),
+        "window_positional_embedding_background_size": list(
+            tensors["image_encoder.trunk.pos_embed"].shape[2:]
+        ),
     }
-    return {
+    vision = {
         "model_type": "sam2_vision_model",
         "backbone_config": backbone,
-        "backbone_channel_list": stages[::-1],
+        "backbone_channel_list": widths[::-1],
         "backbone_feature_sizes": [[SIDE // step, SIDE // step] for step in (4, 8, 16)],
         "fpn_hidden_size": width,
     }
+    prompts = {
+        "hidden_size": width,
+        "image_size": SIDE,
+        "patch_size": 16,
+        "mask_input_channels": tensors["sam_prompt_encoder.mask_downscaling.3.weight"].shape[0],
+    }
+    config = import_transformers().Sam2Config(
+        vision_config=vision,
+        prompt_encoder_config=prompts,
+        mask_decoder_config=decoder_settings(tensors, width, "sam_mask_decoder", "layers.0"),
+    )
+    return open_converted("Sam2Model", config, named, path)
+
+
+@dataclass(frozen=True)
+class MaskFilter:
+    """Which masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
+
+    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of
+    the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
+    overlap by more than `overlap` IoU the surest stays. `smallest` is the least share of the image
+    that a mask covers. Of more than `most` the surest are kept. SAM 2 predicts lower: its authors
+    cut at an `iou` of 0.8.
+    """
+
+    iou: float = 0.88
+    stability: float = 0.95
+    overlap: float = 0.7
+    smallest: float = 0.0
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        require(self, iou=SHARE, stability=SHARE, overlap=SHARE, smallest=SHARE, most=1)
+
+
+# the package's names, by the channels of the encoder
+BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
+
+
+@dataclass(frozen=True, eq=False)
+class SamPackage:
+    """The package and a network of it, which several threads may use."""
+
+    package: Any
+    network: Any
+
+    def embed(self, images: Sequence[Pixels]) -> list[Any]:
+        """The package's predictor of each image."""
+        return [(self.package.SamPredictor(self.network), image) for image in images]
+
+    def decode(self, seen: Any, prompts: Floats, size: Any, several: bool) -> tuple[Any, Any]:
+        """The masks of n prompts as logits (n, k, height, width), and their predicted IoU (n, k).
+
+        Boxes (n, 4) and points (n, 2) are given as the package takes them, in pixels, and it adds
+        half a pixel itself.
+        """
+        predictor, image = seen
+        if not predictor.is_image_set:
+            predictor.set_image(image)
+        boxes, transform = prompts.shape[1] == 4, predictor.transform
+        change = transform.apply_boxes if boxes else transform.apply_coords
+        torch, device = import_torch(), self.network.device
+        places = torch.as_tensor(change(prompts, size), device=device, dtype=torch.float32)
+        given = {
+            "point_coords": None if boxes else places[:, None],
+            "point_labels": None if boxes else torch.ones(len(prompts), 1, device=device),
+            "boxes": places if boxes else None,
+        }
+        logits, iou, _ = predictor.predict_torch(
+            **given, multimask_output=several, return_logits=True
+        )
+        return logits, iou
+
+    def mask(self, logits: Any, size: Any) -> NDArray[np.bool_]:
+        """One mask, of logits at the size of the image."""
+        return np.asarray((logits > 0).cpu().numpy())
+
+    def worthy(self, pixels: Pixels, points: Floats, filter: MaskFilter, most: int) -> Masks:
+        """The masks of all points, `most` at once, that the package's generator finds worth it."""
+        height, width = pixels.shape[:2]
+        generator = self.package.SamAutomaticMaskGenerator(
+            self.network,
+            points_per_side=None,
+            point_grids=[(points + 0.5) / (width, height)],
+            points_per_batch=most,
+            pred_iou_thresh=filter.iou,
+            stability_score_thresh=filter.stability,
+            box_nms_thresh=filter.overlap,
+        )
+        least = max(1.0, filter.smallest * height * width)
+        large = [mask for mask in generator.generate(pixels) if mask["area"] >= least]
+        surest = sorted(large, key=lambda mask: -mask["predicted_iou"])[: filter.most]
+        masks = [np.asarray(mask["segmentation"], bool) for mask in surest]
+        return largest_first(masks, [mask["predicted_iou"] for mask in surest], pixels)
+
+
+def largest_first(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pixels) -> Masks:
+    """These masks of an image by falling area."""
+    rows = Masks(
+        np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")
+    )
+    return rows[np.argsort(-rows.masks.sum((1, 2)), kind="stable")]
+
+
+def open_sam_package(model: str, place: Place) -> SamPackage:
+    """The package's network with the tensors of an original file such as `sam_vit_b_01ec64.pth`.
+
+    Raises WeightsError where the package is missing, or the file is of another network or lacks a
+    tensor.
+    """
+    package, tensors = import_package("segment_anything"), open_tensors(model, "SAM")
+    width = tensors["image_encoder.pos_embed"].shape[-1]
+    if width not in BUILDS:
+        raise WeightsError(
+            f"{model} has an encoder of {width} channels; the package builds {list(BUILDS)}"
+        )
+    network = package.sam_model_registry[BUILDS[width]]()
+    return SamPackage(package, load_weights(network, tensors, model).to(place.device))

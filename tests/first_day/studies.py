@@ -13,6 +13,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
+from looktwice.eval.records import Record, RunFolder
 
 STUDY = """
 tasks: {{jigsaw: {{use: eval.tasks.Photos, kind: jigsaw, n: {n}, quality: 90}}}}
@@ -25,6 +26,7 @@ stages:
 
 def write_study(folder: Path, url: str, n: int = 4, more: str = "") -> Path:
     """The file of a study in `folder` that asks `n` questions of the server at `url`."""
+    folder.mkdir(exist_ok=True)
     path = folder / "study.yaml"
     path.write_text(STUDY.format(url=url, n=n) + more)
     return path
@@ -61,3 +63,20 @@ def when(it_is_so: Callable[[], bool], then: Callable[[], None]) -> Iterator[Non
 def send(number: int) -> Callable[[], None]:
     """Send this process a signal, as a terminal or a scheduler does."""
     return lambda: os.kill(os.getpid(), number)
+
+
+def said(*words: object, code: int = 0) -> str:
+    """What a command prints that ends with this code, in one line."""
+    result = looktwice(*words)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def run_study(folder: Path, url: str, *words: object, code: int = 0, n: int = 4) -> str:
+    """What `run` prints, in one line, of a study of `n` questions that is kept in `folder`."""
+    return said("run", write_study(folder, url, n), "--out", folder, *words, code=code)
+
+
+def records(folder: Path) -> list[Record]:
+    """The records of the study in `folder`."""
+    return list(RunFolder(folder / "study").records().values())

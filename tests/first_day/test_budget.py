@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chat_server import chat_server
-from tests.first_day.studies import looktwice, write_study
+from tests.first_day.studies import run_study, said, write_study
 
 PRICED = (
     'models: {tiny: {use: pipelines.models.ChatAPI, model: tiny, url: "%s", prices: {in: 2.5, out:'
@@ -29,52 +29,30 @@ def priced(folder: Path, url: str, n: int) -> Path:
 
 def test_no_more_requests_are_sent_than_allowed(tmp_path: Path) -> None:
     with chat_server() as server:
-        config = write_study(tmp_path, server.url, n=20)
-        first = looktwice("run", config, "--out", tmp_path, "--max-requests", "7")
-        asked = server.stats["requests"]
-        assert asked == 7, "none was counted and then not sent"
-        assert (
-            first.exit_code == 1
-            and "7 requests sent, as many as --max-requests allows" in first.output
-        )
-        assert f"({asked} new" in first.output and "goes on later" in first.output
-        second = looktwice("run", config, "--out", tmp_path, "--max-requests", "20")
-        assert (
-            second.exit_code == 0 and f"({20 - asked} new, {asked} were there" in second.output
-        ), second.output
-        assert server.stats["requests"] == 20
-
-
-def test_attempts_that_fail_are_requests_too(tmp_path: Path) -> None:
-    with chat_server(None, "--first", "500") as server:
-        config = write_study(tmp_path, server.url, n=4)
-        result = looktwice(
-            "run", config, "--out", tmp_path, "--max-requests", "3", "--workers", "1"
-        )
-        assert server.stats["requests"] == 3 and "(2 new" in result.output, result.output
+        first = run_study(tmp_path, server.url, "--max-requests", "7", n=20, code=1)
+        assert server.stats["requests"] == 7, "none was counted and then not sent"
+        assert "7 requests sent, as many as --max-requests allows" in first
+        assert "(7 new" in first and "goes on later" in first
+        second = run_study(tmp_path, server.url, "--max-requests", "20", n=20)
+        assert "(13 new, 7 were there" in second and server.stats["requests"] == 20
+    with chat_server(None, "--first", "500") as server:  # attempts that fail are requests too
+        words = ("--max-requests", "3", "--workers", "1")
+        assert "(2 new" in run_study(tmp_path / "failed", server.url, *words, code=1)
+        assert server.stats["requests"] == 3
 
 
 def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.02") as server:
         config = priced(tmp_path, server.url, n=40)
         words = "run", config, "--out", tmp_path, "--workers", WORKERS, "--budget"
-        first = looktwice(*words, 10 * EACH)
-        asked = server.stats["requests"]
-        assert asked == 10
-        assert first.exit_code == 1 and re.search(
-            r"0\.00[34]\S* spent of a --budget of 0\.0032", first.output
-        ), first.output
-        again = looktwice(*words, 10 * EACH)  # what the first run paid counts
-        assert server.stats["requests"] == asked and again.exit_code == 1
+        first = said(*words, 10 * EACH, code=1)
+        assert re.search(r"0\.00[34]\S* spent of a --budget of 0\.0032", first)
+        said(*words, 10 * EACH, code=1)  # what the first run paid counts
+        assert server.stats["requests"] == 10
         # which a twelfth would exceed: what one costs is remembered
-        halfway = looktwice(*words, 11.5 * EACH)
-        asked = server.stats["requests"]
-        said = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
-        assert asked == 11 and said in halfway.output
-        last = looktwice(*words, 100 * EACH)
-        assert last.exit_code == 0 and f"({40 - asked} new, {asked} were there" in last.output, (
-            last.output
-        )
+        told = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
+        assert told in said(*words, 11.5 * EACH, code=1) and server.stats["requests"] == 11
+        assert "(29 new, 11 were there" in said(*words, 100 * EACH)
         assert server.stats["requests"] == 40
 
 
@@ -97,43 +75,28 @@ def test_what_was_paid_counts_also_for_samples_without_a_record_and_stages_that_
         head = config.read_text().split("stages:")[0]
         config.write_text(head + PRICED % server.url + TWICE.replace("YesNo", "System, text: Look"))
         for most in (5, 4):
-            looktwice("run", config, "--out", tmp_path, "--max-requests", most)
-        asked = server.stats["requests"]
-        assert asked == 9
+            said("run", config, "--out", tmp_path, "--max-requests", most, code=1)
+        assert server.stats["requests"] == 9
         spent = float((tmp_path / "study/.spent").read_text().split()[0])
-        assert spent == pytest.approx(asked * EACH, abs=2e-6)
-        stopped = looktwice("run", config, "--out", tmp_path, "--budget", (asked - 0.5) * EACH)
-        assert server.stats["requests"] == asked and "spent of a --budget" in stopped.output
+        assert spent == pytest.approx(9 * EACH, abs=2e-6)
+        stopped = said("run", config, "--out", tmp_path, "--budget", 8.5 * EACH, code=1)
+        assert server.stats["requests"] == 9 and "spent of a --budget" in stopped
 
 
-def test_a_server_that_counts_no_tokens_cannot_keep_a_budget(tmp_path: Path) -> None:
-    with chat_server(None, "--no-usage") as server:
-        config = priced(tmp_path, server.url, n=20)
-        result = looktwice("run", config, "--out", tmp_path, "--budget", "1", "--workers", WORKERS)
-        assert (
-            result.exit_code == 1
-            and "counts no tokens" in result.output
-            and "use --max-requests" in result.output
-        )
-        assert server.stats["requests"] <= 2 * WORKERS
-
-
-def test_replies_from_a_cache_cost_nothing(tmp_path: Path) -> None:
+def test_replies_from_a_cache_cost_nothing_and_uncounted_ones_keep_no_budget(
+    tmp_path: Path,
+) -> None:
     with chat_server() as server:
         config = priced(tmp_path, server.url, n=8)
-        assert looktwice("run", config, "--out", tmp_path).exit_code == 0
-        again = looktwice("run", config, "--out", tmp_path, "--fresh", "--budget", EACH / 2)
-        assert again.exit_code == 0 and "(8 new" in again.output, again.output
+        said("run", config, "--out", tmp_path)
+        assert "(8 new" in said("run", config, "--out", tmp_path, "--fresh", "--budget", EACH / 2)
         assert server.stats["requests"] == 8
-
-
-def test_a_budget_needs_prices(tmp_path: Path) -> None:
-    with chat_server() as server:
-        result = looktwice(
-            "run", write_study(tmp_path, server.url), "--out", tmp_path, "--budget", "1"
-        )
-        assert (
-            result.exit_code == 2
-            and "--budget: tiny has no prices; give it `prices: {in: " in result.output
-        )
-        assert server.stats["requests"] == 0
+        told = "--budget: tiny has no prices; give it `prices: {in: "
+        assert told in run_study(tmp_path / "new", server.url, "--budget", "1", code=2)
+        assert server.stats["requests"] == 8
+    with chat_server(None, "--no-usage") as server:
+        config = priced(tmp_path, server.url, n=20)
+        words = ("--fresh", "--budget", "1", "--workers", WORKERS)
+        output = said("run", config, "--out", tmp_path / "uncounted", *words, code=1)
+        assert "counts no tokens" in output and "use --max-requests" in output
+        assert server.stats["requests"] <= 2 * WORKERS

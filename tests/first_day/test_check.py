@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.pipelines.config import load_plan
-from tests.chat_server import chat_server
+from tests.first_day.studies import said
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -51,81 +49,52 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["check", "study.yaml", *words])
-    assert result.exit_code == code, result.output
-    return result.output
+    return said("check", "study.yaml", *words, code=code)
 
 
 def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
-    """`check` said "13 points, no faults", and not how many requests, pictures, tokens or how much
-    money that is."""
-    said = check()
-    assert said.startswith(
-        "3 arms (contestant x task x setting), no faults; 1 more read their replies"
-    )
+    output = check()
+    arms = "3 arms (contestant x task x setting), no faults; 1 more read their replies"
+    assert output.startswith(arms)
     # 3 samples x 2 draws; 10 tokens of words and one tile of pictures each; replies of at most 100
     # tokens
-    amount = (
-        "6 requests, 6 pictures, about 1,590 tokens in (60 of words + 1,530 of pictures), out at"
-        " most 600"
-    )
-    assert f"  plain: {amount}; cost about 0.01 with the longest replies\n" in said
-    assert "  chance: no requests\n" in said
-    assert "  in all: 12 requests, 12 pictures, " in said
+    amount = "6 requests, 6 pictures, about 1,590 tokens in (60 of words + 1,530 of pictures), out"
+    assert f" plain: {amount} at most 600; cost about 0.01 with the longest replies" in output
+    assert " chance: no requests " in output and " in all: 12 requests, 12 pictures, " in output
+    # a request that two arms make is counted once; there is no mark
+    output = check("contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}")
+    assert " again: 6 requests, " in output and " in all: 6 requests, " in output
 
 
-def test_a_request_that_two_arms_make_is_counted_once(study: Path) -> None:
-    """Arms that send the same were counted as if each were asked."""
-    # there is no mark
-    said = check("contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}")
-    assert "  again: 6 requests, " in said and "  in all: 6 requests, " in said
-
-
-def test_limits_and_draws_change_what_is_asked(study: Path) -> None:
-    """A limit, and draws of the command line, were not in the count."""
-    assert "  plain: 2 requests, 2 pictures, " in check("--limit", "1")
-    assert "  plain: 15 requests, " in check("draws=5")
-    assert "out unknown (no `max_tokens`); cost about 0.004 and the replies" in check(
-        "model.max_tokens=null"
-    )
-    assert "for some-vlm: one token for 28 x 28 pixels is a guess" in check("model.model=some-vlm")
+@pytest.mark.parametrize(
+    ("words", "amount"),
+    [
+        (("--limit", "1"), " plain: 2 requests, 2 pictures, "),
+        (("draws=5",), " plain: 15 requests, "),
+        (("model.max_tokens=null",), "out unknown (no `max_tokens`); cost about 0.004 and the rep"),
+        (("model.model=some-vlm",), "for some-vlm: one token for 28 x 28 pixels is a guess"),
+    ],
+)
+def test_limits_and_draws_change_what_is_asked(
+    study: Path, words: tuple[str, ...], amount: str
+) -> None:
+    assert amount in check(*words)
 
 
 def test_check_all_names_every_image_that_cannot_be_opened(study: Path) -> None:
-    """Only the first image was opened, and the broken one failed in the middle of the run."""
     check()
-    said = check("--all", code=2)
-    assert "task, sample q/1: " in said and "1.png" in said
-    assert "1 fault in the samples and their 3 images" in said
+    output = check("--all", code=2)
+    assert "task, sample q/1: " in output and "1.png" in output
+    assert "1 fault in the samples and their 3 images" in output
     Image.new("RGB", (512, 512), "red").save("own/1.png")
     assert "3 images opened, no faults" in check("--all")
-
-
-def test_pages_of_check_have_names_that_every_system_takes(study: Path) -> None:
-    """A page was named after the sample's id, as it is."""
-    said = check("--out", "pages")
+    output = check("--out", "pages")  # whose names every system takes
     (page,) = Path("pages").iterdir()
-    assert (
-        f"views: pages/{page.name}" in said
-        and page.name.startswith("q_0-")
-        and page.suffix == ".html"
-    )
-
-
-def test_a_run_says_what_it_asks_before_its_first_call(study: Path, tmp_path: Path) -> None:
-    """Nothing was said until the money was spent."""
-    with chat_server() as server:
-        words = ("run", "study.yaml", f"model.url={server.url}", "--limit", "1")
-        said = CliRunner().invoke(app, words).output
-        line = "about to ask 4 requests, 4 pictures, about "
-        assert 0 <= said.find(line) < said.find("took"), said
-        assert server.stats["requests"] == 4
-        assert line not in CliRunner().invoke(app, words).output, "it was finished"
+    assert f"views: pages/{page.name}" in output
+    assert page.name.startswith("q_0-") and page.suffix == ".html"
 
 
 def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
-    """What is said before a run must not take the time of a network, whose weights are not even
-    there here."""
     overlay = (
         "{use: prompting.markers.DepthOverlay, depth: {use: specialists.maps.DepthAnything},"
         " before: ask}"

@@ -6,14 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from looktwice.eval.cli import app
-from looktwice.pipelines.config import Arm, build, identity, load_plan, spec
+from looktwice.pipelines.config import build, identity, load_plan
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Crop
+from tests.first_day.studies import said
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -43,24 +44,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def looktwice(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
+def check(folder: Path, more: str, *words: str, code: int = 2, command: str = "check") -> str:
+    (folder / "study.yaml").write_text(STUDY + more)
+    return said(command, "study.yaml", *words, code=code)
 
 
 def test_check_finds_a_pipeline_that_no_answer_can_come_of(folder: Path) -> None:
-    """`check` said "no faults", and the run gave a table of unreadable answers."""
-    result = looktwice(
-        "check", "study.yaml", "stages.ask.use=silent_looks.Look", "--plugin", "silent_looks.py"
-    )
-    assert result.exit_code == 2
-    assert (
-        "contestants.plain.stages: no answer can come of it: none of say, mark, ask asks"
-        in result.output
-    )
-    assert "`ask: {use: prompting.turns.Ask}`" in result.output
+    words = ("stages.ask.use=silent_looks.Look", "--plugin", "silent_looks.py")
+    output = check(folder, "", *words)
+    fault = "contestants.plain.stages: no answer can come of it: none of say, mark, ask asks"
+    assert fault in output and "`ask: {use: prompting.turns.Ask}`" in output
+    for stages in ("{ask: null}", "{ask: {use: prompting.wording.ChainOfThought}}"):
+        mute = f"contestants: {{plain: {{}}, mute: {{stages: {stages}}}}}"
+        fault = "contestants.mute.stages: no answer can come of it: none of say, mark"
+        assert fault in check(folder, mute, command="run") and not (folder / "runs").exists()
 
 
 EXTENDING = """
+contestants:
   plain: {}
   blue: {stages: {mark: {color: blue}}}
   words: {stages: {mark: {use: prompting.wording.MarksAsText}}}
@@ -68,55 +69,22 @@ EXTENDING = """
 
 
 def test_a_contestant_that_changes_one_stage_keeps_the_others(folder: Path) -> None:
-    """A contestant's `stages:` silently replaced all stages, `ask` among them, and 20 of 20 replies
-    were unreadable."""
-    (folder / "study.yaml").write_text(STUDY + "contestants:" + EXTENDING)
-    stages = {
-        point.contestant: list(point.stages) for point in load_plan(folder / "study.yaml").points
-    }
-    assert stages == {name: ["say", "mark", "ask"] for name in ("plain", "blue", "words")}
+    (folder / "study.yaml").write_text(STUDY + EXTENDING)
+    arms = load_plan(folder / "study.yaml").points
+    slots = ["say", "mark", "ask"]
+    assert {arm.contestant: list(arm.stages) for arm in arms} == dict.fromkeys(
+        ("plain", "blue", "words"), slots
+    )
 
 
 def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
-    """A specialist in a file with stages: its slot is new, and nothing said whether the other
-    stages stay."""
-    chance = "{stages: {answer: {use: specialists.answers.Chance}}}"
-    (folder / "study.yaml").write_text(f"{STUDY}contestants: {{chance: {chance}}}")
-    said = looktwice("check", "study.yaml").output
-    assert (
-        "contestants.chance.stages.answer: a new slot needs its place; say `before:` or `after:`"
-        " one of say" in said
-    )
-    assert "say `replace: true` beside `stages:`" in said
-    assert looktwice("check", "study.yaml", "contestants.chance.replace=true").exit_code == 0
-
-
-def test_a_file_that_says_extend_is_told_what_to_type(folder: Path) -> None:
-    (folder / "study.yaml").write_text(
-        f"{STUDY}contestants: {{a: {{extend: true, stages: {{mark: null}}}}}}"
-    )
-    result = looktwice("check", "study.yaml")
-    assert result.exit_code == 2
-    assert (
-        "contestants.a.extend: a contestant's stages are laid over the file's now, so drop `extend`"
-        in result.output
-    )
-
-
-@pytest.mark.parametrize(
-    "stages", ["{ask: null}", "{ask: {use: prompting.wording.ChainOfThought}}"]
-)
-def test_stages_that_are_known_to_give_no_answer_are_a_fault_before_the_run(
-    folder: Path, stages: str
-) -> None:
-    """The table had 0.0 and p = 0.0010 for a contestant that had forgotten `ask`."""
-    (folder / "study.yaml").write_text(
-        f"{STUDY}contestants: {{plain: {{}}, mute: {{stages: {stages}}}}}"
-    )
-    result = looktwice("run", "study.yaml")
-    assert result.exit_code == 2
-    assert "contestants.mute.stages: no answer can come of it: none of say, mark" in result.output
-    assert not (folder / "runs").exists()
+    chance = "contestants: {chance: {stages: {answer: {use: specialists.answers.Chance}}}}"
+    output = check(folder, chance)
+    fault = "contestants.chance.stages.answer: a new slot needs its place; say `before:`"
+    assert fault in output and "say `replace: true` beside `stages:`" in output
+    check(folder, chance, "contestants.chance.replace=true", code=0)
+    extend = check(folder, "contestants: {a: {extend: true, stages: {mark: null}}}")
+    assert "contestants.a.extend: a contestant's stages are laid over the file's now" in extend
 
 
 ZOOMS = {
@@ -143,8 +111,6 @@ model: {use: eval.tasks.NearSighted}
 def test_a_placebo_takes_its_settings_from_what_it_is_the_placebo_of(
     folder: Path, kind: str
 ) -> None:
-    """The zoom arm showed pictures of 206 px and its placebo 480 px, because each named its crop
-    for itself."""
     zoom = ZOOMS[kind].replace("CROP", "{padding: 0, min_px: 16, upscale: 700}")
     contestants = f"{{real: {{}}, placebo: {{stages: {PLACEBOS[kind]}}}}}"
     (folder / "zoom.yaml").write_text(f"{PARTIAL}{zoom}\ncontestants: {contestants}")
@@ -172,16 +138,10 @@ def first_zoom(arm: Arm) -> View:
 def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(
     use: str, merged: Crop
 ) -> None:
-    """`crop: {padding: 0, min_px: 16}` lost the tool's `upscale: 512` without a word."""
     given = build({"use": use, "crop": {"padding": 0.5}})
     assert given.crop == merged
     assert build(spec(given)) == given
     assert identity(build({"use": use, "crop": {}})) == {"use": use}
-
-
-def test_a_nested_node_with_use_is_new(folder: Path) -> None:
-    node = {"use": "prompting.agent.Zoom", "crop": {"use": "prompting.views.Crop", "padding": 0.5}}
-    assert build(node).crop == Crop(padding=0.5)
 
 
 def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) -> None:
@@ -196,61 +156,46 @@ def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) 
 
 
 def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folder: Path) -> None:
-    """Two markers, and `null` among the swept ones: "the same as 'plain'; drop one", and neither
-    could be dropped."""
     contestants = "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}"
-    (folder / "study.yaml").write_text(
-        f"{STUDY}{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}"
-    )
-    said = looktwice("check", "study.yaml").output
-    assert (
-        "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or make"
-        " this" in said
-    )
+    output = check(folder, f"{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}")
+    fault = "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or"
+    assert fault in output
+    often = check(folder, "", "contestants={plain: {}, often: {draws: 5}}")
+    assert "the same as 'plain'" in often and "give the other `draws: 5`" in often
 
 
 @pytest.mark.parametrize("first", ["use", "radius"])
 def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(
     folder: Path, first: str
 ) -> None:
-    """With the radius first, another class threw it away again: four combinations made three
-    arms."""
     axes = {
         "use": "[prompting.markers.Circles, prompting.markers.Crosshairs]",
         "radius": "[10, 30]",
     }
-    order = [first, *(name for name in axes if name != first)]
-    lines = "".join(f"  stages.mark.{name}: {axes[name]}\n" for name in order)
-    (folder / "study.yaml").write_text(f"{STUDY}sweep:\n{lines}")
-    arms = load_plan(Path("study.yaml")).points
-    found = {
-        (type(arm.stages["mark"]).__name__, arm.stages["mark"].radius)  # type: ignore[attr-defined]
-        for arm in arms
-    }
-    assert found == {("Circles", 10), ("Circles", 30), ("Crosshairs", 10), ("Crosshairs", 30)}
-    assert {arm.changes["stages.mark.use"] for arm in arms} == {"Circles", "Crosshairs"}
+    lines = [f"  stages.mark.{name}: {axes[name]}\n" for name in sorted(axes, key=first.__ne__)]
+    assert marks(folder, f"sweep:\n{''.join(lines)}") == set(
+        ["Circles 10", "Circles 30", "Crosshairs 10", "Crosshairs 30"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("each", "found"),
+    ("each", "more"),
     [
-        ("null", {"Circles 10", "Circles 30", "none"}),
-        (
-            "{use: prompting.markers.Crosshairs, radius: 7}",
-            {"Circles 10", "Circles 30", "Crosshairs 7"},
-        ),
-        ("{radius: 5}", {"Circles 10", "Circles 30", "Circles 5"}),
-        ("{use: prompting.markers.Contours}", {"Circles 10", "Circles 30", "Contours 0"}),
+        ("null", "none"),
+        ("{use: prompting.markers.Crosshairs, radius: 7}", "Crosshairs 7"),
+        ("{radius: 5}", "Circles 5"),
+        ("{use: prompting.markers.Contours}", "Contours 0"),
     ],
 )
-def test_a_single_change_is_laid_over_the_sweep(folder: Path, each: str, found: set[str]) -> None:
-    """What `each` says of a slot counts after what `sweep` says of its settings."""
-    (folder / "study.yaml").write_text(
-        f"{STUDY}sweep: {{stages.mark.radius: [10, 30]}}\neach: [{{stages.mark: {each}}}]\n"
-    )
+def test_a_single_change_is_laid_over_the_sweep(folder: Path, each: str, more: str) -> None:
+    text = f"sweep: {{stages.mark.radius: [10, 30]}}\neach: [{{stages.mark: {each}}}]\n"
+    assert marks(folder, text) == {"Circles 10", "Circles 30", more}
+
+
+def marks(folder: Path, more: str) -> set[str]:
+    (folder / "study.yaml").write_text(STUDY + more)
     marks = [arm.stages.get("mark") for arm in load_plan(Path("study.yaml")).points]
-    shown = {
+    return {
         f"{type(mark).__name__} {getattr(mark, 'radius', 0):g}" if mark else "none"
         for mark in marks
     }
-    assert shown == found

@@ -42,8 +42,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_finished_run_makes_no_question_again(
     plan: Plan, tmp_path: Path, made: list[int]
 ) -> None:
-    """It made every question twice more, to see that none had changed: the demo took 29 s to say
-    that it was done."""
     assert Run(plan, tmp_path / "run")().written == 8
     made.clear()
     again = Run(plan, tmp_path / "run")()
@@ -60,11 +58,3 @@ def test_with_another_library_every_question_is_compared(
     made.clear()
     Run(plan, tmp_path / "run")()
     assert set(made) == {0, 1, 2, 3}
-
-
-def test_a_record_that_is_missing_is_made_again(plan: Plan, tmp_path: Path) -> None:
-    Run(plan, tmp_path / "run")()
-    records = tmp_path / "run/records.jsonl"
-    records.write_bytes(b"".join(records.read_bytes().splitlines(keepends=True)[:-1]))
-    again = Run(plan, tmp_path / "run")()
-    assert (again.written, again.kept) == (1, 7)

@@ -15,8 +15,6 @@ MANY = Spent(12_345_678, 1_234_567, 123.456)
 
 @pytest.mark.parametrize("width", range(56, 120, 4))
 def test_on_a_terminal_it_is_one_line(width: int) -> None:
-    """On 80 columns the line wrapped: the bar, the verdicts and the tokens stood in pieces below
-    one another."""
     screen = io.StringIO()
     display = Display(
         Console(file=screen, width=width, force_terminal=True, legacy_windows=False),

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from looktwice.eval.cli import app
 from looktwice.pipelines.config import load_plan
+from tests.first_day.studies import looktwice, said
 from tests.paths import ROOT
 
 OWN = '''
@@ -51,17 +50,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-def looktwice(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
-
-
-@pytest.mark.parametrize("name", ["correspondence_curve", "correspondence_curve.yaml"])
+@pytest.mark.parametrize("name", ["correspondence_curve.yaml"])
 def test_a_shipped_configuration_goes_by_its_name_from_any_folder(name: str) -> None:
-    """From the wheel `looktwice run quickstart` found nothing: nobody knows where site-packages
-    lies."""
-    result = looktwice("check", name, "contestants.xfeat=null", "contestants.imagenet=null")
-    assert result.exit_code == 0, result.output
-    assert "sift" in result.output
+    assert "sift" in said("check", name, "contestants.xfeat=null", "contestants.imagenet=null")
 
 
 def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:
@@ -69,40 +60,30 @@ def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:
     found = load_plan(Path("quickstart"))
     assert found.name == "own" and {arm.contestant for arm in found.points} == {"one", "zero"}
     Path("dysm_generated.yaml").write_text("task: {use: eval.tasks.Nothing}\n")
-    assert "no public class 'Nothing'" in looktwice("check", "quickstart").output
+    assert "no public class 'Nothing'" in said("check", "quickstart", code=2)
 
 
 def test_a_name_that_is_none_is_met_with_one_that_is() -> None:
-    said = looktwice("run", "quikstart").output
-    assert "quikstart: no such configuration file; did you mean 'quickstart'?" in said
-    assert "looktwice list configs" in said
-    assert "study.yaml: no such configuration file" in looktwice("run", "study.yaml").output
+    output = said("run", "quikstart", code=2)
+    assert "quikstart: no such configuration file; did you mean 'quickstart'?" in output
+    assert "looktwice list configs" in output
+    assert "study.yaml: no such configuration file" in said("run", "study.yaml", code=2)
 
 
 @pytest.mark.parametrize("name", ["study", "quickstart"])
 def test_what_init_writes_passes_check_as_it_stands(name: str) -> None:
-    """Nobody began with an empty file that works: one copied a test."""
-    words = [] if name == "study" else [name]
-    assert (
-        f"wrote {name}.yaml; next: looktwice check {name}.yaml" in looktwice("init", *words).output
-    )
-    assert f"looktwice run {name}.yaml" in Path(f"{name}.yaml").read_text()
-    result = looktwice("check", f"{name}.yaml")
-    assert result.exit_code == 0, result.output
-    assert "FAILED" not in result.output
-    again = looktwice("init", *words)
-    assert (
-        again.exit_code == 2
-        and f"{name}.yaml is there already; give another --out FILE" in again.output
-    )
-    assert looktwice("init", *words, "--out", "new/copy.yaml").exit_code == 0
-    assert "did you mean 'study'?" in looktwice("init", "studi").output
+    init, file = ["init", name][: 1 + (name != "study")], f"{name}.yaml"
+    assert f"wrote {file}; next: looktwice check {file}" in said(*init)
+    assert f"looktwice run {file}" in Path(file).read_text()
+    assert "FAILED" not in said("check", file)
+    assert f"{file} is there already; give another --out FILE" in said(*init, code=2)
+    said(*init, "--out", "new/copy.yaml")
+    assert "did you mean 'study'?" in said("init", "studi", code=2)
 
 
 def test_every_line_of_the_study_that_is_commented_out_can_be_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With a key, and every setting and contestant that the file offers in its comments."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     text = (ROOT / "eval" / "templates" / "study.yaml").read_text()
     for word in ("url", "model", "first-the-words", "resized", "other"):
@@ -113,61 +94,46 @@ def test_every_line_of_the_study_that_is_commented_out_can_be_used(
     assert names == {"marked", "unmarked", "first-the-words", "resized", "other", "chance", "seams"}
 
 
-def test_list_names_everything_by_kind_in_a_line_each() -> None:
-    """To find the name of a stage one had to open the source."""
-    assert (
-        "stages " in looktwice("list").output and "looktwice list KIND" in looktwice("list").output
-    )
-    lines = {
-        "stages": "prompting.markers.Circles ",
-        "specialists": "specialists.matching.SIFT ",
-        "tools": "prompting.agent.Zoom ",
-        "tasks": "eval.tasks.Folder ",
-        "readers": "eval.readers.Robust ",
-        "models": "pipelines.models.ChatAPI ",
-        "configs": "quickstart ",
-    }
-    for kind, begins in lines.items():
-        found = [
-            line for line in looktwice("list", kind).output.splitlines() if line.startswith(begins)
-        ]
-        assert len(found) == 1 and len(found[0].split()) > 4
-    for kind, absent in {
-        "stages": "views.Crop ",
-        "specialists": "views.Crop ",
-        "models": "Cached",
-    }.items():
-        assert absent not in looktwice("list", kind).output
-    assert "no such kind or class; did you mean 'stages'?" in looktwice("list", "stage").output
+@pytest.mark.parametrize(
+    ("kind", "named", "absent"),
+    [
+        ("stages", "prompting.markers.Circles", "views.Crop "),
+        ("specialists", "specialists.matching.SIFT", "views.Crop "),
+        ("tools", "prompting.agent.Zoom", "prompting.markers.Circles "),
+        ("tasks", "eval.tasks.Folder", "prompting.markers.Circles "),
+        ("readers", "eval.readers.Robust", "prompting.markers.Circles "),
+        ("models", "pipelines.models.ChatAPI", "Cached"),
+        ("configs", "quickstart", "prompting.markers.Circles "),
+    ],
+)
+def test_list_names_everything_by_kind_in_a_line_each(kind: str, named: str, absent: str) -> None:
+    output = looktwice("list", kind).output
+    (line,) = [line for line in output.splitlines() if line.startswith(f"{named} ")]
+    assert len(line.split()) > 4 and absent not in output
+    every = said("list")
+    assert "stages " in every and "looktwice list KIND" in every and "documents: " in every
 
 
 def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> None:
-    """Who had the wheel alone found neither: settings stood in a file of the repository."""
     for name in ("prompting.markers.Circles", "Circles", "looktwice.prompting.markers.Circles"):
-        said = looktwice("list", name).output
-        assert "use: prompting.markers.Circles" in said and "\nradius: 10  # number" in said
-        assert "`radius`" in said and "\ndocuments: " in said
-    assert "`revision` pins a commit" in " ".join(looktwice("list", "DepthAnything").output.split())
-    refused = looktwice("list", "Circels")
-    assert refused.exit_code == 2 and "did you mean 'Circles'?" in refused.output
-    assert "documents: " in looktwice("list").output
+        output = looktwice("list", name).output
+        assert "use: prompting.markers.Circles" in output and "\nradius: 10  # number" in output
+        assert "`radius`" in output and "\ndocuments: " in output
+    assert "`revision` pins a commit" in said("list", "DepthAnything")
+    assert ".replace(self, **changes: Any) -> State: A copy" in said("list", "State")
+    assert "did you mean 'Circles'?" in said("list", "Circels", code=2)
+    assert "did you mean 'stages'?" in said("list", "stage", code=2)
 
 
 def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "listed_things.py").write_text(OWN)
-    expected = {"readers": "LastWord  ", "stages": "Whisper  ", "specialists": "Corners  "}
-    for kind, name in expected.items():
-        said = looktwice("list", kind, "--plugin", "listed_things.py").output
-        (line,) = [line for line in said.splitlines() if line.startswith("listed_things.")]
-        assert line.startswith(f"listed_things.{name}".rstrip())
-    assert (
-        "Reads the last word."
-        in looktwice("list", "readers", "--plugin", "listed_things.py").output
-    )
-    assert (
-        "use: listed_things.LastWord"
-        in looktwice("list", "LastWord", "--plugin", "listed_things.py").output
-    )
+    plugin = ("--plugin", "listed_things.py")
+    for kind, name in {"readers": "LastWord ", "stages": "Whisper ", "specialists": "C"}.items():
+        lines = looktwice("list", kind, *plugin).output.splitlines()
+        (line,) = [line for line in lines if line.startswith("listed_things.")]
+        assert line.startswith(f"listed_things.{name}")
+        assert kind != "readers" or "Reads the last word." in line
+    assert "use: listed_things.LastWord" in said("list", "LastWord", *plugin)
 
 
 def test_list_opens_no_network_library() -> None:

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from looktwice.eval import evaluate
-from looktwice.eval.cli import app
-from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.display.printable import file_names
 from looktwice.eval.display.table import score_table
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
 from looktwice.prompting import Ask
 from looktwice.prompting.agent import Agent, Zoom
+from tests.first_day.studies import looktwice, said
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -43,79 +42,51 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     Image.new("RGB", (60, 40), "red").save(tmp_path / "own" / "x.png")
-    row = {
-        "question": "<script>alert(1)</script> Which colour?",
-        "images": ["x.png"],
-        "choices": ["red", "blue"],
-    }
-    lines = (json.dumps(row | {"id": name, "answer": "B"}) + "\n" for name in IDS)
-    (tmp_path / "own" / "samples.jsonl").write_text("".join(lines))
+    question = "<script>alert(1)</script> Which colour?"
+    row = {"question": question, "images": ["x.png"], "choices": ["red", "blue"], "answer": "B"}
+    lines = "".join(json.dumps(row | {"id": name}) + "\n" for name in IDS)
+    (tmp_path / "own" / "samples.jsonl").write_text(lines)
     (tmp_path / "study.yaml").write_text(STUDY)
-    looktwice("run", "study.yaml")
+    said("run", "study.yaml")
     return tmp_path / "runs" / "study"
 
 
-def looktwice(*words: str) -> str:
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == 0, result.output
-    return result.output
+def shown(*words: object) -> list[str]:
+    return looktwice("show", *words).output.splitlines()
 
 
 def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: Path) -> None:
-    """Neither verdict nor reader's answer nor key was shown, and arms had other labels than in the
-    table."""
-    lines = looktwice("show", str(folder), "a/b").splitlines()
+    lines = shown(folder, "a/b")
     labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
-    assert labels == list(
-        dict.fromkeys(row.contestant for row in score_table([folder]).rows if row.point)
-    )
+    rows = score_table([folder]).rows
+    assert labels == list(dict.fromkeys(row.contestant for row in rows if row.point))
     outcomes = [line.strip() for line in lines if "the key is 'B'" in line]
     assert len(outcomes) == len(labels)
     assert outcomes[0].startswith("UNREADABLE: unread: ") and outcomes[0].count("unread") == 1
     assert any("set by a stage; the key is 'B'" in line for line in outcomes)
-    assert (
-        outcomes[-1]
-        == "WRONG: 'It must be blue, or <b>red</b>.', read by whole_reply; the key is 'B'"
-    )
-
-
-def test_show_names_a_failure_that_arises_in_scoring_alone(folder: Path) -> None:
-    """An arm that the table counts as failed was shown as if nothing were wrong."""
-    path = folder / "samples.jsonl"
-    path.write_text(
-        path.read_text()
-        .replace('"answer":"B"', '"answer":"E"')
-        .replace('"answer": "B"', '"answer": "E"')
-    )
-    said = looktwice("show", str(folder), "a/b")
-    assert "FAILED: the key 'E' is none of A, B" in said
-    assert (
-        "<h3>failed</h3><pre>the key &#39;E&#39; is none"
-        in next((folder / "show").iterdir()).read_text()
-    )
-
-
-def test_an_arm_that_was_not_asked_is_named(folder: Path) -> None:
-    """An arm without a record of the sample was left out without a word."""
-    path = folder / "records.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    answered = next(line for line in lines if '"answer":"' in line and '"sample":"a/b"' in line)
-    path.write_text("".join(line for line in lines if line != answered))
-    assert "not asked yet: chance\n" in looktwice("show", str(folder), "a/b")
-
-
-def test_pages_escape_everything(folder: Path) -> None:
-    """What stands in a question or a reply is text on the page, and no markup."""
-    looktwice("show", str(folder), "a/b")
+    reply = "'It must be blue, or <b>red</b>.'"
+    assert outcomes[-1] == f"WRONG: {reply}, read by whole_reply; the key is 'B'"
     (page,) = (folder / "show").iterdir()
     text = page.read_text()
     assert "<script" not in text and "<b>red" not in text and "&lt;b&gt;red&lt;/b&gt;" in text
 
 
+def test_show_names_a_failure_of_scoring_and_an_arm_that_was_not_asked(folder: Path) -> None:
+    path = folder / "records.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    answered = next(line for line in lines if '"answer":"' in line and '"sample":"a/b"' in line)
+    path.write_text("".join(line for line in lines if line != answered))
+    assert "not asked yet: chance" in shown(folder, "a/b")
+    path = folder / "samples.jsonl"
+    path.write_text(re.sub(r'"answer": ?"B"', '"answer":"E"', path.read_text()))
+    assert "FAILED: the key 'E' is none of A, B" in said("show", folder, "a/b")
+    failed = "<h3>failed</h3><pre>the key &#39;E&#39; is none"
+    assert failed in next((folder / "show").iterdir()).read_text()
+
+
 def test_the_pages_of_two_samples_are_two_files_that_windows_takes(folder: Path) -> None:
-    """`a/b` and `a_b` were one file, and `a:b` or `con` are none on Windows."""
     for name in IDS:
-        looktwice("show", str(folder), name)
+        said("show", folder, name)
     written = [path.name for path in (folder / "show").iterdir()]
     assert len({name.casefold() for name in written}) == len(IDS)
     for name in written:
@@ -128,34 +99,20 @@ def look_once(messages: Messages) -> Reply:
     """Asks for a zoom and then answers."""
     if any(message.role == "assistant" for message in messages):
         return Reply("(A)")
-    return Reply(
-        "Closer.",
-        "tool",
-        tool_calls=(ToolCall("1", "zoom", '{"image": 1, "box": [0.5, 0, 1, 0.5]}'),),
-    )
+    call = ToolCall("1", "zoom", '{"image": 1, "box": [0.5, 0, 1, 0.5]}')
+    return Reply("Closer.", "tool", tool_calls=(call,))
 
 
 def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_path: Path) -> None:
-    """Looks were lines of JSON behind everything else, and the place that was asked for was drawn
-    nowhere."""
-    agent = Agent({"zoom": Zoom()}, coordinates="0-1")
-    out = tmp_path / "runs" / "agents"
-    evaluate(
-        Folder(tmp_path / "own"),
-        {"agent": Pipeline({"agent": agent}), "ask": Pipeline({"ask": Ask()})},
-        Scripted(look_once),
-        out=out,
-    )
-    lines = [
-        line.strip()
-        for line in looktwice("show", str(out), "a/b", "--out", "one.html").splitlines()
-    ]
-    look = 'look 1: zoom {"box":[0.5,0.0,1.0,0.5],"image":1} -> shown: image 2'
-    assert (
-        lines.index("reply: 'Closer.'") + 1 == lines.index(look) == lines.index("reply: '(A)'") - 3
-    )
+    agent = Pipeline({"agent": Agent({"zoom": Zoom()}, coordinates="0-1")})
+    arms, out = {"agent": agent, "ask": Pipeline({"ask": Ask()})}, tmp_path / "runs" / "agents"
+    evaluate(Folder(tmp_path / "own"), arms, Scripted(look_once), out=out)
+    lines = [line.strip() for line in shown(out, "a/b", "--out", "one.html")]
+    look = lines.index('look 1: zoom {"box":[0.5,0.0,1.0,0.5],"image":1} -> shown: image 2')
+    assert lines.index("reply: 'Closer.'") + 1 == look == lines.index("reply: '(A)'") - 3
     text = Path("one.html").read_text()
-    words = (
+    section = text[text.index("<h2>agent</h2>") : text.index("<h2>ask</h2>")]
+    words = [
         "Image 1:",
         "Closer.",
         "look 1: zoom",
@@ -163,8 +120,7 @@ def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_p
         "the 3 turns above",
         "Image 2:",
         "(A)",
-    )
-    section = text[text.index("<h2>agent</h2>") : text.index("<h2>ask</h2>")]
+    ]
     places = [section.index(word) for word in words]
     assert places == sorted(places)
 
@@ -182,20 +138,12 @@ class Nothing:
 def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(
     folder: Path, tmp_path: Path
 ) -> None:
-    """`show` and `replay` said that the class is refused, and not which file the run was made
-    with."""
     plugin = tmp_path / "own stage" / "stage_of_show.py"
     plugin.parent.mkdir()
     plugin.write_text(OWN)
-    (tmp_path / "own.yaml").write_text(
-        STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing").replace(
-            "sweep: {stages.mark.radius: [5, 9]}", ""
-        )
-    )
-    looktwice("run", "own.yaml", "--plugin", str(plugin))
+    study = STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
+    (tmp_path / "own.yaml").write_text(study.replace("sweep: {stages.mark.radius: [5, 9]}", ""))
+    said("run", "own.yaml", "--plugin", plugin)
     for words in (("show", "runs/own", "a/b"), ("replay", "runs/own")):
-        result = CliRunner().invoke(app, words)
-        assert (
-            result.exit_code == 2 and f"add to the command: --plugin '{plugin}'" in result.output
-        ), result.output
-        looktwice(*words, "--plugin", str(plugin))
+        assert f"add to the command: --plugin '{plugin}'" in said(*words, code=2)
+        said(*words, "--plugin", plugin)

@@ -14,15 +14,15 @@ import pytest
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs.predict import Run, RunOptions
-from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, State
+from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, Stage, State
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.model import Message, Stopped
-from looktwice.pipelines.models import Limited
+from looktwice.pipelines.models.limits import Limited
 from looktwice.prompting import Ask
 from looktwice.specialists import Chance
 from tests.chat_server import chat_server
-from tests.first_day.studies import looktwice, send, when, write_study
+from tests.first_day.studies import records, run_study, said, send, when, write_study
 
 VARIANTS = """
 each: [{stages.choose: null}, {model.temperature: 1}]
@@ -45,104 +45,51 @@ def hang_up() -> Iterator[None]:
 def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(
     tmp_path: Path, number: int
 ) -> None:
-    """At 76 of 240 requests, Ctrl-C went on to send all 240; a scheduler's SIGTERM lost what was on
-    its way."""
     with chat_server(None, "--delay", "0.4") as server:
-        run = [
-            "run",
-            write_study(tmp_path, server.url, more=VARIANTS),
-            "--out",
-            tmp_path,
-            "--workers",
-            4,
-        ]
+        run = ["run", write_study(tmp_path, server.url, more=VARIANTS), "--out", tmp_path]
         with when(lambda: server.stats["requests"] >= 4, send(number)):
-            result = looktwice(*run)
-        assert (server.stats["requests"], result.exit_code) == (4, 130), result.output
-        assert "asking no more; what is on its way ends and is kept" in result.output
-        assert len(RunFolder(tmp_path / "study").records()) == 4
+            output = said(*run, "--workers", 4, code=130)
+        assert server.stats["requests"] == len(records(tmp_path)) == 4
+        assert "asking no more; what is on its way ends and is kept" in output
         if number == signal.SIGINT:
-            assert looktwice(*run, "--workers", 16).exit_code == 0
-            assert (
-                server.stats["requests"]
-                == len(RunFolder(tmp_path / "study").records())
-                == QUESTIONS
-            )
+            said(*run, "--workers", 16)
+            assert server.stats["requests"] == len(records(tmp_path)) == QUESTIONS
 
 
 def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
-    """It sends no second request, so it has no record yet; its first reply is kept all the same."""
     with chat_server(None, "--delay", "0.4") as server:
-        describe = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
-        run = [
-            "run",
-            write_study(tmp_path, server.url),
-            describe,
-            "--out",
-            tmp_path,
-            "--workers",
-            4,
-        ]
+        words = ("stages.ask={use: prompting.turns.CaptionThenAnswer}", "--workers", 4)
         with when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
-            result = looktwice(*run)
-        begun = server.stats["requests"]
-        assert (begun, result.exit_code) == (4, 130), result.output
-        assert "accuracy" not in result.output, "nothing was answered, so there is no table"
-        assert looktwice(*run).exit_code == 0
-        calls = sum(
-            len(record.calls) for record in RunFolder(tmp_path / "study").records().values()
-        )
-        assert server.stats["requests"] == calls == 16
+            output = run_study(tmp_path, server.url, *words, code=130)
+        assert server.stats["requests"] == 4
+        assert "accuracy" not in output, "nothing was answered, so there is no table"
+        run_study(tmp_path, server.url, *words)
+        assert server.stats["requests"] == sum(len(one.calls) for one in records(tmp_path)) == 16
 
 
-def test_the_second_interrupt_ends_what_is_on_its_way(tmp_path: Path) -> None:
-    with chat_server(None, "--delay", "20") as server:
-        config, start = write_study(tmp_path, server.url), time.monotonic()
+@pytest.mark.parametrize(("delay", "pause"), [("20", 0.8), ("0.4", 0.01)])
+def test_the_second_interrupt_ends_what_is_on_its_way_and_two_that_come_together_are_one(
+    tmp_path: Path, delay: str, pause: float
+) -> None:
+    def twice() -> None:
+        send(signal.SIGTERM)()
+        time.sleep(pause)
+        send(signal.SIGTERM)()
 
-        def twice() -> None:
-            send(signal.SIGINT)()
-            time.sleep(0.8)
-            send(signal.SIGINT)()
-
-        with when(lambda: server.stats["requests"] >= 2, twice):
-            result = looktwice("run", config, "--out", tmp_path, "--workers", 2)
-        assert result.exit_code == 130 and "stopping now" in result.output
-        assert time.monotonic() - start < 18
-
-
-def test_two_signals_that_come_together_are_one(tmp_path: Path) -> None:
-    """`timeout` and schedulers send one to the process and one to its group; the second gave up
-    what was paid."""
-    with chat_server(None, "--delay", "0.4") as server:
-
-        def together() -> None:
-            send(signal.SIGTERM)()
-            time.sleep(0.01)
-            send(signal.SIGTERM)()
-
-        with when(lambda: server.stats["requests"] >= 2, together):
-            result = looktwice(
-                "run", write_study(tmp_path, server.url), "--out", tmp_path, "--workers", 2
-            )
-        assert result.exit_code == 130 and "stopping now" not in result.output, result.output
-        assert len(RunFolder(tmp_path / "study").records()) == 2
-
-
-def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:
-    """Ctrl-C sat through retries and rate limits, up to a minute each."""
-    with chat_server(None, "--fail", "503=1", "--retry-after", "60") as server:
-        config = write_study(tmp_path, server.url)
-        start = time.monotonic()
-        with when(lambda: server.stats["requests"] >= 1, send(signal.SIGINT)):
-            assert looktwice("run", config, "--out", tmp_path, "--workers", 1).exit_code == 130
-        assert time.monotonic() - start < 30
-        assert server.stats["requests"] == 1
+    start = time.monotonic()
+    with (
+        chat_server(None, "--delay", delay) as server,
+        when(lambda: server.stats["requests"] >= 2, twice),
+    ):
+        output = run_study(tmp_path, server.url, "--workers", 2, code=130)
+    assert time.monotonic() - start < 18
+    assert ("stopping now" in output) is (pause > 0.1)
+    assert len(records(tmp_path)) == (0 if pause > 0.1 else 2)
 
 
 def test_a_request_that_is_being_made_ready_does_not_leave_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While pictures are encoded the run may be stopped."""
     stop = threading.Event()
 
     def body(*given: object) -> dict[str, object]:
@@ -177,34 +124,23 @@ class Twice:
 def test_a_model_in_this_process_starts_nothing_either(
     tmp_path: Path, stage: Ask | Twice, kept: int
 ) -> None:
-    """Of an answered sample the stages that are left still run, so that its reply becomes a
-    record."""
 
     def answer(messages: object) -> str:
         run.progress.drain.set()
         return "(A)"
 
     model, task = Scripted(answer), Photos("jigsaw", 3)
-    stages = [{"ask": stage, "then": Noted()}, {"ask": stage, "then": Noted(), "too": Noted()}]
-    arms = [
-        Arm(str(len(each)), {}, "t", task, model, each, Ask(), 1, 0, False, "", "")
-        for each in stages
-    ]
+    stages: list[dict[str, Stage]] = [{"ask": stage, "then": Noted()}]
+    stages.append({**stages[0], "too": Noted()})
+    arms = [Arm(str(len(one)), {}, "t", task, model, one, Ask(), 1, 0) for one in stages]
     run = Run(Plan("study", tuple(map(with_id, arms))), tmp_path / "run", RunOptions(workers=1))
     assert run().stopped
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
 
 
 def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Path) -> None:
-    """A stage of one's own that neither asks nor answers gave a table of 0.0 and p = 0.0010."""
-    stages = {"look": Noted()}
-    with pytest.raises(
-        RunError, match=r"mute\.stages: sample jigsaw_000\d: no answer can come of it.*abstain"
-    ):
-        evaluate(
-            Photos("jigsaw", n=30),
-            {"chance": Chance(), "mute": Pipeline(stages)},
-            out=tmp_path / "run",
-            workers=1,
-        )
+    arms: dict[str, Stage] = {"chance": Chance(), "mute": Pipeline({"look": Noted()})}
+    fault = r"mute\.stages: sample jigsaw_000\d: no answer can come of it.*abstain"
+    with pytest.raises(RunError, match=fault):
+        evaluate(Photos("jigsaw", n=30), arms, out=tmp_path / "run", workers=1)
     assert len(RunFolder(tmp_path / "run").records()) < 30

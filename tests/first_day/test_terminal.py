@@ -92,7 +92,6 @@ def test_control_characters_are_shown(text: str, shown: str) -> None:
     ],
 )
 def test_no_option_writes_over_the_records_of_a_run(words: tuple[str, ...], tmp_path: Path) -> None:
-    """`trajectories --out RUN/records.jsonl` replaced the records by conversations."""
     evaluate(Photos("jigsaw", n=1), {"chance": Chance()}, out=tmp_path / "run")
     records = tmp_path / "run" / "records.jsonl"
     before = records.read_bytes()

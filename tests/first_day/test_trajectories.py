@@ -67,8 +67,6 @@ def written(run: Path, out: Path) -> Path:
 def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(
     run: Path, tmp_path: Path
 ) -> None:
-    """A malformed call was a string where other lines have an object, and loaders of JSONL failed
-    at it."""
     out = written(run, tmp_path / "t.jsonl")
     table = arrow_json.read_json(out, arrow_json.ReadOptions(block_size=1 << 12))
     lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -93,7 +91,6 @@ def test_the_lines_of_malformed_calls_are_read_by_what_loaders_use(
 
 
 def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Path) -> None:
-    """There was JSONL alone, whose images lie in a folder beside it."""
     lines = [
         json.loads(line) for line in written(run, tmp_path / "t.jsonl").read_text().splitlines()
     ]
@@ -117,7 +114,6 @@ def test_parquet_holds_the_same_lines_with_their_images(run: Path, tmp_path: Pat
 def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
     run: Path, tmp_path: Path
 ) -> None:
-    """An empty file was left when no conversation was of the wanted verdict."""
     out = tmp_path / "none.jsonl"
     result = CliRunner().invoke(
         app, ["export", str(run), "--as", "trajectories", "--out", str(out), "--only", "hidden"]

@@ -51,7 +51,6 @@ class Answers:
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_type_fails_its_own_sample_alone(wrong: str, tmp_path: Path) -> None:
-    """Before, score, report and every later run of the folder ended in a traceback."""
     table = evaluate(
         Photos("jigsaw", n=4), {"mine": Answers(wrong), "first": Answers()}, out=tmp_path / "run"
     )
@@ -70,7 +69,6 @@ def test_a_wrong_type_fails_its_own_sample_alone(wrong: str, tmp_path: Path) -> 
 def test_a_contestant_that_cannot_be_called_is_refused_before_anything_is_run(
     tmp_path: Path,
 ) -> None:
-    """Every sample failed, one by one."""
     with pytest.raises(
         TypeError, match=r"contestants\['mine'\] is to be a stage .*, but its 'answer' is int"
     ):

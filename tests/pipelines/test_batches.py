@@ -27,7 +27,8 @@ from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, close_networks
+from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
     FetchError,
@@ -36,7 +37,12 @@ from looktwice.pipelines.runtime.networks import (
     weights_file,
     weights_hash,
 )
-from looktwice.pipelines.runtime.stores import current_store, result_key, use_result_store
+from looktwice.pipelines.runtime.stores import (
+    ResultStore,
+    current_store,
+    result_key,
+    use_result_store,
+)
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, collect_remarks
 from looktwice.specialists.answers import Count
@@ -60,122 +66,128 @@ def results(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def each(batcher: Batcher[int, int], items: Sequence[int]) -> list[int]:
+@pytest.fixture
+def batchers() -> Iterator[Callable[..., Batcher[Any, Any]]]:
+    """Makes batchers, which are closed at the end."""
+    made: list[Batcher[Any, Any]] = []
+
+    def make(*settings: Any, **more: Any) -> Batcher[Any, Any]:
+        made.append(Batcher(*settings, **more))
+        return made[-1]
+
+    yield make
+    for batcher in made:
+        batcher.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "looktwice-batches"]
+
+
+Make = Callable[..., Batcher[int, int]]
+
+
+def results_of(batcher: Batcher[int, int], items: Sequence[int]) -> list[int | str]:
     """Every item asked for by a thread of its own, with a limit on how long that may take."""
+    results: list[int | str] = []
     with ThreadPoolExecutor(len(items)) as pool:
-        return [
-            future.result(timeout=10) for future in [pool.submit(batcher, item) for item in items]
-        ]
+        for future in [pool.submit(batcher, item) for item in items]:
+            try:
+                results.append(future.result(timeout=10))
+            except ValueError as exc:
+                results.append(str(exc))
+    return results
 
 
-# The batcher
-
-
-def test_many_threads_get_their_own_results_and_share_batches() -> None:
-    sizes: list[int] = []
-    first = threading.Event()
+def test_many_threads_get_their_own_results_and_share_batches(batchers: Make) -> None:
+    sizes, first = list[int](), threading.Event()
 
     def forward(items: Sequence[int]) -> list[int]:
         sizes.append(len(items))
         first.wait(0.2)  # the others come in the meantime
         return [item * item for item in items]
 
-    batcher = Batcher(forward, 8)
-    assert each(batcher, range(33)) == [item * item for item in range(33)]
-    assert max(sizes) == 8
-    assert sum(sizes) == 33
-    batcher.close()
+    assert results_of(batchers(forward, 8), range(33)) == [item * item for item in range(33)]
+    assert max(sizes) == 8 and sum(sizes) == 33
 
 
-def test_one_caller_never_waits_for_a_second() -> None:
-    batcher: Batcher[int, int] = Batcher(lambda items: [1] * len(items), 64)
-    start = time.perf_counter()
+def test_one_caller_never_waits_for_a_second(batchers: Make) -> None:
+    batcher, start = batchers(lambda items: [1] * len(items), 64), time.perf_counter()
     for number in range(50):
         batcher(number)
     assert time.perf_counter() - start < 2
-    batcher.close()
 
 
-def test_only_what_is_alike_goes_into_one_batch_and_nothing_is_forgotten() -> None:
+def test_only_what_is_alike_goes_into_one_batch_and_nothing_is_forgotten(batchers: Make) -> None:
     batches: list[list[int]] = []
 
     def forward(items: Sequence[int]) -> list[int]:
         batches.append(list(items))
         return list(items)
 
-    batcher = Batcher(forward, 4, like=lambda item: item % 3)
+    batcher = batchers(forward, 4, like=lambda item: item % 3)
     assert batcher.many(list(range(20))) == list(range(20))
     assert all(len({item % 3 for item in batch}) == 1 and len(batch) <= 4 for batch in batches)
     assert batches[0] == [0, 3, 6, 9]
-    batcher.close()
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")],
-    ids=["host", "cuda"],
-)
-def test_out_of_memory_halves_the_batch_for_good_and_says_so(trouble: Exception) -> None:
+CUDA = RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+@pytest.mark.parametrize("trouble", [MemoryError(), CUDA], ids=["host", "cuda"])
+def test_out_of_memory_halves_the_batch_for_good_and_says_so(
+    batchers: Make, trouble: Exception
+) -> None:
     sizes: list[int] = []
 
     def forward(items: Sequence[int]) -> list[int]:
         sizes.append(len(items))
         if len(items) > 5:
             raise trouble
-        return [-item for item in items]
+        return list(items)
 
-    batcher = Batcher(forward, 16, name="Tiny")
+    batcher = batchers(forward, 16, name="Tiny")
     with collect_remarks() as heard:
-        assert batcher.many(list(range(16))) == [-item for item in range(16)]
-    assert sizes == [16, 8, 4, 4, 8, 4, 4] or sizes == [16, 8, 4, 4, 4, 4]
+        assert batcher.many(list(range(16))) == list(range(16))
+    assert sizes in ([16, 8, 4, 4, 8, 4, 4], [16, 8, 4, 4, 4, 4])
     assert set(heard) == {"out of memory with 8 at once: Tiny goes on with 4"}
-    assert batcher.max_batch == 4
     sizes.clear()
     batcher.many(list(range(16)))
-    assert sizes == [4, 4, 4, 4]
-    batcher.close()
+    assert sizes == [4, 4, 4, 4] and batcher.max_batch == 4
 
 
-def test_where_not_even_one_fits_that_one_fails() -> None:
+def test_where_not_even_one_fits_that_one_fails(batchers: Make) -> None:
     def forward(items: Sequence[int]) -> list[int]:
         raise MemoryError("no room at all")
 
-    batcher = Batcher(forward, 4)
+    batcher = batchers(forward, 4)
     with pytest.raises(MemoryError, match="no room at all"):
         batcher.many([1, 2, 3])
     assert batcher.max_batch == 1
-    batcher.close()
 
 
-def test_an_item_that_fails_fails_alone() -> None:
+def test_an_item_that_fails_fails_alone(batchers: Make) -> None:
     def forward(items: Sequence[int]) -> list[int]:
         if 7 in items:
             raise ValueError("seven cannot be")
         return list(items)
 
-    batcher = Batcher(forward, 8)
-    results: list[int | str] = []
-    with ThreadPoolExecutor(16) as pool:
-        for future in [pool.submit(batcher, item) for item in range(16)]:
-            try:
-                results.append(future.result(timeout=10))
-            except ValueError as exc:
-                results.append(str(exc))
-    assert results == [*range(7), "seven cannot be", *range(8, 16)]
-    batcher.close()
+    def like(item: int) -> int:
+        if item == 9:
+            raise ValueError("no size")
+        return item % 2
+
+    expected = [*range(7), "seven cannot be", 8, "no size", *range(10, 16)]
+    assert results_of(batchers(forward, 8, like), range(16)) == expected
 
 
-def test_results_that_do_not_pair_up_are_nobodys() -> None:
-    one: Batcher[int, int] = Batcher(lambda items: [0], 4)
-    assert one.many([1, 2]) == [0, 0]  # run again one by one, each has its own
-    none: Batcher[int, int] = Batcher(lambda items: [], 4, name="Short")
+def test_results_that_do_not_pair_up_are_nobodys(batchers: Make) -> None:
+    # run again one by one, each has its own
+    assert batchers(lambda items: [0], 4).many([1, 2]) == [0, 0]
     with pytest.raises(RuntimeError, match="Short gave 0 results for 1 items"):
-        none.many([1])
-    one.close()
-    none.close()
+        batchers(lambda items: [], 4, name="Short").many([1])
+    with pytest.raises(ValueError, match="batch is 1 or more, found 0"):
+        Batcher(lambda items: items, 0)
 
 
-def test_closing_serves_what_waits_and_a_later_item_starts_again() -> None:
+def test_closing_serves_what_waits_and_a_later_item_starts_again(batchers: Make) -> None:
     going = threading.Event()
 
     def forward(items: Sequence[int]) -> list[int]:
@@ -183,32 +195,21 @@ def test_closing_serves_what_waits_and_a_later_item_starts_again() -> None:
         time.sleep(0.05)
         return list(items)
 
-    batcher = Batcher(forward, 2)
+    batcher = batchers(forward, 2)
     with ThreadPoolExecutor(9) as pool:
         waiting = [pool.submit(batcher, item) for item in range(9)]
         going.wait(5)
         batcher.close()
         assert [future.result(timeout=10) for future in waiting] == list(range(9))
     assert batcher(3) == 3
-    batcher.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "looktwice-batches"]
-
-
-def test_a_batch_of_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="batch is 1 or more, found 0"):
-        Batcher(lambda items: items, 0)
-
-
-# Stored results
 
 
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
-    kept, found = ResultStore(tmp_path), DepthMap(np.array([[1.5, np.nan]]), False)
-    kept.put("abcd", found)
+    kept = ResultStore(tmp_path)
+    kept.put("abcd", DepthMap(np.array([[1.5, np.nan]]), False))
     back = kept.get("abcd", DepthMap)
-    assert back is not None
-    assert np.array_equal(back.values, found.values, equal_nan=True)
-    assert back.larger_is_nearer is False
+    assert back is not None and back.larger_is_nearer is False
+    assert np.array_equal(back.values, [[1.5, np.nan]], equal_nan=True)
     assert kept.get("abce", DepthMap) is None
 
 
@@ -225,15 +226,9 @@ def test_a_damaged_result_counts_as_none(tmp_path: Path, damage: Callable[[bytes
 
 def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
     zeros = np.zeros((2, 3, 3), np.uint8)
-    keys = [
-        result_key("a", zeros),
-        result_key("b", zeros),
-        result_key("a", zeros.reshape(3, 2, 3)),
-        result_key("a", zeros + np.uint8(1)),
-        result_key("a", zeros, "cat"),
-        result_key("a", zeros.astype(np.int8)),
-    ]
-    assert len(set(keys)) == len(keys)
+    others = (zeros.reshape(3, 2, 3), zeros + np.uint8(1), zeros.astype(np.int8))
+    keys = {result_key("a", zeros), result_key("b", zeros), result_key("a", zeros, "cat")}
+    assert len(keys | {result_key("a", other) for other in others}) == 6
     assert result_key("a", zeros) == result_key("a", np.zeros((2, 6, 3), np.uint8)[:, ::2])
 
 
@@ -248,9 +243,6 @@ def test_where_no_folder_is_set_nothing_is_kept(tmp_path: Path) -> None:
             assert current_store() is None
         assert current_store() == store
     assert current_store() is None
-
-
-# A network that counts
 
 
 FORWARDS: list[int] = []
@@ -330,10 +322,6 @@ def plain(records: dict[str, Record]) -> dict[str, Any]:
     }
 
 
-def confidences(records: dict[str, Record]) -> dict[str, Any]:
-    return {name: record.confidence for name, record in records.items()}
-
-
 @pytest.fixture
 def weights(tmp_path: Path) -> str:
     pytest.importorskip("torch")
@@ -392,21 +380,15 @@ def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> No
     class Slow(Bright):
         """Waits until others wait too, so that its batches are full."""
 
-        def forward(
-            self, network: Any, place: Place, items: Sequence[tuple[Pixels]]
-        ) -> list[DepthMap]:
+        def forward(self, *asked: Any) -> list[DepthMap]:
             time.sleep(0.1)
-            return super().forward(network, place, items)
+            return super().forward(*asked)
 
     records = ran(tmp_path / "run", Told(Slow(weights, room=1)), 8)
     assert [record.error for record in records.values()] == [""] * 12
-    notes = {note for record in records.values() for note in record.notes}
-    assert notes
-    assert all(
-        re.fullmatch(r"out of memory with \d at once: Slow goes on with \d", note) for note in notes
-    )
-    assert max(FORWARDS) > 1
-    assert FORWARDS[-1] == 1
+    notes = "\n".join({note for record in records.values() for note in record.notes})
+    assert re.fullmatch(r"(out of memory with \d at once: Slow goes on with \d\n?)+", notes)
+    assert max(FORWARDS) > 1 and FORWARDS[-1] == 1
 
 
 def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: Path) -> None:
@@ -419,18 +401,13 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
         str(grounding_dino(tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
     )
     rule = Count(detector, nothing="zero")
-    start = time.perf_counter()
-    many = ran(tmp_path / "eight", rule, 8, n=12)
-    one = ran(tmp_path / "one", rule, 1, n=12)
-    assert time.perf_counter() - start < 120
+    many, one = ran(tmp_path / "eight", rule, 8), ran(tmp_path / "one", rule, 1)
     assert [record.error for record in many.values()] == [""] * 12
     assert plain(many) == plain(one)
     # a batch is rounded otherwise
-    assert confidences(many) == pytest.approx(confidences(one), abs=1e-5)
+    for name, record in one.items():
+        assert many[name].confidence == pytest.approx(record.confidence, abs=1e-5)
     assert len({record.answer for record in one.values()}) > 1
-
-
-# Weights
 
 
 def test_a_network_is_opened_once_for_many_threads() -> None:
@@ -500,41 +477,21 @@ def test_closing_frees_what_was_opened_last_first() -> None:
 
 
 def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(
-        WeightsError, match=r"there is no weights file .*none\.pt; set model: to the path of one"
-    ):
+    with pytest.raises(WeightsError, match=r"there is no weights file .*none\.pt; set model: to"):
         weights_file(tmp_path / "none.pt")
     pytest.importorskip("transformers")
-    with pytest.raises(
-        WeightsError,
-        match=r"there is no folder '\./nowhere'; give a folder saved with save_pretrained",
-    ):
+    with pytest.raises(WeightsError, match=r"there is no folder '\./nowhere'; give a folder saved"):
         from_hub("AutoModel", "./nowhere", None)
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError, match=r"AutoModel could not be opened from the folder .*DIR"):
         from_hub("AutoModel", str(tmp_path), None)
-    said = str(caught.value)
-    assert said.startswith(
-        f"{tmp_path}: AutoModel could not be opened from the folder {tmp_path} ("
-    )
-    assert "hf download ID --local-dir DIR" in said
-    assert "\n" not in said
 
 
 @pytest.mark.parametrize(
     ("trouble", "advice"),
     [
-        (
-            "You are trying to access a gated repo.\nMake sure to have access.",
-            "it is gated: accept its terms",
-        ),
-        (
-            "401 Client Error",
-            "it is gated: accept its terms on its page, then type `hf auth login`",
-        ),
-        (
-            "couldn't connect to the hub",
-            "fetch it where there is a network with `hf download ID --local-dir DIR`",
-        ),
+        ("You are trying to access a gated repo.\nMake sure to.", "it is gated: accept its terms"),
+        ("401 Client Error", "accept its terms on its page, then type `hf auth login`"),
+        ("couldn't connect to the hub", "with `hf download ID --local-dir DIR`"),
         ("no file named model.safetensors", "check the id or folder"),
     ],
 )
@@ -552,36 +509,33 @@ def test_what_to_type_when_a_hub_network_does_not_open(
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", "someone/some-network", "abc123")
     said = str(caught.value)
-    assert said.startswith(
-        "someone/some-network: AutoModel could not be opened from the model hub at revision abc123"
-    )
-    assert trouble.splitlines()[0] in said
-    assert advice in said
-    assert "\n" not in said
+    assert said.startswith("someone/some-network: AutoModel could not be opened from the model hub")
+    assert "at revision abc123" in said and trouble.splitlines()[0] in said
+    assert advice in said and "\n" not in said
+
+
+UNKNOWN = "Name or service not known"
 
 
 @pytest.mark.parametrize(
-    ("answer", "silent"),
-    [
-        (lambda: None, ""),
-        (lambda: httpx_error("HfHubHTTPError"), ""),
-        (lambda: ConnectionError("Name or service not known"), "Name or service not known"),
-        (lambda: ValueError("no id"), ""),
-    ],
+    ("kind", "silent"), [("", ""), ("hub", ""), ("socket", UNKNOWN), ("value", "")]
 )
 def test_a_hub_that_does_not_answer_is_asked_once(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[[], Exception | None], silent: str
+    monkeypatch: pytest.MonkeyPatch, kind: str, silent: str
 ) -> None:
-    """What it says, a refusal too, is left to the opening; where it is silent, only the local cache
-    is opened."""
+    errors = pytest.importorskip("huggingface_hub.errors")
+    raised = {
+        "hub": errors.HfHubHTTPError("404", response=MagicMock()),
+        "socket": ConnectionError(UNKNOWN),
+        "value": ValueError("no id"),
+    }
     transformers = pytest.importorskip("transformers")
     asked: list[dict[str, Any]] = []
 
     def info(self: Any, repo: str, **settings: Any) -> None:
         asked.append(settings)
-        error = answer()
-        if error:
-            raise error
+        if kind:
+            raise raised[kind]
 
     def open_it(model: str, **settings: Any) -> str:
         assert settings.get("local_files_only", False) is bool(silent)
@@ -592,41 +546,18 @@ def test_a_hub_that_does_not_answer_is_asked_once(
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", open_it)
     if silent:
-        with pytest.raises(
-            WeightsError,
-            match=f"the hub did not answer: {silent}.*fetch it where there is a network",
-        ):
+        with pytest.raises(WeightsError, match=f"the hub did not answer: {silent}.*fetch it where"):
             from_hub("AutoModel", "someone/some-network", "abc123")
     else:
         assert from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
     assert asked == [{"revision": "abc123", "timeout": 10.0}]
 
 
-def httpx_error(name: str) -> Exception:
-    """An error of the hub's library as an answer of a server makes it."""
-    errors = pytest.importorskip("huggingface_hub.errors")
-    made: Exception = getattr(errors, name)("404", response=MagicMock())
-    return made
-
-
-def test_a_failure_to_open_becomes_a_failed_record_and_not_a_stall(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from looktwice.specialists.maps import DepthAnything
-
-    records = ran(tmp_path / "run", Told(DepthAnything(str(tmp_path / "no" / "where"))), 8)
-    errors = [record.error for record in records.values()]
-    assert len(errors) == 12
-    assert all("WeightsError" in error and "there is no folder" in error for error in errors)
-
-
 def test_a_device_that_is_not_there_is_said() -> None:
     torch = pytest.importorskip("torch")
     assert Place.of("cpu", "auto") == Place("cpu", "float32")
     missing = "mps" if torch.cuda.is_available() else "cuda"
-    with pytest.raises(
-        WeightsError,
-        match=rf"device '{missing}' was asked for, torch finds only .*; set device: auto",
-    ):
+    with pytest.raises(WeightsError, match=rf"device '{missing}' was asked for, torch finds only "):
         Place.of(missing, "auto")
 
 
@@ -636,16 +567,3 @@ def test_hashes_of_weights_go_by_content(tmp_path: Path) -> None:
         (tmp_path / name / "model.safetensors").write_bytes(data)
     a, b, c = (weights_hash(tmp_path / name) for name in "abc")
     assert a == b != c
-
-
-def test_an_item_that_is_like_nothing_fails_its_caller_and_nobody_else() -> None:
-    def like(item: int) -> int:
-        if item < 0:
-            raise ValueError("no size")
-        return item % 2
-
-    batcher = Batcher(lambda items: [10 * item for item in items], 2, like)
-    with pytest.raises(ValueError, match="no size"):
-        batcher(-1)
-    assert batcher.many([1, 2, 3]) == [10, 20, 30]
-    batcher.close()

@@ -67,7 +67,6 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
 
 
 def test_a_watched_process_gets_spans_of_each_stage_with_what_lies_within(tmp_path: Path) -> None:
-    """In a process of its own, as the provider of spans is that of the whole process."""
     code = """
 import sys
 from opentelemetry import trace
@@ -87,15 +86,8 @@ for span in spans.values():
     print(span.name, parent, (span.attributes or {}).get("sample", "-"), sep="|")
 """
     with chat_server() as server:
-        command = [
-            sys.executable,
-            "-c",
-            code,
-            "run",
-            str(write_study(tmp_path, server.url, n=2)),
-            "--out",
-            str(tmp_path),
-        ]
+        study = str(write_study(tmp_path, server.url, n=2))
+        command = [sys.executable, "-c", code, "run", study, "--out", str(tmp_path)]
         env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
         said = subprocess.run(
             command, capture_output=True, text=True, check=True, env=env

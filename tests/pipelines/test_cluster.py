@@ -15,8 +15,8 @@ from hypothesis import example, given, settings, strategies as st
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs.on_ray import Sent, Sink
-from looktwice.pipelines.cluster import desk as desk_module
-from looktwice.pipelines.cluster.desk import Desk, obey, share_out
+from looktwice.pipelines import cluster
+from looktwice.pipelines.cluster import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
 from looktwice.pipelines.models.offline import Scripted
 
@@ -60,13 +60,13 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(
-        "looktwice.pipelines.cluster.desk.time", SimpleNamespace(monotonic=lambda: now[0])
+        "looktwice.pipelines.cluster.time", SimpleNamespace(monotonic=lambda: now[0])
     )
     desk = Desk(tasks=1)
     assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
-    now[0] = desk_module.SILENT - 1
+    now[0] = cluster.SILENT - 1
     assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 0}
-    now[0] = desk_module.SILENT + 1
+    now[0] = cluster.SILENT + 1
     assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 10}
 
 
@@ -78,8 +78,6 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(
 )
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
-    """Each step a task starts and ends requests as it may, and asks; until it is answered it goes
-    on as before."""
     desk, slots, used = Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
     for task, goes_to, waiting in steps:
         # begins no more than it may, ends what it likes
@@ -131,7 +129,6 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
 
 
 def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
-    """Else a task that is lost between the two leaves a record, and its picture nowhere."""
     found, reading = queue.Queue[Sent](), threading.Event()
 
     def get(sha: str) -> bytes:

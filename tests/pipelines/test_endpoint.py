@@ -19,11 +19,10 @@ from looktwice.pipelines.models.endpoint import (
     ALIKE,
     EndpointError,
     EndpointWatch,
-    Pace,
-    Servers,
     Watched,
     is_of_endpoint,
 )
+from looktwice.pipelines.models.limits import Pace, Servers
 from looktwice.pipelines.models.wrappers import wrap
 
 GONE = ModelError("nobody there", retryable=True, unreached=True)
@@ -105,10 +104,9 @@ def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
     for number in range(ALIKE - 1):
         assert fail(watch, f"no model m (request {number}a7)").row.count == number + 1
     assert not said
-    with pytest.raises(Stopped):
-        watch.note_failure("m", ModelError("no model m (request 9f)", status=404))
-    with pytest.raises(Stopped):
-        watch.note_failure("n", ModelError("another", status=404))
+    for model, words in (("m", "no model m (request 9f)"), ("n", "another")):
+        with pytest.raises(Stopped):
+            watch.note_failure(model, ModelError(words, status=404))
     with pytest.raises(Stopped):
         watch.probe(Asked(), threading.Event())
     assert said == ["no model m (request 9f)"]
@@ -179,12 +177,9 @@ def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
 
 
 def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> None:
-    """A server that wants `max_completion_tokens` failed every sample of a run."""
-    said: list[str] = []
-    watch, refused = (
-        EndpointWatch(said.append),
-        ModelError("Unknown parameter: 'max_tokens'", status=400),
-    )
+    said = list[str]()
+    watch = EndpointWatch(said.append)
+    refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
     rows = [watch.note_failure("m", refused) for _ in range(ALIKE - 1)]
     assert not said and not any(row.row.first for row in rows if isinstance(row, EndpointError))
     with pytest.raises(Stopped):
@@ -226,30 +221,26 @@ def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more(
     for number in range(200):  # 100 a second, of which every second one is refused
         now = number / 100
         pace.note(number % 2 == 0, now)
-    assert pace.rate == pytest.approx(50, rel=0.05)
-    assert pace.seconds_left(now) == 0, "this one leaves"
-    assert pace.seconds_left(now) == pace.seconds_left(now) == pytest.approx(1 / pace.rate)
     slow = pace.rate
+    assert slow == pytest.approx(50, rel=0.05)
+    assert pace.seconds_left(now) == 0, "this one leaves"
+    assert pace.seconds_left(now) == pace.seconds_left(now) == pytest.approx(1 / slow)
     for number in range(400):
         pace.note(False, now + number / 100)
     assert slow * 1.2 < pace.rate < slow * 1.5
 
 
 def test_a_few_refusals_slow_nothing_down_and_are_forgotten() -> None:
-    pace = Pace()
+    pace, slow = Pace(), Pace(rate=1.0, last=5.0)
     for number in range(1000):
         pace.note(number % 25 == 0, number / 100)
-    assert pace.rate == math.inf
-    slow = Pace(rate=1.0, last=5.0)
     slow.note(False, 100.0)
-    assert slow.rate == math.inf, "of a server that was not asked for a minute nothing is known"
+    # of a server that was not asked for a minute nothing is known
+    assert pace.rate == slow.rate == math.inf
 
 
 def test_a_server_that_recovered_is_sent_more_again_however_slow_it_was() -> None:
-    """Answers more than a second apart began the window anew each time, so that the pace stayed as
-    it was."""
-    pace, now = Pace(rate=0.68), 100.0
-    pace.last = pace.begun = now
+    pace, now = Pace(rate=0.68, last=100.0, begun=100.0), 100.0
     while now < 280:
         now += 1 / pace.rate
         pace.note(False, now)
@@ -265,8 +256,6 @@ def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
 
 
 def test_who_waited_at_a_slow_pace_leaves_as_soon_as_it_has_recovered() -> None:
-    """Ten that had come meanwhile waited for half a minute each, whatever the server took by
-    then."""
     servers = Servers()
     pace = servers.paces["slow"] = Pace(rate=1 / 30, due=time.monotonic() + 0.3)
     start = time.monotonic()

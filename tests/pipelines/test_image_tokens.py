@@ -28,7 +28,6 @@ from looktwice.pipelines.models.image_tokens import (
         ("gpt-5", (4000, 400), 630),
         ("gpt-5-codex", (1800, 2400), 1452),
         ("gpt-5.4", (1920, 1080), 2040),
-        ("gpt-5.5", (1920, 1080), 2040),
         ("o1", (384, 384), 225),
         ("o3-mini", (28, 28), 1),
         ("o4-mini", (224, 224), 85),
@@ -59,7 +58,7 @@ def test_a_model_without_a_published_rule_is_told_apart() -> None:
     assert image_rule("gpt-4o").published and not image_rule("some-vlm").published
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (2, 3), (20000, 20000)])
+@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (20000, 20000)])
 @pytest.mark.parametrize(
     "model", ["gpt-4o", "gpt-5-mini", "gpt-5.4", "claude", "gemini-2.5", "other"]
 )

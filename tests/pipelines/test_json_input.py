@@ -11,6 +11,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 
 HALF = "\ud83d"
+TOKEN = {"token": HALF, "logprob": -1, "top_logprobs": []}
 
 
 @pytest.mark.parametrize(
@@ -60,23 +61,17 @@ def answer(data: Any, **headers: str) -> Reply:
         completion(model=HALF),
         completion(system_fingerprint=HALF),
         completion(provider=HALF),
-        completion(
-            choices=[
-                {
-                    "message": {"content": "(A)"},
-                    "logprobs": {"content": [{"token": HALF, "logprob": -1, "top_logprobs": []}]},
-                }
-            ]
-        ),
-        completion(choices=[{"message": {"content": HALF, "reasoning": HALF, "refusal": HALF}}]),
-        completion(
-            choices=[{"message": {"tool_calls": [{"id": HALF, "function": {"name": HALF}}]}}]
+        *(
+            completion(choices=[choice])
+            for choice in (
+                {"message": {"content": "(A)"}, "logprobs": {"content": [TOKEN]}},
+                {"message": {"content": HALF, "reasoning": HALF, "refusal": HALF}},
+                {"message": {"tool_calls": [{"id": HALF, "function": {"name": HALF}}]}},
+            )
         ),
     ],
 )
 def test_every_text_of_a_response_can_be_written(data: Any) -> None:
-    """A token of the log-probabilities, or the server's name, ended the run, and every later one
-    from the cache."""
     reply = answer(data)
     assert canonical(reply.to_dict()).encode()
 
@@ -85,12 +80,10 @@ def test_every_text_of_a_response_can_be_written(data: Any) -> None:
     "body",
     [
         b"[" * 100_000,
-        json.dumps(completion())
-        .replace('"usage": {}', '"usage": {"prompt_tokens": 1e999}')
-        .encode(),
-        json.dumps(completion())
-        .replace('"usage": {}', f'"usage": {{"prompt_tokens": {"9" * 5000}}}')
-        .encode(),
+        *(
+            json.dumps(completion(usage={"prompt_tokens": "N"})).replace('"N"', number).encode()
+            for number in ("1e999", "9" * 5000)
+        ),
         json.dumps({"error": {"message": HALF}}).encode(),
         json.dumps(completion(usage={"prompt_tokens": -5, "completion_tokens": 3})).encode(),
         b"\xff\xfe\x00",

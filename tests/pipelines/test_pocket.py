@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,21 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Message, Pipeline, Pocket, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
-from looktwice.pipelines.models.pocket.network import Conversation, Weights, shipped_weights
-from looktwice.pipelines.models.pocket.views import SIDE, fit_pixels
-from looktwice.pipelines.models.pocket.words import (
+from looktwice.pipelines.models.pocket.inputs import (
     ANSWER,
     END,
     LINE,
     LONGEST,
     NUMBER_OF,
+    SIDE,
     UNKNOWN,
     VOCABULARY,
+    fit_pixels,
     read_words,
     reply_words,
     write_words,
 )
+from looktwice.pipelines.models.pocket.network import Conversation, Weights, shipped_weights
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import Stage
@@ -47,17 +49,8 @@ def asked(*seeds: int, text: str = PROMPT) -> list[Message]:
 
 
 def test_a_text_becomes_words_and_words_a_text() -> None:
-    numbers = read_words("What's  a Star?!\n\n\n(A) a RED star")
-    assert [VOCABULARY[n] for n in numbers] == [
-        "<unknown>",
-        "a",
-        "star",
-        "<line>",
-        "A",
-        "a",
-        "red",
-        "star",
-    ]
+    words = [VOCABULARY[n] for n in read_words("What's  a Star?!\n\n\n(A) a RED star")]
+    assert words == ["<unknown>", "a", "star", "<line>", "A", "a", "red", "star"]
     assert len(set(VOCABULARY)) == len(VOCABULARY)
     assert write_words([*reply_words("row 2, column 3")]) == "row 2, column 3"
     assert reply_words("37, 52") == [NUMBER_OF["37"], NUMBER_OF[","], NUMBER_OF["52"], END]
@@ -93,21 +86,16 @@ def test_numpy_computes_what_torch_was_trained_with(tmp_path: Path) -> None:
     inputs = [fit_pixels(noise(seed))[0] for seed in (1, 2)]
     text, reply = read_words(PROMPT), [ANSWER, NUMBER_OF["star"], NUMBER_OF["7"]]
     with torch.no_grad():
-        places, there, _ = network.places(
-            torch.from_numpy(np.stack(inputs))[None], torch.ones(1, 2, dtype=torch.bool)
-        )
+        shown = torch.from_numpy(np.stack(inputs))[None]
+        places, there, _ = network.places(shown, torch.ones(1, 2, dtype=torch.bool))
         logits = network.logits(torch.tensor([[text + reply]]), len(text), places, there)[0][0]
     seen = [weights.places(str(number), pixels) for number, pixels in enumerate(inputs)]
     talk = Conversation(weights, text, seen)
     mine = np.stack([talk.write(token) for token in reply])
     # half precision of the weights
     assert np.abs(mine - logits.log_softmax(-1).numpy()).max() < 5e-3
-    assert (
-        np.abs(
-            mine - np.stack([Conversation(weights, text, seen[::-1]).write(t) for t in reply])
-        ).max()
-        > 1e-3
-    )
+    turned = np.stack([Conversation(weights, text, seen[::-1]).write(token) for token in reply])
+    assert np.abs(mine - turned).max() > 1e-3
 
 
 def test_a_reply_is_the_same_alone_and_among_others() -> None:
@@ -125,29 +113,19 @@ def test_a_reply_is_the_same_alone_and_among_others() -> None:
 def test_choices_are_scored_as_continuations() -> None:
     reply = Pocket()(asked(1), options=CallOptions(choices=("red star", "A", "37")))
     scored = reply.logprobs[0]
-    assert set(scored) == {"red star", "A", "37"} and reply.text == max(
-        scored, key=lambda text: scored[text]
-    )
-    weights = shipped_weights()
-    view = View.of(Picture(noise(1), "noise"))
-    talk = Conversation(
-        weights,
-        read_words(PROMPT),
-        [weights.places(view.picture.payload.sha, fit_pixels(noise(1))[0])],
-    )
-    red, star = NUMBER_OF["red"], NUMBER_OF["star"]
-    total = (
-        float(talk.write(ANSWER)[red]) + float(talk.write(red)[star]) + float(talk.write(star)[END])
-    )
+    assert set(scored) == {"red star", "A", "37"}
+    assert reply.text == max(scored, key=lambda text: scored[text])
+    places = shipped_weights().places("noise", fit_pixels(noise(1))[0])
+    talk = Conversation(shipped_weights(), read_words(PROMPT), [places])
+    tokens = [ANSWER, NUMBER_OF["red"], NUMBER_OF["star"], END]
+    total = sum(float(talk.write(before)[token]) for before, token in pairwise(tokens))
     assert scored["red star"] == pytest.approx(total, abs=2e-5)
 
 
 def test_log_probabilities_are_of_the_tokens_said() -> None:
     reply = Pocket()(asked(1), options=CallOptions(logprobs=382))
-    assert all(
-        sum(map(math.exp, set(step.values()))) == pytest.approx(1, abs=0.05)
-        for step in reply.logprobs
-    )
+    for step in reply.logprobs:
+        assert sum(map(math.exp, set(step.values()))) == pytest.approx(1, abs=0.05)
     assert len(reply.logprobs) == reply.usage.tokens_out
 
 
@@ -172,10 +150,7 @@ def test_equal_pictures_are_seen_once_and_more_than_four_are_refused() -> None:
     ("options", "words"),
     [
         (CallOptions(tools=(Tool("zoom", "zooms"),)), "Pocket knows no tools"),
-        (
-            CallOptions(schema={"type": "object"}, effort="low"),
-            "Pocket knows no schema and no effort",
-        ),
+        (CallOptions(schema={"type": "object"}, effort="low"), "knows no schema and no effort"),
         (CallOptions(choices=("zebra",)), "the choice 'zebra' is no reply"),
     ],
 )
@@ -188,9 +163,8 @@ def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption()
     items = list(MarkedScenes("shape", n=12, controls={"size": 56, "things": 3}))
 
     def right(stage: Stage, temperature: float = 0.0) -> int:
-        pipeline = Pipeline(
-            {"mark": Circles(radius=28, color="red"), "choose": MultipleChoice(), "ask": stage}
-        )
+        mark = Circles(radius=28, color="red")
+        pipeline = Pipeline({"mark": mark, "choose": MultipleChoice(), "ask": stage})
         states = [pipeline(State.start(item.sample), Pocket(temperature)) for item in items]
         answers = [state.answer or Robust()(state, NoModel()).answer for state in states]
         return sum(answer == item.answer for answer, item in zip(answers, items, strict=True))

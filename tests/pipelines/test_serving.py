@@ -3,17 +3,17 @@ refusals said."""
 
 from __future__ import annotations
 
-import base64
-import io
 import json
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from looktwice.pipelines.model import CallOptions, Messages, Reply, Usage
-from looktwice.pipelines.models.serving import answer, read_request
+from looktwice.pipelines.models import serving
+from looktwice.pipelines.models.serving import answer
+from looktwice.pipelines.picture import to_png
 
 Json = dict[str, Any]
 
@@ -36,56 +36,43 @@ class Watched:
         )
 
 
-def png(color: tuple[int, int, int]) -> tuple[bytes, str]:
-    held = io.BytesIO()
-    Image.new("RGB", (5, 3), color).save(held, "PNG")
-    return held.getvalue(), "data:image/png;base64," + base64.b64encode(held.getvalue()).decode()
+QUESTION = {"role": "user", "content": "Well?"}
+
+
+def read_request(body: Json) -> Any:
+    return serving.read_request(json.dumps({"messages": [QUESTION]} | body).encode())
 
 
 def ask(model: Watched, **body: Any) -> tuple[int, Json]:
-    return answer(
-        model,
-        "tiny",
-        json.dumps({"messages": [{"role": "user", "content": "Well?"}]} | body).encode(),
-    )
+    return answer(model, "tiny", json.dumps({"messages": [QUESTION]} | body).encode())
+
+
+def user(*parts: Json) -> Json:
+    return {"messages": [{"role": "user", "content": parts}]}
+
+
+def image(url: str) -> Json:
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def test_texts_and_pictures_arrive_in_their_order_with_their_own_bytes() -> None:
-    data, url = png((200, 10, 10))
-    content = [
-        {"type": "text", "text": "Look:"},
-        {"type": "image_url", "image_url": {"url": url}},
-        {"type": "text", "text": "Red?"},
-    ]
-    messages, _, _ = read_request(
-        {"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": content}]}
-    )
+    data = to_png(np.full((3, 5, 3), (200, 10, 10), np.uint8))
+    words = [{"type": "text", "text": text} for text in ("Look:", "Red?")]
+    body = user(words[0], image(f"data:image/png;base64,{b64encode(data).decode()}"), words[1])
+    body["messages"].insert(0, {"role": "developer", "content": "S"})
+    messages, _, _ = read_request(body)
     assert [message.role for message in messages] == ["system", "user"]
     first, view, last = messages[1].parts
     assert (first, last) == ("Look:", "Red?")
-    assert view.picture.payload.data == data  # type: ignore[union-attr]
-    assert np.array_equal(view.pixels[0, 0], (200, 10, 10))  # type: ignore[union-attr]
+    assert view.picture.payload.data == data and np.array_equal(view.pixels[0, 0], (200, 10, 10))
 
 
 def test_options_are_those_of_the_protocol() -> None:
-    body = {
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "max_tokens": 3,
-        "stop": "x",
-        "seed": 4,
-        "logprobs": True,
-        "top_logprobs": 2,
-    }
-    _, options, count = read_request(
-        {"messages": [{"role": "user", "content": "?"}], "n": 3, **body}
-    )
-    assert count == 3
-    assert options == CallOptions(0.5, 0.9, 3, ("x",), 4, logprobs=2)
+    body = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "stop": "x", "seed": 4, "n": 3}
+    _, options, count = read_request(body | {"logprobs": True, "top_logprobs": 2})
+    assert (count, options) == (3, CallOptions(0.5, 0.9, 3, ("x",), 4, logprobs=2))
     for field in ({"guided_choice": ["a", "b"]}, {"structured_outputs": {"choice": ["a", "b"]}}):
-        assert read_request({"messages": [{"role": "user", "content": "?"}], **field})[
-            1
-        ].choices == ("a", "b")
+        assert read_request(field)[1].choices == ("a", "b")
 
 
 def test_n_replies_are_n_draws() -> None:
@@ -107,52 +94,23 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"messages": []}, "list of `messages`"),
-        ({"stream": True}, "stream"),
-        ({"n": 0}, ""),
-        ({"n": 1000}, "from 1 to 128"),
-        ({"messages": [{"role": "robot", "content": "?"}]}, "role system, user or assistant"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "audio"}]}]},
-            "a text or an image_url",
-        ),
-        (
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [{"type": "image_url", "image_url": {"url": "http://h/x.png"}}],
-                    }
-                ]
-            },
-            "nothing is fetched",
-        ),
-        (
-            {
-                "messages": [
-                    {
-                        "role": "user",
-                        "content": [
-                            {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}
-                        ],
-                    }
-                ]
-            },
-            "cannot be read",
-        ),
+        *(({"messages": []}, "messages is of type list"), ({"stream": True}, "stream")),
+        *(({"n": 0}, ""), ({"n": 1000}, "n is 1000")),
+        ({"messages": [{"role": "robot", "content": "?"}]}, "role is 'robot'"),
+        (user({"type": "audio"}), "type is 'audio'"),
+        (user(image("http://h/x.png")), "nothing is fetched"),
+        (user(image("data:image/png;base64,%%%")), "cannot be read"),
         ({"tools": [{"type": "function"}]}, "tools: not known here"),
         ({"guided_json": {"type": "object"}}, "guided_json: not known here"),
-        ({"response_format": {"type": "json_object"}}, "`response_format` is text here"),
-        ({"structured_outputs": {"json": {}}}, "only `choice` is known"),
-        ({"temperature": -1}, "`temperature` is a number from 0"),
-        ({"temperature": "hot"}, "found 'hot'"),
-        ({"top_p": 0}, "`top_p` is a number from"),
-        ({"max_tokens": -1}, "`max_tokens` is a whole number from 1"),
-        ({"logprobs": True, "top_logprobs": -400}, "`top_logprobs` is a whole number from 0"),
-        ({"stop": ["", "x"]}, "`stop` is a list of texts"),
-        ({"guided_choice": [1]}, "`choices` is a list of texts"),
-        ({"guided_choice": "AB"}, "`choices` is a list of texts"),
-        ({"seed": 0.5}, "`seed` is a whole number"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type is"),
+        ({"structured_outputs": {"json": {}}}, "structured_outputs.json is"),
+        *(({"temperature": -1}, "temperature is -1"), ({"top_p": 0}, "top_p is 0")),
+        ({"temperature": "hot"}, "temperature is 'hot', not a number"),
+        *(({"max_tokens": -1}, "max_tokens is -1"), ({"stop": ["", "x"]}, "stop")),
+        ({"logprobs": True, "top_logprobs": -400}, "top_logprobs is -400"),
+        ({"guided_choice": [1]}, "guided_choice[0] is 1, not a text"),
+        ({"guided_choice": "AB"}, "guided_choice is 'AB', not a list"),
+        ({"seed": 0.5}, "seed is 0.5, not a whole number"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_a_sentence(body: Json, words: str) -> None:
@@ -167,15 +125,10 @@ def test_what_cannot_be_answered_is_refused_in_a_sentence(body: Json, words: str
 
 
 def test_who_names_no_seed_gets_another_reply_each_time() -> None:
-    body = {"messages": [{"role": "user", "content": "?"}]}
-    seeds = {read_request({**body, "temperature": 1})[1].seed for _ in range(3)}
+    seeds = {read_request({"temperature": 1})[1].seed for _ in range(3)}
     assert len(seeds) == 3 and None not in seeds
-    assert read_request({**body, "temperature": 1, "seed": 5})[1].seed == 5
-    assert read_request(body)[1].seed is None
-
-
-def test_log_probabilities_are_sent_where_they_are_asked_for() -> None:
-    assert ask(Watched())[1]["choices"][0]["logprobs"] is None
+    assert read_request({"temperature": 1, "seed": 5})[1].seed == 5
+    assert read_request({})[1].seed is None
 
 
 class Broken(Watched):

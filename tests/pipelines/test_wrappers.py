@@ -25,11 +25,11 @@ from looktwice.pipelines.model import (
     Usage,
     message_json,
 )
-from looktwice.pipelines.models import Cached, ChatAPI, Limited, Metered, Replay, Retried, Scripted
-from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.endpoint import SERVERS, Pace
-from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.models.wrappers import UsageCount, wrap
+from looktwice.pipelines.models import ChatAPI, Replay, Scripted, wrap
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.endpoint import Retried
+from looktwice.pipelines.models.limits import SERVERS, Limited, Pace, Ration
+from looktwice.pipelines.models.wrappers import Metered, UsageCount
 from looktwice.pipelines.pipeline import RecordingModel
 from tests.chat_server import chat_server
 
@@ -82,16 +82,15 @@ def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
     assert all(gap >= 0.02 * 2**number for number, gap in enumerate(gaps)) and len(gaps) == 3
 
 
+LATER = ModelError("later", status=429, retryable=True, retry_after=999.0)
+
+
 @pytest.mark.parametrize(
     ("error", "asked", "said"),
     [
         (BUSY, 3, "given up after 3 attempts"),
         (ModelError("bad request", status=400), 1, "^bad request$"),
-        (
-            ModelError("later", status=429, retryable=True, retry_after=999.0),
-            1,
-            "wait 999 s .*1 attempt\\)",
-        ),
+        (LATER, 1, r"wait 999 s .*1 attempt\)"),
     ],
 )
 def test_when_it_gives_up(error: ModelError, asked: int, said: str) -> None:
@@ -110,8 +109,6 @@ def test_other_exceptions_pass_through_untouched() -> None:
 
 
 def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> None:
-    """Everybody waited: 420 requests, of which 4 % were refused for a second, took 27 s in place of
-    7."""
     inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=0.6)])
     model = Retried(Limited(inner), initial_delay=0.01)
     with ThreadPoolExecutor(4) as pool:
@@ -125,12 +122,11 @@ def test_retry_after_holds_the_request_that_was_told_to_wait_and_no_other() -> N
 
 
 def test_a_server_that_answers_so_many_a_second_is_not_asked_for_many_more() -> None:
-    with chat_server(None, "--rate", "40", "--retry-after", "1", "--delay", "0.02") as server:
+    with chat_server(None, "--rate", "120", "--retry-after", "0.5", "--delay", "0.02") as server:
         model = wrap(ChatAPI("m", server.url))
+        asked = [(Message("user", (f"question {number}",)),) for number in range(300)]
         with ThreadPoolExecutor(16) as pool:
-            replies = list(
-                pool.map(lambda n: model((Message("user", (f"question {n}",)),)), range(300))
-            )
+            replies = list(pool.map(model, asked))
         stats = server.stats
     assert len(replies) == stats["replies"] == 300
     assert 300 < stats["requests"] < 1.3 * 300
@@ -228,11 +224,9 @@ def test_paid_and_cached_are_counted_apart(tmp_path: Path) -> None:
         model(HELLO)
     calls(model, 3)
     usage = model.snapshot()
-    assert (usage.paid, usage.cached, usage.failed) == (
-        UsageCount(1, 10, 5, 2, 4, 0.25),
-        UsageCount(2, 20, 10, 4, 8, 0.5),
-        1,
-    )
+    assert usage.failed == 1
+    assert usage.paid == UsageCount(1, 10, 5, 2, 4, 0.25)
+    assert usage.cached == UsageCount(2, 20, 10, 4, 8, 0.5)
 
 
 def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
@@ -253,20 +247,9 @@ def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
 
 
 def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
-    flags = (
-        "--first",
-        "429,500,reset",
-        "--retry-after",
-        "0.2",
-        "--fail",
-        "500=0.1",
-        "--fail",
-        "reset=0.1",
-    )
-    with chat_server(tmp_path / "log", *flags) as server:
+    flags = "--first 429,500,reset --retry-after 0.2 --fail 500=0.1 --fail reset=0.1"
+    with chat_server(tmp_path / "log", *flags.split()) as server:
         model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
-        retried = model.model.model  # type: ignore[attr-defined]
-        object.__setattr__(retried, "first", 0.01)
         asked = [(Message("user", (f"question {number % 30}",)),) for number in range(60)]
         with ThreadPoolExecutor(16) as pool:
             replies = list(pool.map(model, asked))
@@ -304,12 +287,13 @@ def test_recorded_replies_by_sample(tmp_path: Path, name: str) -> None:
 
 
 def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> None:
-    paths = [tmp_path / folder / "r.jsonl" for folder in ("one", "two", "three")]
-    for path, rows in zip(paths, (ROWS, ROWS, ROWS[:2]), strict=True):
-        path.parent.mkdir()
-        path.write_bytes(lines(rows))
-    one, two, three = (Replay(path) for path in paths)
-    assert one.identity == two.identity != three.identity and "one" not in one.identity
+    identities = []
+    for folder, rows in (("one", ROWS), ("two", ROWS), ("three", ROWS[:2])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "r.jsonl").write_bytes(lines(rows))
+        identities.append(Replay(tmp_path / folder / "r.jsonl").identity)
+    one, two, three = identities
+    assert one == two != three and "one" not in one
 
 
 @pytest.mark.parametrize(
@@ -318,10 +302,7 @@ def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> 
         (lines([*ROWS, {"idx": "a", "reply": "x"}]), "'a' stands on line 1 and on 4"),
         (b'{"idx": "a", "reply": ""}\n{"idx', "line 2: not JSON"),
         (b"[1]\n", "line 1: expected an object"),
-        (
-            lines([{"idx": "a", "text": ""}]),
-            r"line 1 has no field 'reply'; it has \['idx', 'text'\]",
-        ),
+        (lines([{"idx": "a", "text": ""}]), r"line 1 has no field 'reply'; it has \['idx', 'te"),
         (None, "cannot be read"),
     ],
 )
@@ -346,22 +327,17 @@ def test_the_published_recordings(shared_data: Path) -> None:
 
 
 def test_recorded_requests_answer_once_each_and_no_others() -> None:
-    def digest(draw: int) -> str:
-        return request_digest(
-            [message_json(message) for message in HELLO], draw, CallOptions(seed=3).given()
-        )
-
-    model = RecordedReplies(
-        {digest(0): [Reply("one"), Reply("two")], digest(1): [Reply("three")]}, "m"
-    )
-    asked = [model(HELLO, draw, CallOptions(seed=3)).text for draw in (0, 1, 0)]
-    assert asked == ["one", "three", "two"] and model.identity == "m"
-    for draw, options, said in (
-        (0, CallOptions(seed=3), "2 answers .* asked 3 times"),
-        (0, CallOptions(), "0 answers"),
-    ):
+    seeded, plain = CallOptions(seed=3), [message_json(message) for message in HELLO]
+    replies = {
+        request_digest(plain, draw, seeded.given()): [Reply(text) for text in texts]
+        for draw, texts in enumerate((("one", "two"), ("three",)))
+    }
+    model = RecordedReplies(replies, "m")
+    assert [model(HELLO, draw, seeded).text for draw in (0, 1, 0)] == ["one", "three", "two"]
+    assert model.identity == "m"
+    for options, said in ((seeded, "2 answers .* asked 3 times"), (CallOptions(), "0 answers")):
         with pytest.raises(ModelError, match=said):
-            model(HELLO, draw, options)
+            model(HELLO, 0, options)
 
 
 @pytest.mark.parametrize(

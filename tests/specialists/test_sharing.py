@@ -76,13 +76,8 @@ class Slow:
             remark(self.says)
         if len(LOOKS) <= self.fails:
             raise RuntimeError("out of luck")
-        return (
-            np.full(3, 0.5)
-            if self.gives == "array"
-            else [1]
-            if self.gives == "list"
-            else self.gives
-        )
+        given = {"array": np.full(3, 0.5), "list": [1]}
+        return given.get(self.gives, self.gives)
 
 
 @pytest.fixture(autouse=True)
@@ -107,14 +102,8 @@ def write_study(detector: str, words: str = "") -> None:
     rows = []
     for number in range(3):
         Image.fromarray(np.full((60, 80, 3), 50 * number, np.uint8)).save(f"{number}.png")
-        rows.append(
-            {
-                "id": f"q{number}",
-                "question": "How many?",
-                "image": f"{number}.png",
-                "choices": ["1", "2"],
-            }
-        )
+        row = {"id": f"q{number}", "image": f"{number}.png", "choices": ["1", "2"]}
+        rows.append(row | {"question": "How many?"})
     Path("samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
@@ -169,12 +158,7 @@ def test_a_failure_is_not_kept_and_who_waited_tries_again(tmp_path: Path) -> Non
             return str(exc)
 
     with use_result_store(tmp_path), ThreadPoolExecutor(4) as pool:
-        assert sorted(map(str, pool.map(look, range(4)))) == [
-            "0.5",
-            "0.5",
-            "out of luck",
-            "out of luck",
-        ]
+        assert sorted(map(str, pool.map(look, range(4)))) == ["0.5"] * 2 + ["out of luck"] * 2
     assert len(LOOKS) == 3
 
 

@@ -6,18 +6,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from PIL import Image
-from typer.testing import CliRunner
 
-from looktwice.eval.cli import app
 from looktwice.pipelines.runtime.stores import Blobs
+from tests.first_day.studies import looktwice
+from tests.under_fire.scenes import RUN, ends, write_questions
 
 SECRET = "root:x:0:0 of this machine"
 STUDY = """
@@ -27,6 +25,7 @@ stages: {system: {use: prompting.wording.System, text: Look.}, mark: {use: \
 prompting.markers.Circles},
          ask: {use: prompting.turns.Ask}}
 """
+OWN = ("--allow", "../own")
 
 
 @pytest.fixture
@@ -35,68 +34,38 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     third."""
     monkeypatch.delenv("LOOKTWICE_ALLOW", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    for folder in ("study", "private", "own"):
-        (tmp_path / folder).mkdir()
-    for folder in ("private", "own"):
-        Image.new("RGB", (60, 40), "red").save(tmp_path / folder / "x.png")
-        question = SECRET if folder == "private" else "Which?"
-        row = {
-            "id": "q1",
-            "question": question,
-            "images": ["x.png"],
-            "choices": ["a", "b"],
-            "answer": "A",
-        }
-        marks = [{"label": "A", "x": 5, "y": 5}]
-        (tmp_path / folder / "samples.jsonl").write_text(json.dumps(row | {"marks": marks}) + "\n")
-    (tmp_path / "private" / "passwd").write_text(SECRET)
-    (tmp_path / "private" / "replies.jsonl").write_text(
-        json.dumps({"idx": "q1", "reply": SECRET}) + "\n"
-    )
+    (tmp_path / "study").mkdir()
     monkeypatch.chdir(tmp_path / "study")
+    for folder, question in (("../private", SECRET), ("../own", "Which?")):
+        marks = [{"label": "A", "x": 5, "y": 5}]
+        row = {"question": question, "images": ["x.png"], "marks": marks}
+        write_questions(row, folder=folder, side=40)
+    Path("../private/passwd").write_text(SECRET)
+    Path("../private/replies.jsonl").write_text(json.dumps({"idx": "q0", "reply": SECRET}) + "\n")
     return tmp_path
-
-
-def looktwice(*words: object) -> tuple[int, str]:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-    return result.exit_code, result.output
 
 
 def run_study(path: str, *words: str) -> Path:
     Path("study.yaml").write_text(STUDY.replace("PATH", path))
-    code, said = looktwice("run", "study.yaml", *words)
-    assert code == 0, said
-    return Path("runs/study")
+    ends(0, "run", "study.yaml", *words)
+    return RUN
 
 
 def change(run: Path, **parts: Any) -> None:
     """Write into points.yaml what a stranger may have written there."""
     (row,) = yaml.safe_load((run / "points.yaml").read_text())
     for part, node in parts.items():
-        if part == "scorer":
-            row["facts"]["scorer"] = node
-        elif part == "read":
-            row["read"] = node
-        elif part == "task":
-            row["spec"]["task"] = node
-        else:
-            row["spec"]["stages"][part] = node
+        places = {"scorer": row["facts"], "read": row, "task": row["spec"]}
+        places.get(part, row["spec"]["stages"])[part] = node
     (run / "points.yaml").write_text(yaml.safe_dump([row], sort_keys=False))
 
 
-def texts_of(run: Path) -> Iterator[str]:
-    for path in run.rglob("*"):
-        if path.is_file() and "blobs" not in path.parts:
-            yield path.read_text(errors="replace")
-
-
+TEXT = {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}
+REPLAY = {"use": "pipelines.models.Replay", "path": "PRIVATE/replies.jsonl"}
 FILES: dict[str, dict[str, Any]] = {
     "questions": {"task": {"use": "eval.tasks.Folder", "path": "PRIVATE"}},
-    "a text": {"system": {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}},
-    "a template": {
-        "words": {"use": "prompting.wording.Template", "text": {"file": "PRIVATE/passwd"}}
-    },
+    "a text": {"system": TEXT},
+    "a template": {"words": TEXT | {"use": "prompting.wording.Template"}},
     "a font": {
         "more": {"use": "prompting.markers.Circles", "label": {"font_file": "PRIVATE/passwd"}}
     },
@@ -104,20 +73,12 @@ FILES: dict[str, dict[str, Any]] = {
     "a folder of models": {
         "more": {"use": "specialists.detection.YuNet", "model": "PRIVATE/passwd"}
     },
-    "a reader's file": {
-        "read": {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}
-    },
-    "a scorer's file": {
-        "scorer": {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}
-    },
+    "a reader's file": {"read": TEXT},
+    "a scorer's file": {"scorer": TEXT},
     "replies of a priced model": {
         "more": {
             "use": "prompting.turns.Ask",
-            "captioner": {
-                "use": "pipelines.models.Replay",
-                "path": "PRIVATE/replies.jsonl",
-                "prices": {"in": 1, "out": 1},
-            },
+            "captioner": REPLAY | {"prices": {"in": 1, "out": 1}},
         }
     },
 }
@@ -125,101 +86,63 @@ FILES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", FILES)
 def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path, what: str) -> None:
-    """`show` printed the file that the run named as a text of its prompt, and `replay` and `score`
-    opened others."""
     os.rename(lab / "own", "own")
     run, private = run_study("own"), str(lab / "private")
     change(run, **json.loads(json.dumps(FILES[what]).replace("PRIVATE", private)))
-    words = {"show": ["q1"], "trajectories": ["--out", "out.jsonl"], "judge": ["--model", "m"]}
-    commands = ("show", "replay", "score", "report", "trajectories", "replies", "judge")
-    said = [looktwice(command, run, *words.get(command, ()))[1] for command in commands]
-    whole = "\n".join((*said, *texts_of(run)))
+    words = {"show": ["q0"], "trajectories": ["--out", "out.jsonl"], "judge": ["--model", "m"]}
+    texts = []
+    for command in ("show", "replay", "score", "report", "trajectories", "replies", "judge"):
+        result = looktwice(command, run, *words.get(command, ()))
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        texts.append(result.output)
+    files = [path for path in run.rglob("*") if path.is_file() and "blobs" not in path.parts]
+    whole = "\n".join((*texts, *(path.read_text(errors="replace") for path in files)))
     assert SECRET not in whole
-    assert "lies outside the run's folder" in whole, whole
-    assert "--allow ../private" in whole
+    assert "lies outside the run's folder" in whole and "--allow ../private" in whole, whole
 
 
 def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
-    run = run_study("../own", "--allow", "../own")
+    run = run_study("../own", *OWN)
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
-    _, said = looktwice("show", run, "q1")
+    said = looktwice("show", run, "q0").output
     assert "data is a link" in said and SECRET not in said
-
-
-def test_a_run_made_here_is_shown_as_before(lab: Path) -> None:
-    """Data in the working folder needs no word; the stored pictures stand in for other data, and
-    one line says so."""
-    os.rename(lab / "own", "own")
-    run = run_study("own")
-    for command in (("show", run, "q1"), ("replay", run), ("score", run)):
-        code, said = looktwice(*command)
-        assert code == 0 and "outside" not in said, said
 
 
 def test_data_elsewhere_are_read_once_they_are_allowed(
     lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the line says to type is what helps, for each of the commands and for good."""
-    run = run_study("../own", "--allow", "../own")
-    code, said = looktwice("show", run, "q1")
-    (line,) = (line for line in said.splitlines() if "outside" in line)
-    assert (
-        code == 0
-        and line.startswith("shown with the stored pictures, for task.path: ")
-        and "--allow ../own" in line
-    )
-    code, said = looktwice("replay", run)
-    assert code == 1 and "looktwice allow runs/study" in said
-    for command in (("show", run, "q1"), ("replay", run)):
-        code, said = looktwice(*command, "--allow", "../own")
-        assert code == 0 and "outside" not in said, said
+    run = run_study("../own", *OWN)
+    (line,) = (line for line in ends(0, "show", run, "q0").splitlines() if "outside" in line)
+    assert line.startswith("shown with the stored pictures, for task.path: ")
+    assert "--allow ../own" in line
+    assert "looktwice allow runs/study" in ends(1, "replay", run)
+    for command in (("show", run, "q0"), ("replay", run)):
+        assert "outside" not in ends(0, *command, *OWN)
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
-    code, said = looktwice("replay", run)
-    assert code == 0 and said.endswith(
-        "\nreplayed without a model: 1 record the same bit for bit\n"
-    )
+    assert ends(0, "replay", run).endswith("without a model: 1 record the same bit for bit\n")
 
 
 def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path) -> None:
-    """Neither a copy of an allowed run, nor an allowed one that was edited, reads what that one
-    may."""
     Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
-    assert looktwice("allow", "study.yaml")[0] == 0
+    ends(0, "allow", "study.yaml")
     run = run_study("../own")
-    assert "outside" not in looktwice("show", run, "q1")[1]
-    foreign = Path("foreign")
-    shutil.copytree(run, foreign)
-    assert "looktwice allow foreign" in looktwice("report", foreign)[1]
-    change(
-        run,
-        system={
-            "use": "prompting.wording.System",
-            "text": {"file": str(lab / "private" / "passwd")},
-        },
-    )
-    for command in (("show", run, "q1"), ("replay", run)):
-        _, said = looktwice(*command)
+    assert "outside" not in looktwice("show", run, "q0").output
+    shutil.copytree(run, "foreign")
+    assert "looktwice allow foreign" in looktwice("report", "foreign").output
+    text = {"file": str(lab / "private" / "passwd")}
+    change(run, system={"use": "prompting.wording.System", "text": text})
+    for command in (("show", run, "q0"), ("replay", run)):
+        said = looktwice(*command).output
         assert "lies outside the run's folder" in said and SECRET not in said
 
 
-FILES_OF_A_RUN = (
-    "records.jsonl",
-    "samples.jsonl",
-    "points.yaml",
-    "run.yaml",
-    "judged.jsonl",
-    ".lock",
-    "show",
-    "blobs",
-)
+FILES_OF_A_RUN = "records.jsonl samples.jsonl points.yaml run.yaml judged.jsonl .lock show blobs"
 
 
-@pytest.mark.parametrize("name", [*FILES_OF_A_RUN, "report.html"])
+@pytest.mark.parametrize("name", [*FILES_OF_A_RUN.split(), "report.html"])
 def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
-    """`show` wrote its page through a link out of the folder, and pictures were read through
-    one."""
-    run, bait = run_study("../own", "--allow", "../own"), lab / "bait"
+    run, bait = run_study("../own", *OWN), lab / "bait"
     whole = (run / "records.jsonl").read_bytes()
     if (run / name).is_dir():
         (run / name).rename(bait)
@@ -228,29 +151,24 @@ def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
     else:
         bait.write_text("one line\nand half a line")
         (run / name).unlink(missing_ok=True)
-    before = sorted(
-        (path, path.is_file() and path.read_bytes()) for path in (bait, *bait.rglob("*"))
-    )
+
+    def baited() -> list[tuple[Path, bool | bytes]]:
+        paths = sorted((bait, *bait.rglob("*")))
+        return [(path, path.is_file() and path.read_bytes()) for path in paths]
+
+    before = baited()
     (run / name).symlink_to(bait)
-    again = ("run", "study.yaml", "--allow", "../own")
-    for words in (("show", run, "q1"), again):
-        code, said = looktwice(*words)
-        assert code == 2 and f"{name} is a link" in said, said
-    assert (
-        sorted((path, path.is_file() and path.read_bytes()) for path in (bait, *bait.rglob("*")))
-        == before
-    )
+    for words in (("show", run, "q0"), ("run", "study.yaml", *OWN)):
+        assert f"{name} is a link" in ends(2, *words)
+    assert baited() == before
     assert name == "records.jsonl" or (run / "records.jsonl").read_bytes() == whole
 
 
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_link_among_the_pictures_of_a_run_is_not_followed(tmp_path: Path, inner: bool) -> None:
-    """Nor one in place of the folder in which a picture lies: neither is read, nor written
-    through."""
     bait, blobs = tmp_path / "bait", Blobs(tmp_path / "run" / "blobs")
     sha = sha256(b"private").hexdigest()
-    place = blobs.path(sha)
-    link = place if inner else place.parent
+    link = blobs.path(sha) if inner else blobs.path(sha).parent
     bait.mkdir()
     (bait / sha).write_bytes(b"private")
     link.parent.mkdir(parents=True)

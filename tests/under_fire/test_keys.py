@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
-from PIL import Image
 
 from bench.soak.hostile_server import Answer, Json, Script, completion, hostile_server, http
 from looktwice.eval.readers import Robust
@@ -24,10 +23,11 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.pipeline import NoModel
-from tests.first_day.studies import looktwice
+from tests.under_fire.scenes import RUN, ends, write_questions
 
 SECRET = "sk-fire-7Hq2mVx9Zt41Wb8Q"
 ODD = 'sk-"odd"\\key:\\n{x%41}&lt;#7'
+ASKED = (Message("user", ("Which?",)),)
 STUDY = """
 task: {{use: eval.tasks.Folder, path: own}}
 model: {{use: pipelines.models.ChatAPI, model: tiny, url: "{url}", timeout: 20}}
@@ -41,14 +41,12 @@ contestants:
   tagged: {{stages: {{look: {{protocol: {{use: prompting.agent.TaggedCalls}}}}}}}}
   plain: {{stages: {{look: {{protocol: {{use: prompting.agent.PlainCalls}}}}}}}}
 """
-
-
-SPELLINGS: dict[str, Callable[[str], str]] = {
-    "as it is": lambda key: json.dumps(key)[1:-1],
-    "percents of URLs": lambda key: json.dumps(quote(key))[1:-1],
-    "every sign in percents": lambda key: json.dumps(quote(key, safe=""))[1:-1],
-    "of a page": lambda key: json.dumps(html.escape(key))[1:-1],
-}
+SPELLINGS: list[Callable[[str], str]] = [
+    lambda key: json.dumps(key)[1:-1],
+    lambda key: json.dumps(quote(key))[1:-1],
+    lambda key: json.dumps(quote(key, safe=""))[1:-1],
+    lambda key: json.dumps(html.escape(key))[1:-1],
+]
 
 
 def undone(text: str) -> str:
@@ -65,13 +63,8 @@ def key(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MY_KEY", request.param)
     monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
-    Path("own").mkdir()
-    Image.new("RGB", (60, 40), "red").save("own/p.png")
-    rows = (
-        {"id": f"s{n}", "question": f"Case {n}.", "images": ["p.png"], "answer": "x"}
-        for n in range(len(SPELLINGS))
-    )
-    Path("own/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    questions = (f"Case {number}." for number in range(len(SPELLINGS)))
+    write_questions(*({"question": text, "images": ["p.png"]} for text in questions), side=60)
     yield request.param
 
 
@@ -80,22 +73,18 @@ def echo(key: str) -> Script:
 
     def script(body: Json, before: int) -> Answer:
         said = json.dumps(body["messages"])
-        found = re.search(r"Case (\d+)\.", said)
-        spelt = SPELLINGS[list(SPELLINGS)[int(found[1]) if found else 0]](key)
-        if any(message["role"] == "assistant" for message in body["messages"]):
-            return Answer(http(200, json.dumps(completion(f"ANSWER: {spelt}")).encode()))
+        number = re.search(r"Case (\d+)\.", said)
+        spelt = SPELLINGS[int(number[1]) if number else 0](key)
         arguments = f'{{"image": "{spelt}"}}'
-        if "tools" in body:
+        text = f"CALL zoom {arguments}"
+        if any(message["role"] == "assistant" for message in body["messages"]):
+            text = f"ANSWER: {spelt}"
+        elif "tools" in body:
             call = {"id": spelt, "function": {"name": "zoom", "arguments": arguments}}
-            message: Json = {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [call, call | {"id": "b"}],
-            }
+            message: Json = {"content": None, "tool_calls": [call, call | {"id": "b"}]}
             choice = {"message": message, "finish_reason": "tool_calls"}
             return Answer(http(200, json.dumps(completion(choices=[choice])).encode()))
-        text = f"CALL zoom {arguments}"
-        if "<tools>" in said:
+        elif "<tools>" in said:
             text = f'<tool_call>{{"name": "zoom", "arguments": {arguments}}}</tool_call>'
         return Answer(http(200, json.dumps(completion(text)).encode()))
 
@@ -103,49 +92,36 @@ def echo(key: str) -> Script:
 
 
 def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> None:
-    """A key in the escapes of JSON passed the mask, and stood readably in the looks, messages and
-    pages of an agent."""
     with hostile_server(echo(key)) as server:
         Path("study.yaml").write_text(STUDY.format(url=server.url))
-        result = looktwice("run", "study.yaml")
-    assert result.exit_code == 0, result.output
-    records = RunFolder(Path("runs/study")).records().values()
+        said = [ends(0, "run", "study.yaml")]
+    records = RunFolder(RUN).records().values()
     assert len(records) == 3 * len(SPELLINGS) and not any(record.error for record in records)
-    commands = (
-        ["score"],
-        ["report"],
-        ["show", "s1"],
-        ["show", "s1", "--out", "one.html"],
-        ["trajectories", "--out", "t.jsonl"],
-    )
-    said = [looktwice(word, "runs/study", *more).output for word, *more in commands]
-    texts = {
-        path.name: path.read_text(errors="replace") for path in Path().rglob("*") if path.is_file()
-    }
-    for name, text in {**texts, "terminal": "\n".join([result.output, *said])}.items():
-        found = key in undone(text)
-        assert not found, name
+    commands = ["score RUN", "report RUN", "show RUN q1", "show RUN q1 --out one.html"]
+    for command in (*commands, "trajectories RUN --out t.jsonl"):
+        said.append(ends(0, *command.replace("RUN", str(RUN)).split()))
+    Path("terminal").write_text("\n".join(said))
+    for path in (path for path in Path().rglob("*") if path.is_file()):
+        assert key not in undone(path.read_text(errors="replace")), path
 
 
-WORDS = (
-    "stages: {words: {use: prompting.wording.Template, text: TEXT}, ask: {use:"
-    " prompting.turns.Ask}}"
-)
 SETTINGS = {
-    "a template": (WORDS, "stages.words.text"),
+    "a template": (
+        "{words: {use: prompting.wording.Template, text: TEXT}, ask: {use: prompting.turns.Ask}}",
+        "stages.words.text",
+    ),
     "a text in a file": (
-        WORDS.replace("TEXT", "{file: words.txt}"),
+        "{words: {use: prompting.wording.Template, text: {file: words.txt}}, "
+        "ask: {use: prompting.turns.Ask}}",
         "contestants.plain.spec.stages.words.text",
     ),
     "a contestant that is not asked": (
-        (
-            "stages: {ask: {use: prompting.turns.Ask}}\ncontestants: {plain: {}, b: {needs: {env:"
-            " NOT_SET_HERE}, stages: {ask: {system: TEXT}}}}"
-        ),
+        "{ask: {use: prompting.turns.Ask}}\ncontestants: {plain: {}, b: {needs: {env:"
+        " NOT_SET_HERE}, stages: {ask: {system: TEXT}}}}",
         "contestants.b.stages.ask.system",
     ),
     "a name": (
-        "stages: {ask: {use: prompting.turns.Ask}}\ncontestants: {TEXT: {}}",
+        "{ask: {use: prompting.turns.Ask}}\ncontestants: {TEXT: {}}",
         "contestants holds a key",
     ),
 }
@@ -153,24 +129,16 @@ SETTINGS = {
 
 @pytest.mark.parametrize("what", SETTINGS)
 def test_a_key_among_any_settings_is_refused_with_its_place(key: str, what: str) -> None:
-    """A key in the text of a template, or one with a quote anywhere, was written into run.yaml and
-    points.yaml."""
     stages, place = SETTINGS[what]
     Path("words.txt").write_text(f"Use {key} now.")
-    scripted = "{use: pipelines.models.Scripted, answer: x}"
-    text = json.dumps(f"Use {key} now.")
-    Path("study.yaml").write_text(
-        "task: {use: eval.tasks.Folder, path: own}\nmodel:"
-        f" {scripted}\n{stages.replace('TEXT', text)}\n"
-    )
-    for word in ("check", "run"):
-        result = looktwice(word, "study.yaml")
-        assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
-        assert (
-            place in result.output
-            and "holds a key, and settings are written into every run" in result.output
-        )
-        assert key not in undone(result.output)
+    stages = stages.replace("TEXT", json.dumps(f"Use {key} now."))
+    model = "{use: pipelines.models.Scripted, answer: x}"
+    study = f"task: {{use: eval.tasks.Folder, path: own}}\nmodel: {model}\nstages: {stages}\n"
+    Path("study.yaml").write_text(study)
+    for command in ("check", "run"):
+        said = ends(2, command, "study.yaml")
+        assert place in said and "holds a key, and settings are written into every run" in said
+        assert key not in undone(said)
     assert not [path for path in Path("runs").rglob("*.yaml") if key in undone(path.read_text())]
 
 
@@ -178,79 +146,59 @@ def test_a_key_among_any_settings_is_refused_with_its_place(key: str, what: str)
     "setting", ["model.temperature", "model.url", "task.path", "stages.ask.nothing", "nothing"]
 )
 def test_a_fault_repeats_no_key(key: str, setting: str) -> None:
-    """The sentence on a setting that cannot be names what was found there, and that may be a key in
-    the wrong place."""
     Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
-    result = looktwice("check", "study.yaml", f"{setting}={json.dumps(key)}")
-    assert result.exit_code == 2 and key not in undone(result.output), result.output
+    assert key not in undone(ends(2, "check", "study.yaml", f"{setting}={json.dumps(key)}"))
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    ["sk-half-a-key\nof-two-lines", "sk-with a space", "sk-k\u00e9y-of-letters", "sk-\udcff-key"],
+    "wrong", ["sk-half-a-key\nof-two-lines", "sk-with a space", "sk-k\u00e9y", "sk-\udcff-key"]
 )
 def test_a_key_that_can_be_none_is_a_sentence(
-    wrong: str, key: str, monkeypatch: pytest.MonkeyPatch
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line break inside of the variable ended `run` in a traceback."""
     monkeypatch.setenv("MY_KEY", wrong)
-    Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
-    result = looktwice("run", "study.yaml")
-    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
-    assert "the key in MY_KEY holds a line break, a space or another character" in result.output
-    assert "sk-" not in result.output
+    monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
+    with pytest.raises(ModelError, match="the key in MY_KEY holds a line break") as raised:
+        ChatAPI("tiny", url="http://127.0.0.1:9/v1").check()
+    assert "sk-" not in str(raised.value)
 
 
 def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
-    """The parser of HTTP repeats a line that it cannot read, and the traceback of the sample held
-    that."""
     raw = f"HTTP/1.1 {key} Said\r\nX: y\r\n\r\n".encode()
     with hostile_server(lambda body, before: Answer(raw, cut=True)) as server:
         model = ChatAPI("tiny", url=server.url)
-        with pytest.raises(ModelError) as raised:
-            model([Message("user", ("Which?",))])
-    assert "Bad status line" in str(raised.value) or "broke off" in str(raised.value)
-    assert key not in undone(str(raised.value)) and key not in undone(
-        describe_failure(raised.value)
-    )
+        with pytest.raises(ModelError, match=r"Bad status line|broke off") as raised:
+            model(ASKED)
+    assert key not in undone(f"{raised.value}\n{describe_failure(raised.value)}")
 
 
 def test_the_password_of_a_proxy_is_in_no_sentence(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy that refuses is named with its whole URL in the error, which every failed record
-    held."""
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with hostile_server(lambda body, before: Answer(b"")) as server:  # knows no CONNECT
         place = server.url.removeprefix("http://").removesuffix("/v1")
         monkeypatch.setenv("https_proxy", f"http://user:hunter2@{place}")
         with pytest.raises(ModelError) as raised:
-            ChatAPI("tiny", url="https://api.openai.com/v1", timeout=5)(
-                [Message("user", ("Which?",))]
-            )
+            ChatAPI("tiny", url="https://api.openai.com/v1", timeout=5)(ASKED)
     assert "hunter2" not in str(raised.value) + describe_failure(raised.value)
 
 
 def test_tokens_that_spell_a_key_are_left_out(key: str) -> None:
     tokens = [{"token": part, "logprob": -1.0} for part in (key[:5], key[5:], "!")]
     choice = {"message": {"content": f"{key}!"}, "logprobs": {"content": tokens}}
-    reply = read_response(
-        HttpResponse(200, {}, json.dumps({"choices": [choice]}).encode()),
-        "http://127.0.0.1/v1",
-        0.1,
-    )
+    response = HttpResponse(200, {}, json.dumps({"choices": [choice]}).encode())
+    reply = read_response(response, "http://127.0.0.1/v1", 0.1)
     assert (reply.text, reply.logprobs) == ("***!", ())
 
 
 def test_a_key_that_markup_tears_apart_is_in_no_answer(key: str) -> None:
-    """A reader takes markup away, and what it left stood in the tables."""
     torn = f"<b>{key[:6]}</b>{key[6:]}" if key == ODD else f"**{key[:6]}**{key[6:]}"
     said = State(Sample("s", "Which name?"), messages=(Message("assistant", (torn,)),))
     assert key not in str(Robust()(said, NoModel()).answer)
 
 
 def test_a_key_that_a_stage_brings_along_is_in_no_record(key: str, tmp_path: Path) -> None:
-    """A model or tool of the user's own asks servers by itself, past the gate of ChatAPI."""
     reply = Reply(f"it is {key}", tool_calls=(ToolCall(key, "zoom", json.dumps({"at": key})),))
     calls = ({"messages": [], "draw": 0, "reply": describe_reply(reply)},)
     record = Record("p", "s", "0" * 64, answer=key, calls=calls, notes=(f"found {key}",))
@@ -262,16 +210,6 @@ def test_a_key_that_a_stage_brings_along_is_in_no_record(key: str, tmp_path: Pat
     assert written.last_reply is not None and written.last_reply["text"] == "it is ***"
 
 
-OTHERS = [
-    "",
-    "100 % sure; 5 &lt; 6 \\frac{1}{2} \\u00e9",
-    "%zz \\u12 &nosuch; \ud83d",
-    "\\" * 50,
-    "\\u{fffff}",
-    "***",
-]
-
-
-@pytest.mark.parametrize("text", OTHERS)
-def test_other_texts_stay_as_they_are(key: str, text: str) -> None:
-    assert mask_keys(text) == text
+def test_other_texts_stay_as_they_are(key: str) -> None:
+    for text in ("", "100 % sure; 5 &lt; 6 \\frac{1}{2} \\u00e9", "%zz \\u12 &nosuch; \ud83d", "*"):
+        assert mask_keys(text) == text

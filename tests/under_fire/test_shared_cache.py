@@ -22,7 +22,6 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines import ChatAPI
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -32,12 +31,13 @@ from looktwice.pipelines.model import (
     Stopped,
     request_key,
 )
-from looktwice.pipelines.models import Cached, CacheError
-from looktwice.pipelines.models.cache import Store
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.models.cache import Cached, CacheError, Store
 from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.wrappers import wrap
 from tests.chat_server import chat_server
-from tests.first_day.studies import looktwice, write_study
+from tests.first_day.studies import write_study
+from tests.under_fire.scenes import ends, records
 
 HELLO = (Message("user", ("hello",)),)
 LOOKTWICE = "from looktwice.eval.cli import main; main()"
@@ -46,7 +46,6 @@ import sys, threading, time
 from pathlib import Path
 from looktwice.pipelines.models.cache import Store
 store = Store(Path(sys.argv[1]))
-assert store.get("k") is None
 with store.turn("k", threading.Event()):
     print("asking", flush=True)
     time.sleep(60)
@@ -56,14 +55,13 @@ with store.turn("k", threading.Event()):
 def started(code: str, *words: object) -> subprocess.Popen[str]:
     """Another process that runs this code."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", code, *map(str, words)]
+    command, pipe = [sys.executable, "-c", code, *map(str, words)], subprocess.PIPE
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        command, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=environment
     )
 
 
 def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> None:
-    """Started together on one cache, two runs paid for 234 of 400 questions twice."""
     with chat_server(None, "--delay", "0.05") as server:
         study = write_study(tmp_path, server.url, n=24)
         words = ["run", study, "--cache", tmp_path / "cache", "--workers", 4, "--out"]
@@ -73,12 +71,11 @@ def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> 
             assert process.returncode == 0, said
         assert server.stats["requests"] == 24
     for name in ("one", "other"):
-        records = RunFolder(tmp_path / name / "study").records().values()
-        assert len(records) == 24 and not any(record.error for record in records)
+        answered = records(tmp_path / name / "study").values()
+        assert len(answered) == 24 and not any(record.error for record in answered)
 
 
 def test_a_killed_process_gives_way_and_a_living_one_is_waited_for(tmp_path: Path) -> None:
-    """Else a run that died would hold back its questions for ever."""
     store, gone = Store(tmp_path), threading.Event()
     assert store.get("k") is None
 
@@ -116,28 +113,27 @@ class Asked:
         return Reply("yes")
 
 
+@pytest.mark.parametrize(("fails", "asked"), [(False, 1), (True, 2)])
 def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(
-    tmp_path: Path,
+    tmp_path: Path, fails: bool, asked: int
 ) -> None:
-    for fails, asked in ((False, 1), (True, 2)):
-        models = [Cached(Asked(fails, f"fails {fails}"), Store(tmp_path)) for _ in range(2)]
+    models = [Cached(Asked(fails), Store(tmp_path)) for _ in range(2)]
 
-        def ask(model: Cached) -> str:
-            try:
-                return model(HELLO).text
-            except ModelError as exc:
-                return str(exc)
+    def ask(model: Cached) -> str:
+        try:
+            return model(HELLO).text
+        except ModelError as exc:
+            return str(exc)
 
-        with ThreadPoolExecutor(2) as pool:
-            assert set(pool.map(ask, models)) == {"no" if fails else "yes"}
-        assert sum(cast("Asked", model.model).times for model in models) == asked
+    with ThreadPoolExecutor(2) as pool:
+        assert set(pool.map(ask, models)) == {"no" if fails else "yes"}
+    assert sum(cast("Asked", model.model).times for model in models) == asked
 
 
 def test_a_run_that_is_stopped_waits_for_no_other_process(tmp_path: Path) -> None:
     stop, other = threading.Event(), Store(tmp_path)
     model = Cached(Asked(), Store(tmp_path), stop=stop)
     key = request_key(model.identity, HELLO, 0, CallOptions())
-    assert other.get(key) is None
     with other.turn(key, threading.Event()), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(model, HELLO)
         time.sleep(0.2)
@@ -155,56 +151,43 @@ class Full(Store):
     counting = threading.Lock()  # two must not both find room for the last reply
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        with self.counting:
+        with self.counting, self._named():
             if len(self) >= self.room:
-                with self._named():
-                    raise sqlite3.OperationalError("database or disk is full")
+                raise sqlite3.OperationalError("database or disk is full")
             return super().put(key, model, reply)
 
 
-def test_a_full_disk_of_the_cache_ends_the_payments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def fill_run_folder(writer: RunWriter, batch: Sequence[tuple[str, bytes]]) -> None:
+    if any(name == "records.jsonl" for name, _ in batch):
+        raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("full", "most", "words", "kept"),
+    [
+        (("looktwice.eval.runs.made_with.Store", Full), Full.room + 4, "free its disk", Full.room),
+        # the first answers, and what had left until they were written
+        ((f"{RunWriter.__module__}.RunWriter._write", fill_run_folder), 8, "No space left", 0),
+    ],
+)
+def test_a_full_disk_ends_the_payments(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    full: tuple[str, object],
+    most: int,
+    words: str,
+    kept: int,
 ) -> None:
-    """The run went on to send every request, and 313 of 620 paid answers were lost."""
-    monkeypatch.setattr("looktwice.eval.runs.models.Store", Full)
-    more = "each: [{stages.choose: null}, {model.temperature: 1}]"
+    monkeypatch.setattr(*full)
     with chat_server(None, "--delay", "0.1") as server:
-        study = write_study(tmp_path, server.url, n=30, more=more)
-        result = looktwice("run", study, "--out", tmp_path, "--workers", 4)
-        assert server.stats["requests"] <= Full.room + 4, "only what was on its way"
-    assert (
-        result.exit_code == 2
-        and "free its disk" in result.output
-        and "Traceback" not in result.output
-    )
-    assert len(RunFolder(tmp_path / "study").records()) == Full.room
-
-
-def test_a_full_disk_of_the_run_folder_ends_the_payments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(writer: RunWriter, batch: Sequence[tuple[str, bytes]]) -> None:
-        if any(name == "records.jsonl" for name, _ in batch):
-            raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
-
-    monkeypatch.setattr(RunWriter, "_write", full)
-    with chat_server(None, "--delay", "0.1") as server:
-        result = looktwice(
-            "run", write_study(tmp_path, server.url, n=40), "--out", tmp_path, "--workers", 4
-        )
-        assert server.stats["requests"] <= 4 + 4, (
-            "the first answers, and what had left until they were written"
-        )
-    assert (
-        result.exit_code == 2
-        and "No space left" in result.output
-        and "Traceback" not in result.output
-    )
+        study = write_study(tmp_path, server.url, n=40)
+        assert words in ends(2, "run", study, "--out", tmp_path, "--workers", 4)
+        assert server.stats["requests"] <= most
+    assert len(RunFolder(tmp_path / "study").records()) == kept
 
 
 def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: Path) -> None:
-    """A stage that goes on after any exception went on paying, too."""
-    stop, said = threading.Event(), list[str]()
+    stop, said, inner = threading.Event(), list[str](), Asked()
 
     def give_up(why: str) -> None:
         said.append(why)
@@ -212,69 +195,46 @@ def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: 
 
     store = Full(tmp_path)
     store.room = 0
-    inner = Asked()
     model = wrap(inner, store, stop, watch=EndpointWatch(give_up))
-    with pytest.raises(CacheError):
-        model(HELLO)
-    with pytest.raises(Stopped):
-        model(HELLO, draw=1)
+    for draw, error in enumerate((CacheError, Stopped)):
+        with pytest.raises(error):
+            model(HELLO, draw)
     assert inner.times == 1 and "free its disk" in said[0]
 
 
 DAMAGED: Sequence[object] = (
-    "",
-    "5",
-    "null",
-    "[]",
-    '"text"',
-    "{",
-    '{"text": 5}',
-    '{"text": "a", "usage": {"tokens_in": "many"}}',
-    b"\xff\xfe",
-    '{"text": "a", "tool_calls": [5]}',
-    '{"text": "a", "nonsense": 1}',
-    "[" * 100_000,
-    b"\0" * 40,
-    5,
-    '{"text": null}',
+    *("", "5", "null", "[]", '"text"', "{", '{"text": 5}', '{"text": null}', b"\0" * 40, 5),
+    *('{"text": "a", "usage": {"tokens_in": "many"}}', '{"text": "a", "tool_calls": [5]}'),
+    *(b"\xff\xfe", '{"text": "a", "nonsense": 1}', "[" * 100_000),
 )
 
 
-@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda damaged: str(damaged)[:12])
-def test_a_damaged_row_is_asked_again_and_replaced(tmp_path: Path, damaged: object) -> None:
-    """It ended the run in a traceback, and every resume."""
-    with chat_server(None) as server:
-        model = Cached(ChatAPI("m", server.url), Store(tmp_path))
-        first = model(HELLO)
+def test_a_damaged_row_is_asked_again_and_replaced(tmp_path: Path) -> None:
+    inner = Scripted("yes")
+    model = Cached(inner, Store(tmp_path))
+    model(HELLO)
+    for number, damaged in enumerate(DAMAGED, 2):
         with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
             file.execute("UPDATE replies SET reply = CAST(? AS TEXT)", (damaged,))
-        again, third = model(HELLO), model(HELLO)
-        assert server.stats["requests"] == 2
-    assert (again.text, again.cached, third.cached) == (first.text, False, True)
+        assert (model(HELLO).cached, model(HELLO).cached) == (False, True), damaged
+        assert len(inner.asked) == number
 
 
-FOREIGN = {
-    "a view": (
-        "CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-        "SELECT i AS key, 1 AS model, 1 AS reply, NULL AS blob, 0 AS stored FROM n"
-    ),
-    "a trigger": (
-        "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored); "
-        "CREATE TRIGGER obeyed AFTER INSERT ON replies BEGIN DELETE FROM replies; END"
-    ),
-    "is a table": "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)",
-    "'bookmarks' is a table": "CREATE TABLE bookmarks (address TEXT)",
-    "a trigger ": (
-        "CREATE TABLE claims (key, owner, until); "
-        "CREATE TRIGGER obeyed AFTER INSERT ON claims BEGIN DELETE FROM claims; END"
-    ),
-}
+VIEW = """CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+SELECT i AS key, 1 AS model, 1 AS reply, NULL AS blob, 0 AS stored FROM n"""
+TRIGGER = """CREATE TABLE {0} (key TEXT PRIMARY KEY, model, reply, blob, stored);
+CREATE TRIGGER obeyed AFTER INSERT ON {0} BEGIN DELETE FROM {0}; END"""
+FOREIGN = [
+    ("a view", VIEW),
+    *(("a trigger", TRIGGER.format(name)) for name in ("replies", "claims")),
+    ("a table", "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)"),
+    ("'bookmarks' is a table", "CREATE TABLE bookmarks (address TEXT)"),
+]
 
 
-@pytest.mark.parametrize("what", FOREIGN)
-def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str) -> None:
-    """A view in place of the table never ended, and triggers were obeyed."""
+@pytest.mark.parametrize(("what", "script"), FOREIGN)
+def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str, script: str) -> None:
     with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
-        file.executescript(FOREIGN[what])
-    with pytest.raises(CacheError, match=f"is no reply cache.*{what.strip()}"):
+        file.executescript(script)
+    with pytest.raises(CacheError, match=f"is no reply cache.*{what}"):
         len(Store(tmp_path))

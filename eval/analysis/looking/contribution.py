@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
@@ -25,11 +25,10 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
-from looktwice.eval.scoring.labels import contestant_changes
-from looktwice.eval.scoring.values import Values
+from looktwice.eval.scoring.labels import closest, contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.paired import Values, compare_paired
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -70,19 +69,13 @@ class Certificate:
         return values.where(values.has())
 
     @property
-    def samples(self) -> Sequence[str]:
-        """The samples that every arm answered."""
-        return self.values.units
-
-    @property
     def excluded(self) -> int:
         """Samples with a key that failed or are missing in one of the arms."""
-        return len(self.arms["full"].keyed) - len(self.samples)
+        return len(self.arms["full"].keyed) - len(self.values.units)
 
     def difference(self, role: str, other: str) -> Estimate:
         """One arm minus another; samples that share a picture or a group are one cluster."""
-        clusters = self.values.clusters.tolist()
-        return compare_paired(self.values[role], self.values[other], clusters)
+        return compare_paired(self.values[role], self.values[other], self.values.clusters)
 
     @property
     def gain(self) -> Estimate:
@@ -98,10 +91,9 @@ class Certificate:
         """
         gain = self.gain
         gained = gain.p < LEVEL and gain.value > 0
+        change = f"Tool use {'gains' if gained else 'loses'}"
         if gain.p >= LEVEL:
             change = "No gain is shown: tool use changes accuracy by"
-        else:
-            change = f"Tool use {'gains' if gained else 'loses'}"
         sentences = [f"{change} {_points(gain)} points (n = {gain.n})."]
         of = f"Of {100 * gain.value:.1f} points gained" if gained else "Beside that"
         for role, needs in NEEDS.items():
@@ -136,24 +128,30 @@ class Certificate:
 
         call gain + schema gain - call harm - schema harm is the gain, on right or wrong answers.
         """
-        out = dict.fromkeys(("call gain", "schema gain", "call harm", "schema harm"), 0.0)
-        gaps = (self.values["full"] - self.values["without"]).tolist()
-        for name, gap in zip(self.samples, gaps, strict=True):
+        parts = dict.fromkeys(("call gain", "schema gain", "call harm", "schema harm"), 0.0)
+        gaps = self.values["full"] - self.values["without"]
+        for name, gap in zip(self.values.units, gaps.tolist(), strict=True):
             called = any(entry.measured.get("looks") for entry in self.arms["full"].asked(name))
-            out[f"{'call' if called else 'schema'} {'gain' if gap > 0 else 'harm'}"] += abs(
-                gap
-            ) / len(self.samples)
-        return out
+            part = f"{'call' if called else 'schema'} {'gain' if gap > 0 else 'harm'}"
+            parts[part] += abs(gap) / len(gaps)
+        return parts
 
     @property
     def unequal(self) -> list[str]:
         """Where arms differ in what should be the same: seed, model, and the agent's bounds, sizes
         and frame."""
-        full, out = _conditions(self.arms["full"]), list[str]()
+        conditions, sentences = dict[str, dict[str, str]](), list[str]()
         for role, scores in self.arms.items():
-            other = [name for name, value in _conditions(scores).items() if value != full.get(name)]
-            out += [f"{role} differs from full in {', '.join(other)}"] if other else []
-        return out
+            point = scores.point
+            shared = {"seed": point.seed, "draws": point.draws, "model": point.spec.get("model")}
+            for node in (point.spec.get("stages") or {}).values():
+                if isinstance(node, Mapping) and str(node.get("use", "")).endswith(".Agent"):
+                    shared |= {name: node.get(name) for name in SETTINGS}
+            conditions[role] = dict(zip(shared, map(canonical, shared.values()), strict=True))
+        for role, mine in conditions.items():
+            other = [name for name in mine if mine[name] != conditions["full"].get(name)]
+            sentences += [f"{role} differs from full in {', '.join(other)}"] if other else []
+        return sentences
 
 
 def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list[Certificate]:
@@ -162,16 +160,19 @@ def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list
 
     `roles` gives the contestants of roles that have other names, {"black": "placebo"}.
     """
-    names = {role: role for role in ARMS} | dict(roles or {})
+    names = dict(zip(ARMS, ARMS, strict=True)) | dict(roles or {})
     certificates = []
-    for full in (scores for scores in run.points if scores.point.contestant == names["full"]):
+    points = [scores.point for scores in run.points]
+    for full in points:
+        if full.contestant != names["full"]:
+            continue
         arms: dict[str, PointScores] = {}
         for role, name in names.items():
-            arm = full if role == "full" else _fitting(run, full, name)
-            if arm is not None:
-                arms[role] = arm
+            own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
+            point = full if role == "full" else closest(contestant_changes(full), own)
+            arms |= {role: run.by_id[point.id]} if point else {}
         certificate = Certificate(arms)
-        if "without" in arms and len(arms) > 2 and certificate.samples:
+        if "without" in arms and len(arms) > 2 and certificate.values.units:
             certificates.append(certificate)
     return certificates
 
@@ -180,6 +181,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
     """A line for each arm: what it has, accuracy, what `full` has more, and where its looks
     went."""
     arms, solved = certificate.arms, certificate.solved_elsewhere
+    samples = certificate.values.units
     looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
 
     def over(role: str, other: str) -> Estimate | None:
@@ -193,13 +195,13 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         return look.iou if look else None
 
     def tokens(role: str) -> float:
-        entries = [entry for name in certificate.samples for entry in arms[role].asked(name)]
+        entries = [*chain.from_iterable(map(arms[role].asked, samples))]
         return sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries)
 
     columns: Sequence[Column[str]] = (
         Column("arm", lambda role: role, text),
         Column("what it gets", ARMS.get, text),
-        Column("n", lambda role: len(certificate.samples)),
+        Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
         Column("over without", lambda role: over(role, "without"), _points),
         Column(
@@ -226,7 +228,22 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
     for certificate in found:
         full = certificate.arms["full"]
         parts += [f"## {full.contestant} on {full.task}", *certificate.verdict]
-        parts += [contribution_table(certificate, run).markdown, *_remarks(certificate)]
+        parts.append(contribution_table(certificate, run).markdown)
+        calls = certificate.by_call.items()
+        split = ", ".join(f"{name} {100 * value:.1f}" for name, value in calls)
+        parts.append(f"By whether a tool was called, in points: {split}.")
+        if (blind := certificate.solved_elsewhere.get("blind")) is not None:
+            parts.append(
+                f"Of what the full agent solves, {100 * blind:.1f} % is solved in an arm without"
+                " pictures of looks too."
+            )
+        if count := certificate.excluded:
+            parts.append(
+                f"{count} samples failed or are missing in an arm, and are left out of all."
+            )
+        unequal = "; ".join(certificate.unequal)
+        same = "Seed, model, sizes and budgets are the same."
+        parts.append(f"Not the same in all arms: {unequal}." if unequal else same)
     return "\n\n".join(parts) + "\n"
 
 
@@ -235,49 +252,5 @@ def _points(gap: Estimate) -> str:
     return f"{100 * gap.value:.1f} [{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
 
 
-def _remarks(certificate: Certificate) -> Iterator[str]:
-    split = ", ".join(f"{name} {100 * value:.1f}" for name, value in certificate.by_call.items())
-    yield f"By whether a tool was called, in points: {split}."
-    if (blind := certificate.solved_elsewhere.get("blind")) is not None:
-        yield (
-            f"Of what the full agent solves, {100 * blind:.1f} % is solved in an arm without"
-            " pictures of looks too."
-        )
-    if count := certificate.excluded:
-        yield f"{count} samples failed or are missing in an arm, and are left out of all."
-    if unequal := "; ".join(certificate.unequal):
-        yield f"Not the same in all arms: {unequal}."
-    else:
-        yield "Seed, model, sizes and budgets are the same."
-
-
-def _fitting(run: RunScores, full: PointScores, name: str) -> PointScores | None:
-    """The arm of a contestant on the same samples at the same setting, as far as it has this
-    setting."""
-    wanted = contestant_changes(full.point).items()
-    alike = [
-        arm
-        for arm in run.points
-        if arm.point.contestant == name
-        and arm.point.task_id == full.point.task_id
-        and contestant_changes(arm.point).items() <= wanted
-    ]
-    return max(alike, key=lambda arm: len(contestant_changes(arm.point)), default=None)
-
-
 SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
 """Of an agent, what the arms of a certificate have in common."""
-
-
-def _conditions(scores: PointScores) -> dict[str, str]:
-    """What the arms of a certificate have in common, of an arm with an agent its settings too."""
-    spec = scores.point.spec
-    shared: dict[str, Any] = {
-        "seed": scores.point.seed,
-        "draws": scores.point.draws,
-        "model": spec.get("model"),
-    }
-    for node in (spec.get("stages") or {}).values():
-        if isinstance(node, Mapping) and str(node.get("use", "")).endswith(".Agent"):
-            shared |= {name: node.get(name) for name in SETTINGS}
-    return {name: canonical(value) for name, value in shared.items()}

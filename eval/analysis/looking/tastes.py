@@ -211,9 +211,10 @@ class Tastes:
     def _means_of_keys(self) -> Floats:
         """The share of each of MEANS for the key of each question: its group's, or that of all
         where it has none."""
-        letters = (_letters(question).get(question.key, "") for question in self.questions)
-        keys = (Offer(n, self.questions[n].key, letter, 0) for n, letter in enumerate(letters))
-        groups = [self.groups.get(self._group(key), -1) for key in keys]
+        groups = []
+        for number, question in enumerate(self.questions):
+            key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)
+            groups.append(self.groups.get(self._group(key), -1))
         return np.asarray(np.vstack([self.learnt.of_groups, self.learnt.means])[groups])
 
     def _group(self, offer: Offer) -> Hashable:
@@ -230,12 +231,11 @@ def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
     SURE or more of their draws nothing is taken: what is known to a model is no taste, and no
     question tells its own p.
     """
-    doubtful = [question.right < SURE * question.draws for question in questions]
-    wrong = [
-        o
-        for o in _offers(questions)
-        if doubtful[o.question] and o.word != questions[o.question].key
-    ]
+    wrong = []
+    for offer in _offers(questions):
+        question = questions[offer.question]
+        if question.right < SURE * question.draws and offer.word != question.key:
+            wrong.append(offer)
     coarsest, *others = (Tastes(questions, wrong, grouping) for grouping in GROUPINGS)
     finer = [tastes for tastes in others if 3 * len(tastes.groups) <= len(wrong)]
     return max([coarsest, *finer], key=lambda tastes: tastes.learnt.log_likelihood)
@@ -243,11 +243,13 @@ def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
 
 def _offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
     """Every choice of every question; an open one might be answered by the key of any other."""
+    opened, keys = list[int](), dict[str, BlindQuestion]()
     for number, question in enumerate(questions):
         for word, letter in _letters(question).items():
             yield Offer(number, word, letter, question.answers.get(word, 0))
-    opened = [number for number, question in enumerate(questions) if not question.choices]
-    keys = {questions[number].key: questions[number] for number in opened}
+        if not question.choices:
+            opened.append(number)
+            keys[question.key] = question
     for number in opened[: max(50, MOST_OFFERS // max(1, len(keys)))]:
         answers = questions[number].answers.items()
         for key, question in keys.items():

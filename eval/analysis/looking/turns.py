@@ -7,135 +7,124 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from looktwice.eval.display.text_tables import (
     Column,
-    TextTable,
     change_cell,
     format_cost,
     format_p,
+    names,
     percent,
     share_cell,
-    table,
     text,
 )
-from looktwice.eval.scoring.measurements import Turns, TurnsOfArm
-from looktwice.eval.scoring.verdict import Verdict
+from looktwice.eval.scoring.measurements import Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import compare_paired, mean_difference
 
 
 @dataclass(frozen=True)
 class TurnChange:
-    """From one turn to a later one (counted from 0): records gained and lost, and the paired change
-    of accuracy.
+    """From one turn of an arm to a later one, counted from 0."""
 
-    `tokens` and `cost` are what the turns between add to a sample.
-    """
-
+    arm: TurnsOfArm
     before: int
     after: int
-    gained: int
-    lost: int
-    paired: Estimate
-    tokens: float
-    cost: float | None
 
     @property
-    def tokens_per_point(self) -> float | None:
-        """Tokens that a sample needs more for each percentage point gained; None where nothing is
-        gained."""
-        return self.tokens / (100 * self.paired.value) if self.paired.value > 0 else None
+    def paired(self) -> Estimate:
+        """The paired change of accuracy over samples."""
+        values = self.arm.values
+        return compare_paired(values[self.after], values[self.before], values.clusters)
+
+    def became(self, right: bool) -> list[bool]:
+        """Of each record whether it became right, or ceased to be."""
+        pair = [not right, right]
+        return [
+            [turns.at(turn).verdict is Verdict.RIGHT for turn in (self.before, self.after)] == pair
+            for turns in self.arm.records
+        ]
+
+    def count(self, right: bool) -> str:
+        """Records gained or lost with the interval of their share."""
+        clusters = self.arm.clusters
+        share = share_interval(self.became(right), clusters)
+        return f"{sum(self.became(right))}\n{percent(share.low)}–{percent(share.high)} %"
 
     @property
-    def cost_per_point(self) -> float | None:
-        """Money that it needs more for each."""
-        if self.cost is None or self.paired.value <= 0:
-            return None
-        return self.cost / 100 / self.paired.value
+    def tokens(self) -> float:
+        """What the turns between add to a sample."""
+        return self.arm.tokens(self.after) - self.arm.tokens(self.before)
 
+    @property
+    def cost(self) -> float | None:
+        """The list price of that."""
+        start, end = self.arm.cost(self.before), self.arm.cost(self.after)
+        return None if start is None or end is None else end - start
 
-def compare_turns(arm: TurnsOfArm, before: int, after: int) -> TurnChange:
-    """What the turns between two changed."""
-    old, new = arm.values(before), arm.values(after)
-    clusters = [arm.scores.clusters[name] for name in new]
-    paired = compare_paired([*new.values()], [*old.values()], clusters)
-    gained, lost = map(sum, arm.changed(before, after))
-    start, end = arm.cost(before), arm.cost(after)
-    cost = None if start is None or end is None else end - start
-    tokens = arm.tokens(after) - arm.tokens(before)
-    return TurnChange(before, after, gained, lost, paired, tokens, cost)
+    def per_point(self, spent: float | None) -> float | None:
+        """What a sample needs more for each percentage point gained; None where nothing is."""
+        gain = self.paired.value
+        return None if spent is None or gain <= 0 else spent / (100 * gain)
+
+    @property
+    def tokens_per_point(self) -> str:
+        """Tokens for each percentage point."""
+        price = self.per_point(self.tokens)
+        return "no gain" if price is None else f"{price:,.1f}"
 
 
 @dataclass(frozen=True)
 class TurnLine:
-    """A line of `turn_table`: an arm after a turn, the change that it shows, and the change since
-    the first turn, of which it tells the price."""
+    """An arm after a turn, the change that led there, and the change since the first turn, of which
+    the price is told."""
 
     arm: TurnsOfArm
     name: str
     turn: int
     change: TurnChange | None = None
-    since: TurnChange | None = None  # the first turn
+    since: TurnChange | None = None
 
     @property
-    def accuracy(self) -> Estimate:
+    def accuracy(self) -> Estimate | None:
         """The accuracy after the turn."""
-        values, clusters = self.arm.values(self.turn), self.arm.scores.clusters
-        return share_interval([*values.values()], [clusters[name] for name in values])
-
-    @property
-    def counts(self) -> tuple[str, str]:
-        """Records gained and lost with the interval of their share; empty without a change."""
-        if self.change is None:
-            return "", ""
-        clusters = [self.arm.scores.clusters[turns.sample] for turns in self.arm.records]
-        cells = []
-        for hits in self.arm.changed(self.change.before, self.change.after):
-            share = share_interval(hits, clusters)
-            cells.append(f"{sum(hits)}\n{percent(share.low)}–{percent(share.high)} %")
-        return cells[0], cells[1]
+        return self.arm.values.mean(self.turn)
 
 
 TURN_COLUMNS: Sequence[Column[TurnLine]] = (
-    Column("contestant", "arm.scores.contestant", text),
-    Column("task", "arm.scores.task", text),
+    *names("contestant", "task", of="arm.scores"),
     Column("turn", "name", text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
-    Column("wrong\nto right", lambda line: line.counts[0]),
-    Column("right\nto wrong", lambda line: line.counts[1]),
+    Column("wrong\nto right", lambda line: line.change and line.change.count(True)),
+    Column("right\nto wrong", lambda line: line.change and line.change.count(False)),
     Column("change", lambda line: line.change and line.change.paired, change_cell),
     Column("p", lambda line: line.change and line.change.paired.p, format_p),
     Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}".format),
     Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
-    Column("tokens per\ngained one", lambda line: line.since and _price(line.since)),
+    Column("tokens per\ngained one", lambda line: line.since and line.since.tokens_per_point),
     Column(
-        "cost per\ngained one", lambda line: line.since and line.since.cost_per_point, format_cost
+        "cost per\ngained one",
+        lambda line: line.since and line.since.per_point(line.since.cost),
+        format_cost,
     ),
 )
 
 
-def _price(change: TurnChange) -> str:
-    price = change.tokens_per_point
-    return "no gain" if price is None else f"{price:,.1f}"
-
-
-def turn_table(arms: Sequence[TurnsOfArm]) -> TextTable:
+def turn_lines(run: RunScores) -> Iterator[TurnLine]:
     """A line per turn of every arm, and of more than two turns a line from the first to the
     last."""
-    lines = [line for arm in arms for line in _turn_lines(arm)]
-    return table(TURN_COLUMNS, lines).without_empty().without_same("task")
-
-
-def _turn_lines(arm: TurnsOfArm) -> Iterator[TurnLine]:
-    first, *later = arm.shown
-    yield TurnLine(arm, f"{first + 1}", first)
-    for before, turn in zip(arm.shown, later, strict=False):
-        change, whole = compare_turns(arm, before, turn), compare_turns(arm, first, turn)
-        yield TurnLine(arm, f"{turn + 1}", turn, change, whole)
-    if len(later) > 1:
-        whole = compare_turns(arm, first, arm.last)
-        yield TurnLine(arm, f"1 to {arm.last + 1}", arm.last, whole, whole)
+    for arm in read_turns(run):
+        first, *later = arm.shown
+        yield TurnLine(arm, f"{first + 1}", first)
+        for before, turn in zip(arm.shown, later, strict=False):
+            since = TurnChange(arm, first, turn)
+            yield TurnLine(arm, f"{turn + 1}", turn, TurnChange(arm, before, turn), since)
+        if len(later) > 1:
+            whole = TurnChange(arm, first, arm.last)
+            yield TurnLine(arm, f"1 to {arm.last + 1}", arm.last, whole, whole)
 
 
 @dataclass(frozen=True)
@@ -158,73 +147,50 @@ class StoppingRule:
     gain: Estimate
 
 
-def _was_read(turns: Turns, turn: int) -> bool:
-    return turns.at(turn).answer is not None
-
-
-def _was_repeated(turns: Turns, turn: int) -> bool:
-    answer = turns.at(turn).answer
-    return turn > 0 and answer is not None and answer == turns.at(turn - 1).answer
-
-
-def _was_right(turns: Turns, turn: int) -> bool:
-    return turns.at(turn).verdict is Verdict.RIGHT
-
-
 RULES: Mapping[str, Callable[[Turns, int], bool]] = {
-    "one answer": _was_read,
-    "two alike": _was_repeated,
-    "first right (oracle)": _was_right,
+    "one answer": lambda turns, turn: turns.at(turn).answer is not None,
+    "two alike": lambda turns, turn: (
+        turn > 0 and turns.at(turn).answer == turns.at(turn - 1).answer is not None
+    ),
+    "first right (oracle)": lambda turns, turn: turns.at(turn).verdict is Verdict.RIGHT,
 }
 """After which turn a rule stops, by its name."""
 
 
-def stopping_rules(arm: TurnsOfArm) -> list[StoppingRule]:
-    """Every rule on the recorded turns of an arm, none of which asks anything.
+def stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
+    """Every rule on the recorded turns of every arm, none of which asks anything.
 
     `two alike` ends when an answer is given twice in a row, `one answer` at the first reply that
     can be read, and `first right` knows the key: no rule does better. Each stands against fixed
     numbers of turns at the same mean cost: in tokens, or in turns where none were counted.
     """
-    counted = arm.tokens(arm.last) > 0
-    clusters = [arm.scores.clusters[turns.sample] for turns in arm.records]
-
-    def spent(turns: Turns, turn: int) -> float:
-        scored = turns.at(turn)
-        tokens = scored.tokens_in + scored.tokens_out
-        return tokens if counted else float(min(turn + 1, len(turns.scored)))
-
-    def worth(stops: Sequence[int]) -> list[float]:
-        """What the records are worth if each ends after its turn."""
-        pairs = zip(arm.records, stops, strict=True)
-        return [turns.at(stop).score.value for turns, stop in pairs]
-
-    every = range(arm.last + 1)
-    prices = [fmean(spent(turns, turn) for turns in arm.records) for turn in every]
-    rules = []
-    for name, holds in RULES.items():
-        stops = []
-        for record in arm.records:
-            end = len(record.scored) - 1
-            held = (turn for turn in range(min(arm.last, end + 1)) if holds(record, turn))
-            stops.append(next(held, end))
-        mean = fmean(map(spent, arm.records, stops))
-        upper = next((turn for turn in every if prices[turn] >= mean - 1e-9), arm.last)
-        lower = max(0, upper - 1)
-        gap = prices[upper] - prices[lower]
-        share = min(1.0, max(0.0, (mean - prices[lower]) / gap)) if gap > 0 else 1.0
-        mine = worth(stops)
-        below, above = (worth([turn] * len(stops)) for turn in (lower, upper))
-        fixed = [(1 - share) * a + share * b for a, b in zip(below, above, strict=True)]
-        gain = mean_difference([a - b for a, b in zip(mine, fixed, strict=True)], clusters)
-        unit, turns = "tokens" if counted else "turns", fmean(stop + 1 for stop in stops)
-        rules.append(StoppingRule(arm, name, turns, mean, unit, fmean(mine), fmean(fixed), gain))
-    return rules
+    for arm in read_turns(run):
+        clusters = arm.clusters
+        every, rows = range(arm.last + 1), np.arange(len(arm.records))
+        worth = np.array([[turns.at(t).score.value for t in every] for turns in arm.records])
+        counted = arm.tokens(arm.last) > 0
+        spent = np.array([[turns.spent(turn, counted) for turn in every] for turns in arm.records])
+        prices = spent.mean(axis=0)
+        for name, holds in RULES.items():
+            stops = np.array([turns.first(holds) for turns in arm.records])
+            mean = float(spent[rows, stops].mean())
+            upper = int(np.argmax([*(prices >= mean - 1e-9), True]))
+            upper = min(upper, arm.last)
+            lower = max(0, upper - 1)
+            gap = prices[upper] - prices[lower]
+            share = min(1.0, max(0.0, (mean - prices[lower]) / gap)) if gap > 0 else 1.0
+            mine, fixed = (
+                worth[rows, stops],
+                (1 - share) * worth[:, lower] + share * worth[:, upper],
+            )
+            ends = fmean(mine), fmean(fixed)
+            gain = mean_difference(mine - fixed, clusters)
+            unit, stop = "tokens" if counted else "turns", float(stops.mean()) + 1
+            yield StoppingRule(arm, name, stop, mean, unit, *ends, gain)
 
 
 STOPPING_COLUMNS: Sequence[Column[StoppingRule]] = (
-    Column("contestant", "arm.scores.contestant", text),
-    Column("task", "arm.scores.task", text),
+    *names("contestant", "task", of="arm.scores"),
     Column("stop at", "name", text),
     Column("turns", "turns", "{:.2f}".format),
     Column("spent\nper sample", lambda rule: f"{rule.spent:,.1f} {rule.unit}"),
@@ -233,10 +199,3 @@ STOPPING_COLUMNS: Sequence[Column[StoppingRule]] = (
     Column("gain", "gain", change_cell),
     Column("p", "gain.p", format_p),
 )
-
-
-def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
-    """A line per rule and arm; `fixed` are whole numbers of turns, mixed at random so that they
-    cost the same."""
-    rules = (rule for arm in arms for rule in stopping_rules(arm))
-    return table(STOPPING_COLUMNS, rules).without_same("task")

@@ -3,26 +3,32 @@ subtask, 2D and 3D."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
-from looktwice.eval.tasks.base import Subset, TaskError
-from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
-from looktwice.eval.tasks.do_you_see_me.metrics import (
+from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
+from looktwice.eval.tasks.do_you_see_me.subtasks import (
     ROLES,
+    SUBTASKS,
     JointScorer,
+    Subtask,
     SweepScorer,
+    read_controls,
     standard_answer,
 )
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, read_controls
-from looktwice.eval.tasks.files import Files, open_files, open_picture
-from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
+from looktwice.eval.tasks.files import (
+    Files,
+    answer_key,
+    as_text,
+    choice_texts,
+    open_files,
+    open_picture,
+)
 from looktwice.eval.tasks.table_files import TextTable, require_columns
-from looktwice.eval.tasks.table_task import TableQuestion, TableTask, map_columns
+from looktwice.eval.tasks.table_task import MappedTask, TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture
 
 FILE = "dataset_info.csv"
@@ -128,13 +134,7 @@ class DoYouSeeMe(TableTask):
     def _left_out(self) -> RowErrors:
         return RowErrors(f"{self._folder}{FILE}", self.units)
 
-    @cached_property
-    def _times(self) -> Counter[str]:
-        """How many questions each image has so far."""
-        return Counter()
-
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        self._times.clear()
         return ((number + 2, cells) for number, cells in super()._cells())  # as lines of the file
 
     def _questions(self, number: int, cells: Mapping[str, str]) -> list[TableQuestion]:
@@ -188,16 +188,12 @@ class DoYouSeeMe(TableTask):
         return tuple(open_picture(self._files, name) for name in question.images)
 
 
-COLUMNS = (
-    "id",
-    "image",
-    *(f"{role}_{word}" for role in ROLES for word in ("question", "answer", "choices")),
-)
-NEEDED = tuple(name for name in COLUMNS if not name.endswith("choices"))
+NEEDED = ("id", "image", *(f"{role}_{word}" for role in ROLES for word in ("question", "answer")))
+USUAL = {name: (name,) for name in (*NEEDED, *(f"{role}_choices" for role in ROLES))}
 
 
 @dataclass(frozen=True)
-class JointQuestions(TableTask):
+class JointQuestions(MappedTask):
     """Two questions per image, asked separately, from a table (.jsonl, .csv, .tsv, .parquet).
 
     Its columns are id, image, perception_question, perception_answer, reasoning_question,
@@ -214,19 +210,13 @@ class JointQuestions(TableTask):
     subset: Subset = field(default_factory=Subset)
 
     scorer = JointScorer()
+    _needed = NEEDED
+    _usual = USUAL
 
-    @property
-    def _word_columns(self) -> list[str]:
-        return [column for name, column in self._map.items() if name != "image"]
-
-    @property
-    def _image_columns(self) -> list[str]:
-        return [self._map["image"]]
-
-    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> Iterator[TableQuestion]:
         """Both questions of an image, one after the other."""
-        row = {name: cells[column] for name, column in self._map.items() if column in cells}
-        identifier, questions = as_text(row["id"]), []
+        row = self._row(cells)
+        identifier = as_text(row["id"])
         for role in ROLES:
             words = as_text(row[f"{role}_question"])
             if not identifier or not words.strip():
@@ -234,15 +224,4 @@ class JointQuestions(TableTask):
             choices = choice_texts(row, [f"{role}_choices"])
             answer = answer_key(row[f"{role}_answer"], choices)
             meta = {"image": identifier, "role": role, "row": number}
-            name = f"{identifier}/{role}"
-            questions.append(TableQuestion(number, name, words, choices, answer, meta))
-        return questions
-
-    @cached_property
-    def _map(self) -> dict[str, str]:
-        names = self._table.columns
-        usual = {name: (name,) for name in COLUMNS}
-        mapping = map_columns(self.columns, usual, {name: name for name in names})
-        found = {name: columns[0] for name, columns in mapping.items() if columns}
-        require_columns(self.path, [name for name in NEEDED if name not in found], names)
-        return found
+            yield TableQuestion(number, f"{identifier}/{role}", words, choices, answer, meta)

@@ -128,7 +128,7 @@ def rotate(points: XY, degrees: float, center: Sequence[float] | XY = (0.0, 0.0)
 
 def translate(points: XY, x: float, y: float) -> XY:
     """Moved right and down."""
-    return np.asarray(points + np.array([x, y]), np.float64)
+    return points + np.array([x, y], np.float64)
 
 
 def extent(

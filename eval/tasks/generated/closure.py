@@ -12,13 +12,14 @@ import numpy as np
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
 from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
-from looktwice.eval.tasks.generated.sheets import CORNERS, NAMES
+from looktwice.eval.tasks.generated.sheets import CORNERS, NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 NAME = "visual_closure"
 SIZE = (1200, 300)  # pixels of the sheet
 COLUMNS, ROWS = (186.0, 462.0, 738.0, 1014.0), (90.0, 232.0)  # centres of the panels
+PANELS = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], strict=True))
 TITLES = (28, 171)  # baselines
 HEIGHT = 95.7  # pixels from the top to the bottom of a shape
 LINE, FONT = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
@@ -33,7 +34,12 @@ def outline(shape: str, official: bool = False) -> XY:
     their capsule is bent inwards; both are there when `official`.
     """
     if shape == "capsule":
-        return _capsule(official)
+        angles = np.linspace(-np.pi / 2, np.pi / 2, 17)
+        right = 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1) + (0.5, 0)
+        if official:
+            left = right[::-1] - (1, 0)
+            return np.concatenate([left, right[:1], right, left[:1]])
+        return np.concatenate([right, -right])
     if shape == "circle":
         return regular_polygon(64, 1, 0)
     corners, parts = {
@@ -44,19 +50,9 @@ def outline(shape: str, official: bool = False) -> XY:
         "triangle": (regular_polygon(3, 1, 0), 4),
     }[shape]
     shares = np.arange(parts)[None, :, None] / parts
-    points = (
-        corners[:, None] * (1 - shares) + np.roll(corners, -1, axis=0)[:, None] * shares
-    ).reshape(-1, 2)
-    return np.concatenate([points, points[:1]]) if official else np.asarray(points, np.float64)
-
-
-def _capsule(official: bool) -> XY:
-    angles = np.linspace(-np.pi / 2, np.pi / 2, 17)
-    right = 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1) + np.array([0.5, 0])
-    left = right[::-1] * (1 if official else -1) - np.array([1, 0] if official else [0, 0])
-    if official:
-        return np.concatenate([left, right[:1], right, left[:1]])
-    return np.concatenate([right, left[::-1]])
+    ends = np.roll(corners, -1, axis=0)[:, None]
+    points: XY = (corners[:, None] * (1 - shares) + ends * shares).reshape(-1, 2)
+    return np.concatenate([points, points[:1]]) if official else points
 
 
 def draw_closure(params: SceneParameters) -> Iterator[Scene | None]:
@@ -71,13 +67,11 @@ def draw_closure(params: SceneParameters) -> Iterator[Scene | None]:
     points = outline(shape, official)
     while True:
         gaps = _choose_gaps(params, len(points))
-        bent = _bend_options(params, points, gaps)
-        if not bent:
+        options = _bend_options(params, points, gaps)
+        if not options:
             yield None
             continue
-        order = params.shuffled(range(4))
-        choices = [bent[number] for number in order]
-        place = order.index(0) if official else params.deal(range(4))
+        choices, place = shuffle_options(params, options)
         fair = official or _all_differ(choices, gaps, shape)
         yield _make_scene(params, choices, place, gaps) if fair else None
 
@@ -99,7 +93,7 @@ def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
 def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -> XY:
     """How far each corner is moved: by the offset to either side in x and in y, or not at all."""
     moves = np.zeros_like(points)
-    moves[list(corners)] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
+    moves[corners] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
     return moves
 
 
@@ -112,8 +106,8 @@ def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
     if params.official:
-        edges = [edge for edge in range(count - 1) if edge not in cut | short]
-        seen = sorted({*edges, *(edge + 1 for edge in edges)})
+        edges = set(range(count - 1)) - cut - short
+        seen = sorted(edges | {edge + 1 for edge in edges})
         if len(seen) < number:
             return []
         bent = [_bend_corners(params, points, params.shuffled(seen)[:number]) for _ in range(3)]
@@ -124,7 +118,7 @@ def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     chosen = params.shuffled(seen)
     first = _bend_corners(params, points, chosen[:number])
     second = _bend_corners(params, points, chosen[number : 2 * number])
-    return [points + a * first + two * second for a, two in CORNERS]
+    return [points + a * first + b * second for a, b in CORNERS]
 
 
 def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
@@ -157,29 +151,22 @@ def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
         _draw_segments(pixels, segments, outline(shape), (150, 80))
         return np.asarray(1 - pixels[:, :, 0] / 255, np.float64)
 
-    drawn = [ink(_segments(points, gaps)) for points in choices]
-    whole = [ink(_segments(points)) for points in choices]
-    for a, b in permutations(range(len(choices)), 2):
-        if np.clip(drawn[a] - whole[b], 0, None).sum() < VISIBLE:
-            return False
-    return True
+    inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
+    pairs = permutations(inks, 2)
+    return all(np.clip(a[0] - b[1], 0, None).sum() >= VISIBLE for a, b in pairs)
 
 
 def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
     shape, official = str(params.levels["shape"]), params.official
-    truth: dict[str, Any] = {
-        "target": choices[place].round(4).tolist(),
-        "options": [points.round(4).tolist() for points in choices],
-        "edges_removed": sorted(gaps[0]),
-        "edges_halved": sorted(gaps[1]),
-    }
-    panels = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], strict=True))
-    marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in panels.items()]
+    options = [points.round(4).tolist() for points in choices]
+    edges = {"edges_removed": sorted(gaps[0]), "edges_halved": sorted(gaps[1])}
+    truth: dict[str, Any] = {"target": options[place], "options": options, **edges}
+    marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in PANELS.items()]
 
     def paint() -> Pixels:
         pixels = blank(*SIZE)
         drawings = [_segments(choices[place]), *(_segments(points, gaps) for points in choices)]
-        for segments, (name, center) in zip(drawings, panels.items(), strict=True):
+        for segments, (name, center) in zip(drawings, PANELS.items(), strict=True):
             title = "Target Shape" if name == "Target" else name
             write(pixels, title, center[0], TITLES[name != "Target"], FONT)
             framed = np.concatenate(segments) if official else outline(shape)

@@ -14,9 +14,8 @@ from typing import Any, Literal, TypeVar
 
 from numpy.random import Generator
 
-from looktwice.eval.tasks.base import MadeTask, TaskError
+from looktwice.eval.tasks.base import MadeTask, TaskError, suggest_name
 from looktwice.eval.tasks.photographs import deal_evenly
-from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Pixels
 

@@ -5,7 +5,7 @@ Patterns are circles, squares, triangles and lines; a sheet shows the target abo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -25,7 +25,7 @@ from looktwice.eval.tasks.generated.canvas import (
     translate,
     write,
 )
-from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
+from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType, T
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.picture import Pixels
 
@@ -38,6 +38,13 @@ CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
 """Four options as the combinations of two changes: none of them stands out, whichever the target
 is."""
 VISIBLE = 25.0  # black pixels' worth of difference between two options, at least
+
+
+CORNERS_OF: Mapping[str, XY] = {
+    "square": np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]]),
+    "triangle": np.array([[0.5, 0], [1, 1], [0, 1]]),
+    "line": np.array([[0.0, 0], [1, 1]]),
+}
 
 
 @dataclass(frozen=True)
@@ -62,18 +69,18 @@ class Element:
         keep theirs."""
         if self.kind == "circle":
             return circle(self.size / 2, self.x, self.y)
-        shares = {
-            "square": ((0, 0), (1, 0), (1, 1), (0, 1)),
-            "triangle": ((0.5, 0), (1, 1), (0, 1)),
-            "line": ((0, 0), (1, 1)),
-        }[self.kind]
         box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
-        return translate(rotate(np.array(shares) * box, self.rotation, box / 2), self.x, self.y)
+        turned = rotate(CORNERS_OF[self.kind] * box, self.rotation, box / 2)
+        return translate(turned, self.x, self.y)
 
     def to_dict(self) -> dict[str, Any]:
         """As truths hold it."""
         cells = asdict(self).items()
         return {name: round(v, 3) if isinstance(v, float) else v for name, v in cells}
+
+
+Speck = tuple[str, XY]
+"""A line, dot or rectangle, and its corners in the frame."""
 
 
 Pattern = tuple[Element, ...]
@@ -83,9 +90,8 @@ def random_pattern(params: SceneParameters, count: int) -> Pattern:
     """Elements at whole pixels, of sizes 30 to 50, at any angle of 10 to 360 degrees."""
     elements = []
     for _ in range(count):
-        x, y, size, turn = (
-            params.whole(low, high) for low, high in ((10, 150), (10, 150), (30, 50), (10, 360))
-        )
+        x, y, size = params.whole(10, 150), params.whole(10, 150), params.whole(30, 50)
+        turn = params.whole(10, 360)
         elements.append(Element(params.pick(ELEMENTS), x, y, size, turn))
     return tuple(elements)
 
@@ -97,9 +103,8 @@ def all_differ(patterns: Sequence[Pattern]) -> bool:
         pixels = blank(320, 320)
         for element in pattern:
             element.draw(pixels, 60, 60)
-        inks.append(pixels[:, :, 0].astype(np.float64))
-    differences = (np.abs(first - second).sum() / 255 for first, second in combinations(inks, 2))
-    return all(difference >= VISIBLE for difference in differences)
+        inks.append(pixels[:, :, 0] / 255)
+    return all(np.abs(a - b).sum() >= VISIBLE for a, b in combinations(inks, 2))
 
 
 def draw_sheet(
@@ -107,17 +112,16 @@ def draw_sheet(
     title: str,
     choices: Sequence[Pattern],
     place: int,
-    under: Callable[[Pixels, int], None] = lambda pixels, number: None,
+    noise: Sequence[Sequence[Speck]] = (),
+    **meta: Any,
 ) -> Scene:
-    """The sheet on which option `place` is the target.
-
-    `under` draws beneath each pattern, of which the target is number 0.
-    """
+    """The sheet on which option `place` is the target; `noise` lies beneath each pattern, of which
+    the target is number 0."""
     target = choices[place]
-    truth = {
-        "target": [element.to_dict() for element in target],
-        "options": [[element.to_dict() for element in choice] for choice in choices],
-    }
+    drawn = [[element.to_dict() for element in choice] for choice in choices]
+    truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
+    if noise:
+        truth["noise"] = list(map(len, noise))
 
     def paint() -> Pixels:
         pixels = blank(*SIZE)
@@ -126,14 +130,19 @@ def draw_sheet(
         write(pixels, "Options", 300, 350, 18)
         for option, (left, top) in zip(NAMES[1:], FRAMES[1:], strict=True):
             write(pixels, option, left + 75, top - 20, 14)
-        for number, pattern in enumerate((target, *choices)):
-            under(pixels, number)
+        for specks, frame in zip(noise, FRAMES, strict=False):
+            for kind, points in specks:
+                if kind == "dot":
+                    fill(pixels, points + frame, BLACK)
+                else:
+                    stroke(pixels, points + frame, 1, closed=kind != "line")
+        for pattern, frame in zip((target, *choices), FRAMES, strict=True):
             for element in pattern:
-                element.draw(pixels, *FRAMES[number])
+                element.draw(pixels, *frame)
         return pixels
 
     question = SUBTASKS["2D"][name].question
-    return Scene(question, str(place + 1), truth, paint, SHEET_MARKS)
+    return Scene(question, str(place + 1), truth, paint, SHEET_MARKS, meta)
 
 
 SHEET_MARKS: tuple[Mark, ...] = tuple(
@@ -143,12 +152,12 @@ SHEET_MARKS: tuple[Mark, ...] = tuple(
 """Boxes around the target and the options; they are the same on every sheet."""
 
 
-def shuffle_official(
-    params: SceneParameters, base: Pattern, wrong: Sequence[Pattern]
-) -> tuple[list[Pattern], int]:
-    """The options of the authors, and the place of the target, which is the pattern itself."""
+def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list[T], int]:
+    """Four options in random order, and the place of the target: officially it is the first of
+    them, else any."""
     order = params.shuffled(range(4))
-    return [(base, *wrong)[number] for number in order], order.index(0)
+    place = order.index(0) if params.official else params.deal(range(4))
+    return [options[number] for number in order], place
 
 
 # ---- form constancy
@@ -170,17 +179,18 @@ def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
     """
     while params.official or params.levels != SAME:
         base = random_pattern(params, params.whole(2, 10))
+        options = [base]
         if params.official:
-            wrong = [tuple(_change_all(params, element) for element in base) for _ in range(3)]
-            choices, place = shuffle_official(params, base, wrong)
+            for _ in range(3):
+                options.append(tuple(_change_all(params, element) for element in base))
         else:
             first, second = _split_changes(params, base)
             corners = CORNERS if second else tuple((times, 0) for times in range(4))
-            made = [_apply(_apply(base, first, a), second, b) for a, b in corners]
-            choices, place = params.shuffled(made), params.deal(range(4))
+            options = [_apply(_apply(base, first, a), second, b) for a, b in corners]
+        choices, place = shuffle_options(params, options)
         if params.official or all_differ(choices):
-            scene = draw_sheet("form_constancy", "Visual Discrimination Test", choices, place)
-            yield replace(scene, meta={"num_shapes": len(base)})
+            title = "Visual Discrimination Test"
+            yield draw_sheet("form_constancy", title, choices, place, num_shapes=len(base))
         else:
             yield None
 
@@ -190,8 +200,7 @@ def _turn(params: SceneParameters) -> Any:
 
 
 def _change_all(params: SceneParameters, element: Element) -> Element:
-    levels = params.levels
-    turn = _turn(params)
+    levels, turn = params.levels, _turn(params)
     kind = params.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
     size, aspect = element.size * levels["size"], levels["aspect_ratio"]
     return replace(element, kind=kind, rotation=element.rotation + turn, size=size, aspect=aspect)
@@ -207,6 +216,7 @@ def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change]
     """Two groups of changes: turning and other kinds, sizes and proportions, or one each where
     there are but two."""
     form, scale, levels = list[Change](), list[Change](), params.levels
+    size, aspect = levels["size"], levels["aspect_ratio"]
     if levels["rotation"]:
         turns = [_turn(params) for _ in base]
         form.append(lambda n, e, times: replace(e, rotation=e.rotation + times * turns[n]))
@@ -216,12 +226,10 @@ def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change]
             others = [kind for kind in ELEMENTS if kind != element.kind]
             cycles.append([element.kind, *params.shuffled(others)])
         form.append(lambda n, e, times: replace(e, kind=cycles[n][times]))
-    if levels["size"] != 1:
-        scale.append(lambda n, e, times: replace(e, size=e.size * levels["size"] ** times))
-    if levels["aspect_ratio"] != 1:
-        scale.append(
-            lambda n, e, times: replace(e, aspect=e.aspect * levels["aspect_ratio"] ** times)
-        )
+    if size != 1:
+        scale.append(lambda n, e, times: replace(e, size=e.size * size**times))
+    if aspect != 1:
+        scale.append(lambda n, e, times: replace(e, aspect=e.aspect * aspect**times))
     if form and scale:
         return form, scale
     alone = form or scale
@@ -266,34 +274,18 @@ def draw_ground(params: SceneParameters) -> Iterator[Scene | None]:
                 moved[number] = _move(params, moved[number])
             turn = _random_turn(params) if params.rng.random() > 0.5 else 0
             last = _rotate_all(tuple(moved), turn)
-            turned = [_rotate_all(base, _random_turn(params)) for _ in range(2)]
-            choices, place = shuffle_official(params, base, [*turned, last])
+            options = [base, *(_rotate_all(base, _random_turn(params)) for _ in range(2)), last]
         else:
             turn, pattern = _random_turn(params), _move_some(params, base)
-            made = [
-                _rotate_all((base, pattern)[move], turn if turns else 0) for turns, move in CORNERS
-            ]
-            choices, place = params.shuffled(made), params.deal(range(4))
+            options = [_rotate_all((base, pattern)[b], turn if a else 0) for a, b in CORNERS]
+        choices, place = shuffle_options(params, options)
         if not params.official and not all_differ(choices):
             yield None
             continue
         noise = [[] if params.official else _random_specks(params)]
         noise += [_random_specks(params) for _ in range(4)]
-        yield _noisy_sheet(choices, place, noise)
-
-
-def _noisy_sheet(choices: list[Pattern], place: int, noise: list[list[Speck]]) -> Scene:
-    def under(pixels: Pixels, number: int) -> None:
-        for kind, points in noise[number]:
-            outline = points + FRAMES[number]
-            if kind == "dot":
-                fill(pixels, outline, BLACK)
-            else:
-                stroke(pixels, outline, 1, closed=kind != "line")
-
-    scene = draw_sheet("figure_ground", "Visual Figure Ground Test", choices, place, under)
-    truth = {**scene.truth, "noise": [len(specks) for specks in noise]}
-    return replace(scene, truth=truth)
+        title = "Visual Figure Ground Test"
+        yield draw_sheet("figure_ground", title, choices, place, noise)
 
 
 def _random_turn(params: SceneParameters) -> float:
@@ -313,15 +305,11 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
     count = params.whole(1, min(2, len(base)))
     pattern = list(base)
     for number in set(params.shuffled(range(len(base)))[:count]):
-        here, there = base[number], base[number]
+        here = there = base[number]
         while np.hypot(there.x - here.x, there.y - here.y) < FARTHER:
             there = _move(params, here)
         pattern[number] = there
     return tuple(pattern)
-
-
-Speck = tuple[str, XY]
-"""A line, dot or rectangle, and its corners in the frame."""
 
 
 def _random_specks(params: SceneParameters) -> list[Speck]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some
-from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
-from looktwice.eval.tasks.generated import closure, colors, grids, letters, patches, shapes, sheets
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
+from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
+from looktwice.eval.tasks.generated import closure, counting, grids, sheets
 from looktwice.eval.tasks.generated.scene import (
     Control,
     Scene,
@@ -19,7 +19,6 @@ from looktwice.eval.tasks.generated.scene import (
     draw_scene,
 )
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
@@ -27,14 +26,14 @@ KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
         sheets.GROUND,
-        grids.KIND,
-        colors.KIND,
-        shapes.KIND,
-        letters.KIND,
+        grids.SHAPES_IN_GRIDS,
+        counting.COLORED,
+        counting.SHAPES,
+        grids.LETTERS,
         sheets.CONSTANCY,
         closure.KIND,
-        patches.ROTATION,
-        patches.COUNTING,
+        counting.ROTATION,
+        counting.COUNTING,
     )
 }
 MARKED = "every object is a mark, which can give counts away"

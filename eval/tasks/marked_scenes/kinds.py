@@ -1,5 +1,5 @@
-"""The nine kinds of questions: what a scene is made of so that its question has the wanted answer,
-and the controls."""
+"""The nine kinds of questions: what is asked, what a scene is made of so that its question has the
+wanted answer, and the controls."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, permutations, product
+from operator import attrgetter
+from string import ascii_uppercase
 
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
-from looktwice.eval.tasks.marked_scenes import questions
-from looktwice.eval.tasks.marked_scenes.questions import Question
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
     MARGIN,
     SHAPES,
+    SYMBOLS,
     Style,
     Thing,
     no_room,
@@ -36,9 +37,109 @@ NEAREST, FARTHEST = (1.1, 1.5)
 BEGINNINGS = 30  # of a scene, until all of its things find room
 EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
 MOST_COUNTED = 6
+CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
+SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
+ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "shape": ("What shape is the marked thing?", SHAPES),
+    "color": ("What color is the marked thing?", tuple(COLORS)),
+    "symbol": ("Which letter or digit is on the marked tile?", SYMBOLS),
+}
+"""What is asked of a marked thing, and the words that may be the answer."""
 
 Word = Callable[[Thing], str]
 """What is asked of a thing, or what it is named by."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """`answer` is the right one in words; `choices` holds it too, or is empty where the question is
+    open."""
+
+    text: str
+    answer: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The letter of the right choice, or the answer to an open question."""
+        return ascii_uppercase[self.choices.index(self.answer)] if self.choices else self.answer
+
+
+def ask_attribute(
+    rng: Generator, name: str, thing: Thing, among: Sequence[Thing], at: int
+) -> Question:
+    """What a marked thing has; the right choice is number `at`, the wrong ones those of things
+    `among` others.
+
+    Where these are too few, words of nothing among them are added.
+    """
+    text, pool = ATTRIBUTES[name]
+    word = attrgetter(name)
+    there = [word(peer) for peer in among if word(peer) in pool]
+    return _choose(rng, text, word(thing), there, pool, at)
+
+
+def ask_larger(a: Thing, b: Thing) -> Question:
+    """Which of two things that are marked A and B is larger."""
+    return _ask_compared("larger", a.size - b.size, SAME_SIZE)
+
+
+def ask_higher(a: Thing, b: Thing) -> Question:
+    """Which of two things that are marked A and B is higher up."""
+    return _ask_compared("higher up in the image", b.y - a.y, SAME_HEIGHT)
+
+
+def _ask_compared(how: str, lead: float, same: str) -> Question:
+    answer = ("A" if lead > 0 else "B") if lead else same
+    return Question(f"Which of the two marked things is {how}, A or B?", answer, ("A", "B", same))
+
+
+def ask_count(things: Sequence[Thing], color: str = "", shape: str = "") -> Question:
+    """How many things have a colour, a shape, or both."""
+    count = sum(color in ("", thing.color) and shape in ("", thing.shape) for thing in things)
+    noun = {"": "things", "cross": "crosses"}.get(shape, f"{shape}s")
+    return Question(f"How many {f'{color} {noun}'.strip()} are in the image?", str(count))
+
+
+def ask_cell(rng: Generator, thing: Thing, among: Sequence[Thing], side: int, at: int) -> Question:
+    """In which cell of a grid of three by three a thing lies that is the only one of its name."""
+    text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
+    there = [cell_of(peer, side) for peer in among]
+    return _choose(rng, text, cell_of(thing, side), there, CELLS, at)
+
+
+def cell_of(thing: Thing, side: int) -> str:
+    """The row and column, from 1, of a thing in an image of `side` pixels that is divided in three
+    by three."""
+    return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
+
+
+def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) -> Question:
+    """Which of four things is there; the other three are of the names that are `absent`."""
+    asked = _choose(rng, "Which of these is in the image?", thing.name, absent, (), at)
+    named = tuple(f"{'an' if word[0] in 'aeiou' else 'a'} {word}" for word in asked.choices)
+    return replace(asked, answer=named[at], choices=named)
+
+
+def ask_where(thing: Thing, side: int) -> Question:
+    """Where a thing lies; the key is its box, left, top, right, bottom, in percent of the image's
+    side."""
+    box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
+    place = "Give the place of its middle as (x, y), in percent of the image's width and height."
+    return Question(f"Where is the {thing.name}? {place}", box)
+
+
+def _choose(
+    rng: Generator, text: str, answer: str, there: Sequence[str], pool: Sequence[str], at: int
+) -> Question:
+    """Wrong choices are words that are `there`, at random, and where these are too few others of
+    the `pool`."""
+    near = {*there} - {answer}
+    far = {*pool} - near - {answer}
+    others = [*rng.permutation(sorted(near)), *rng.permutation(sorted(far))][:3]
+    choices = list(map(str, rng.permutation(others)))
+    choices.insert(at, answer)
+    return Question(text, answer, tuple(choices))
 
 
 @dataclass(frozen=True)
@@ -110,91 +211,51 @@ def _place_all(
 
     The largest find theirs first, and all is begun anew where the last ones find none.
     """
+    order = sorted(range(len(things)), key=lambda number: -things[number].size)
     for _ in range(BEGINNINGS):
         with suppress(TaskError):
             placed: dict[int, Thing] = {}
-            for number, thing in sorted(enumerate(things), key=lambda numbered: -numbered[1].size):
-                placed[number] = place(
-                    params.rng, thing, [*placed.values()], params.style, partial(fits, number)
-                )
-            return [thing for _, thing in sorted(placed.items())]
+            for number in order:
+                others, fit = [*placed.values()], partial(fits, number)
+                placed[number] = place(params.rng, things[number], others, params.style, fit)
+            return [placed[number] for number in range(len(things))]
     raise no_room(params.style, len(things))
 
 
-def make_one(
-    params: MarkedSceneParameters,
-    ask: Callable[[Thing, list[Thing]], Question],
-    word: Word,
-    lettered: bool = False,
-    marked: bool = False,
-    in_cells: bool = False,
-) -> AskedScene:
+def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     """One asked thing of a given size among others, of which as many as are needed have the words
     of the choices.
 
-    It is marked, or named by the only name of its kind; `in_cells` each cell that is offered holds
-    one thing, if there are so many.
+    It is marked and asked for an attribute, or named by the only name of its kind and asked for its
+    place; of "cell" each cell that is offered holds one thing, if there are so many.
     """
-    peers = params.peers(word, lettered)
+    side, is_marked = params.style.side, name in ATTRIBUTES
+    word: Word = attrgetter(name if is_marked else "name")
+    peers = params.peers(word, name == "symbol")
     words = {word(peer) for peer in peers}
     rest = params.rest(params.levels["things"] - len(peers), lambda thing: word(thing) in words)
-    own = params.shuffled(questions.CELLS)[: len(peers)] if in_cells else []
-    side = params.style.side
+    own = params.shuffled(CELLS)[: len(peers)] if name == "cell" else []
 
     def fits(number: int, thing: Thing) -> bool:
-        cell = questions.cell_of(thing, side)
+        cell = cell_of(thing, side)
         if number >= len(own):
             return cell not in own
         parts = [3 * at / side % 1 for at in (thing.x, thing.y)]
-        return cell == own[number] and all(3 * EDGE < part < 1 - 3 * EDGE for part in parts)
+        return cell == own[number] and min(parts) > 3 * EDGE and max(parts) < 1 - 3 * EDGE
 
     placed = _place_all(params, [*peers, *rest], fits)
     peers = placed[: len(peers)]
     asked = params.pick(peers)
-    question = ask(asked, peers)
+    if is_marked:
+        question = ask_attribute(params.rng, name, asked, peers, params.deal(range(4)))
+    elif name == "cell":
+        question = ask_cell(params.rng, asked, peers, side, params.deal(range(4)))
+    else:
+        question = ask_where(asked, side)
     # of an open question every one of the peers may be the asked one
-    offered = {*question.choices} or words
-    possible = len({*(own or words)} & offered)
+    possible = len({*(own or words)} & {*(question.choices or words)})
     things = tuple(params.shuffled(placed))
-    return AskedScene(things, (asked,) if marked else (), question, possible)
-
-
-def make_attribute(
-    ask: Callable[[Generator, Thing, Sequence[Thing], int], Question],
-    word: Word,
-    lettered: bool,
-    params: MarkedSceneParameters,
-) -> AskedScene:
-    """What a marked thing has."""
-    return make_one(
-        params,
-        lambda asked, peers: ask(params.rng, asked, peers, params.deal(range(4))),
-        word,
-        lettered,
-        marked=True,
-    )
-
-
-def make_cell(params: MarkedSceneParameters) -> AskedScene:
-    """One thing that is the only one of its name, in one of nine cells."""
-    side = params.style.side
-    return make_one(
-        params,
-        lambda asked, peers: questions.ask_cell(
-            params.rng, asked, peers, side, params.deal(range(4))
-        ),
-        lambda thing: thing.name,
-        in_cells=True,
-    )
-
-
-def make_where(params: MarkedSceneParameters) -> AskedScene:
-    """One thing that is the only one of its name, of a given size among others, some of which are
-    equally large."""
-    side = params.style.side
-    return make_one(
-        params, lambda asked, peers: questions.ask_where(asked, side), lambda thing: thing.name
-    )
+    return AskedScene(things, (asked,) if is_marked else (), question, possible)
 
 
 def _compared(
@@ -226,7 +287,7 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     sizes = [small, small, small * ratio, small * ratio, params.size()]
     things = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
     placed = _place_all(params, things)
-    return _compared(params, placed, placed[2:4], placed[:2], questions.ask_larger)
+    return _compared(params, placed, placed[2:4], placed[:2], ask_larger)
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
@@ -240,13 +301,11 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
         things = [random_thing(rng, float(rng.uniform(24, 44))) for _ in range(4)]
         rim = max(thing.size for thing in things) * 0.6 + MARGIN
         upper = float(rng.uniform(rim, side - rim - drop))
-        across = rng.uniform(rim, side - rim, 4)
-        placed = [
-            replace(thing, x=float(x), y=upper + drop * (number // 2))
-            for number, (thing, x) in enumerate(zip(things, across, strict=True))
-        ]
+        placed = []
+        for number, x in enumerate(rng.uniform(rim, side - rim, 4)):
+            placed.append(replace(things[number], x=float(x), y=upper + drop * (number // 2)))
         if all(abs(a.x - b.x) > 0.7 * (a.size + b.size) for a, b in combinations(placed, 2)):
-            return _compared(params, placed, placed[:2], placed[2:], questions.ask_higher)
+            return _compared(params, placed, placed[:2], placed[2:], ask_higher)
     raise TaskError(
         f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a"
         " smaller one"
@@ -266,9 +325,9 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     count, by = params.deal(range(most + 1)), params.rng.integers(3)
     names = params.shuffled(product(COLORS if by != 1 else [""], SHAPES if by else [""]))
     absent, *groups = names[: most + 2]
-    for first, second in permutations(groups, 2):
-        if (first[0], second[1]) not in groups:
-            absent = first[0], second[1]  # both are there, but not of one thing
+    for (color, _), (_, shape) in permutations(groups, 2):
+        if (color, shape) not in groups:
+            absent = color, shape  # both are there, but not of one thing
             break
     sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
     things = []
@@ -282,7 +341,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
         others = placed[:-1] if over else placed
         placed.append(place(params.rng, thing, others, params.style, over=over, overlap=overlap))
     placed.sort(key=lambda thing: -thing.size)
-    question = questions.ask_count(placed, *(groups[count - 1] if count else absent))
+    question = ask_count(placed, *(groups[count - 1] if count else absent))
     return AskedScene(tuple(placed), (), question, most + 1)
 
 
@@ -291,38 +350,29 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     are three things."""
     colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
     size, total = float(params.levels["size"]), params.levels["things"]
+    tints, forms = {*colors[:2]}, {*shapes[:2]}
+    peers = []
     # which color with which shape; the choices are those of 0 and 1
-    pairs = [(0, 0), (1, 2), (2, 1)][:total]
-    peers = [
-        replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]) for c, s in pairs
-    ]
+    for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
+        peers.append(replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
     rest = params.rest(
-        total - len(peers), lambda thing: thing.color in colors[:2] or thing.shape in shapes[:2]
+        total - len(peers), lambda thing: thing.color in tints or thing.shape in forms
     )
     placed = _place_all(params, [*peers, *rest])
     wrong = [f"{colors[c]} {shapes[s]}" for c, s in ((0, 1), (1, 0), (1, 1))]
-    question = questions.ask_present(params.rng, placed[0], wrong, params.deal(range(4)))
-    tints, forms = {*colors[:2]}, {*shapes[:2]}
-    possible = len({t.color for t in placed} & tints) * len({t.shape for t in placed} & forms)
+    question = ask_present(params.rng, placed[0], wrong, params.deal(range(4)))
+    possible = len(tints.intersection(thing.color for thing in placed))
+    possible *= len(forms.intersection(thing.shape for thing in placed))
     return AskedScene(tuple(params.shuffled(placed)), (), question, possible)
 
 
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS = Control("things", (3, 6, 10), 1, 40, whole=True)
 KINDS: Mapping[str, Kind] = {
-    "shape": Kind(
-        partial(make_attribute, questions.ask_shape, lambda t: t.shape, False), (SIZE, THINGS)
-    ),
-    "color": Kind(
-        partial(make_attribute, questions.ask_color, lambda t: t.color, False), (SIZE, THINGS)
-    ),
-    "symbol": Kind(
-        partial(make_attribute, questions.ask_symbol, lambda t: t.symbol, True), (SIZE, THINGS)
-    ),
+    name: Kind(partial(make_one, name), (SIZE, THINGS)) for name in (*ATTRIBUTES, "cell", "where")
+} | {
     "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
     "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),
     "count": Kind(make_count, (THINGS, Control("overlap", (0.0, 0.3), 0, 0.6))),
-    "cell": Kind(make_cell, (SIZE, THINGS)),
     "present": Kind(make_present, (SIZE, THINGS)),
-    "where": Kind(make_where, (SIZE, THINGS)),
 }

@@ -42,35 +42,25 @@ SYMBOLS = tuple("ACEFHKLPTXYZ2457")
 """What a tile may say; none of them is easily taken for another one at a legible size."""
 
 
-def _cross(arm: float = 0.36) -> XY:
-    right = np.array([(arm, 1), (arm, arm), (1, arm), (1, -arm), (arm, -arm), (arm, -1)])
-    return np.concatenate([right, -right])
-
-
-def _heart() -> XY:
-    turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    x = 16 * np.sin(turn) ** 3
-    y = 13 * np.cos(turn) - 5 * np.cos(2 * turn) - 2 * np.cos(3 * turn) - np.cos(4 * turn)
-    return np.stack([x / 16.5, -(y + 2.5) / 14.5], axis=1)
-
-
-def _crescent() -> XY:
-    outer = np.radians(np.linspace(50, 310, 30))
-    inner = np.radians(np.linspace(305, 55, 30))
-    near = np.stack([np.cos(outer), np.sin(outer)], axis=1)
-    far = np.stack([0.42 + 0.8 * np.cos(inner), 0.8 * np.sin(inner)], axis=1)
-    return translate(np.concatenate([near, far]), 0.15, 0.0)
-
-
+_ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
+_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+_HEIGHT = sum(part * np.cos(n * _TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1)))
+_OUTER, _INNER = np.radians(np.linspace(50, 310, 30)), np.radians(np.linspace(305, 55, 30))
+_CRESCENT = np.concatenate(
+    [
+        np.stack([np.cos(_OUTER), np.sin(_OUTER)], axis=1),
+        np.stack([0.42 + 0.8 * np.cos(_INNER), 0.8 * np.sin(_INNER)], axis=1),
+    ]
+)
 OUTLINES: dict[str, XY] = {
     "circle": circle(1.0),
     "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
     "triangle": translate(regular_polygon(3, 1.1), 0.0, 0.22),
     "star": star(5, 1.08, 0.46),
-    "cross": _cross(),
+    "cross": np.concatenate([_ARM, -_ARM]),
     "diamond": np.array([[0.0, -1.1], [0.72, 0.0], [0.0, 1.1], [-0.72, 0.0]]),
-    "heart": _heart(),
-    "crescent": _crescent(),
+    "heart": np.stack([16 * np.sin(_TURN) ** 3 / 16.5, -(_HEIGHT + 2.5) / 14.5], axis=1),
+    "crescent": translate(_CRESCENT, 0.15, 0.0),
 }
 """Each shape around the origin, about one unit from there to its rim."""
 SHAPES = tuple(OUTLINES)
@@ -136,12 +126,9 @@ class Thing:
         """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of
         them."""
         for neighbour in others:
-            across, down, sizes = (
-                self.x - neighbour.x,
-                self.y - neighbour.y,
-                self.size + neighbour.size,
-            )
-            if math.hypot(across, down) < 0.62 * sizes or max(abs(across), abs(down)) < sizes / 2:
+            across, down = abs(self.x - neighbour.x), abs(self.y - neighbour.y)
+            sizes = self.size + neighbour.size
+            if math.hypot(across, down) < 0.62 * sizes or max(across, down) < sizes / 2:
                 return False
         return True
 

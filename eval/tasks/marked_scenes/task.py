@@ -12,13 +12,12 @@ from typing import Any, ClassVar, Literal
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
-from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some
-from looktwice.eval.tasks.do_you_see_me.metrics import accuracy_along
+from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
+from looktwice.eval.tasks.do_you_see_me.subtasks import accuracy_along
 from looktwice.eval.tasks.generated.scene import Control, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Scene, Style, draw_ground
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
-from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -134,7 +133,10 @@ class SceneScorer(Scorer):
     def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
         """One over the number of answers that fit what is drawn; None for scenes before version 3,
         which told more."""
-        possible: list[Any] = [row.truth.get("possible") for row in samples.values()]
-        if not all(isinstance(number, int) and number > 0 for number in possible):
-            return None
-        return fmean(1 / number for number in possible)
+        shares = []
+        for row in samples.values():
+            possible = row.truth.get("possible")
+            if not isinstance(possible, int) or possible < 1:
+                return None
+            shares.append(1 / possible)
+        return fmean(shares)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -60,29 +59,31 @@ class PairScorer(SubtaskScorer):
         """The four metrics, each over pairs."""
         samples = scores.keyed
         pairs = group_by(samples, "pair")
-        true, false = (
-            group_by({name: row for name, row in samples.items() if row.answer == key}, "pair")
-            for key in "TF"
-        )
+        sides: dict[str, dict[str, list[str]]] = {"T": {}, "F": {}}
+        for pair, name in ((pair, name) for pair, names in pairs.items() for name in names):
+            sides.setdefault(samples[name].answer or "", {}).setdefault(pair, []).append(name)
+        true, false = sides["T"], sides["F"]
+        complete = true.keys() & false.keys()
         both: dict[str, float] = {}
         for pair in pairs:
-            if self.name.endswith("Cpr") and not (pair in true and pair in false):
+            if self.name.endswith("Cpr") and pair not in complete:
                 continue
-            positive, negative = true.get(pair, []), false.get(pair, [])
-            draws = right_by_draw(scores.draws(name) for name in (*positive, *negative))
+            positive = true.get(pair, [])
+            draws = right_by_draw(map(scores.draws, [*positive, *false.get(pair, [])]))
             cut = len(positive)
             if draws:
                 both[pair] = fmean(any(draw[:cut]) and any(draw[cut:]) for draw in draws)
-        sides = [
-            group_metric(metric, "pair", scores, {pair: side.get(pair, []) for pair in both}, any)
-            for metric, side in (("positive_accuracy", true), ("negative_accuracy", false))
-        ]
-        failed, clusters = sides[0].failed | sides[1].failed, clusters_of(scores, pairs)
+        metrics, failed = [], frozenset[str]()
+        for metric, side in (("positive_accuracy", true), ("negative_accuracy", false)):
+            groups = {pair: side.get(pair, []) for pair in both}
+            metrics.append(group_metric(metric, "pair", scores, groups, any))
+            failed |= metrics[-1].failed
+        clusters = clusters_of(scores, pairs)
         official = Metric("pair_accuracy", both, "pair", failed, clusters=clusters)
         every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
         units = dict(every.units)
-        units |= dict.fromkeys(units.keys() - (true.keys() & false.keys()), 0.0)
-        return [official, *sides, replace(every, units=units)]
+        units |= dict.fromkeys(units.keys() - complete, 0.0)
+        return [official, *metrics, replace(every, units=units)]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies
@@ -134,10 +135,13 @@ class CountScorer(SubtaskScorer):
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """The mean score and the share of exact hits of even draws from 1 to the number of
         images."""
-        pairs = [(int(row.answer or 0), int(row.meta["image_len"])) for row in samples.values()]
-        level = fmean(chance_numeric(truth, images) for truth, images in pairs)
-        exact = fmean(1 / images for _, images in pairs)
-        return {"numeric_official": level, "numeric_vlmevalkit": level, "accuracy": exact}
+        levels, exact = list[float](), list[float]()
+        for row in samples.values():
+            images = int(row.meta["image_len"])
+            levels.append(chance_numeric(int(row.answer or 0), images))
+            exact.append(1 / images)
+        level = fmean(levels)
+        return {"numeric_official": level, "numeric_vlmevalkit": level, "accuracy": fmean(exact)}
 
 
 @dataclass(frozen=True)
@@ -178,20 +182,16 @@ class VideoScorer(SubtaskScorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """AB, ABA and their mean."""
-        kinds: dict[str, dict[str, float]] = defaultdict(dict)
+        kinds: dict[str, dict[str, float]] = {"AB": {}, "ABA": {}}
         for name, row in scores.keyed.items():
-            judged = [
-                s.score.value
-                for s in scores.asked(name)
-                if s.verdict in (Verdict.RIGHT, Verdict.WRONG)
-            ]
-            if judged:
-                kinds[str(row.meta.get("type"))][name] = fmean(judged)
-        parts = [
-            Metric(f"vid_{kind.lower()}", kinds[kind], "video")
-            for kind in ("AB", "ABA")
-            if kinds[kind]
-        ]
+            asked = scores.asked(name)
+            graded = [s.score.value for s in asked if s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
+            if graded and row.meta.get("type") in kinds:
+                kinds[row.meta["type"]][name] = fmean(graded)
+        parts = []
+        for kind, units in kinds.items():
+            if units:
+                parts.append(Metric(f"vid_{kind.lower()}", units, "video"))
         if len(parts) < 2:
             return parts
         mean = fmean(fmean(part.units.values()) for part in parts)

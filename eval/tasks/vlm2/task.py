@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,17 +13,18 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Subset, TaskError
-from looktwice.eval.tasks.cells import as_list, as_text, image_cells
+from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.files import (
     DataLocation,
     Files,
     FolderFiles,
+    as_list,
+    as_text,
+    image_cells,
     locate_data,
     open_files,
     open_picture,
 )
-from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
 from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
@@ -48,7 +49,19 @@ SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """For each subtask where its questions may lie (one folder's name is misspelt officially) and where
 its media."""
 VIDEOS = (".mp4", ".mov", ".avi")
-PAIRED = ("GC-Mat", "GC-Trk", "OC-Cpr", "PC-Cpr")
+SCORERS: Mapping[str, Callable[[str], Scorer]] = {
+    "Mat": PairScorer,
+    "Trk": PairScorer,
+    "Cpr": PairScorer,
+    "Cnt": CountScorer,
+    "Grp": GroupScorer,
+    "VID": lambda name: VideoScorer(),
+}
+KEYS = {
+    "Cnt": (r"0*([1-9]\d*)", "a whole number above 0"),
+    "Grp": (r"([A-Z])\s*(?:\).*)?", 'a choice such as "D) 1 and 2"'),
+}
+"""What a key is; of all others it is T or F."""
 ERRATA: Mapping[str, tuple[str, ...]] = {
     "GC-Mat": ("the paper says 260 pairs; every published score is a share of 259 ids",),
     "GC-Trk": ("the paper says 220 pairs; every published score is a share of 219 ids",),
@@ -107,9 +120,7 @@ class Vlm2Bench(TableTask):
             raise TaskError(
                 "a video is sampled by `frames` or by `fps`: set one of them, and the other to null"
             )
-        if (self.frames is not None and self.frames < 1) or (
-            self.fps is not None and self.fps <= 0
-        ):
+        if not (self.frames or self.fps or 0) > 0:
             raise TaskError(
                 f"frames and fps are above 0, found frames={self.frames}, fps={self.fps}"
             )
@@ -124,30 +135,28 @@ class Vlm2Bench(TableTask):
     @property
     def scorer(self) -> Scorer:
         """The benchmark's own rules for this subtask."""
-        if self.name in PAIRED:
-            return PairScorer(self.name)
-        if self.name == "PC-VID":
-            return VideoScorer()
-        return CountScorer(self.name) if self.name.endswith("Cnt") else GroupScorer(self.name)
+        return SCORERS[self._sort](self.name)
+
+    @property
+    def _sort(self) -> str:
+        """The kind of subtask: Mat, Trk, Cpr, Cnt, Grp or VID."""
+        return self.name[3:]
 
     @property
     def note(self) -> str:
         """How videos are sampled, or which pairs are not two questions."""
-        if self.name == "PC-VID" and self.frames:
-            return f"VID: {self.frames} frames from first to last"
-        if self.name == "PC-VID":
-            return f"VID: {self.fps:g} frames per second"
-        if self.name not in PAIRED:
+        if self._sort == "VID":
+            frames = f"{self.frames} frames from first to last"
+            return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
+        if SCORERS[self._sort] is not PairScorer:
             return ""
         sides = Counter((question.meta["pair"], question.answer) for question in self._rows)
         pairs = Counter(pair for pair, _ in sides)
         shared = sorted({pair for pair, key in sides if sides[pair, key] > 1})
         single = [pair for pair in pairs if pairs[pair] < 2]
         notes = [f"{len(pairs)} pair ids"]
-        if shared:
-            notes.append(f"{len(shared)} shared by more than two questions, such as {shared[0]}")
-        if single:
-            notes.append(f"{len(single)} with one question only, such as {single[0]}")
+        odd = {"shared by more than two questions": shared, "with one question only": single}
+        notes += [f"{len(ids)} {what}, such as {ids[0]}" for what, ids in odd.items() if ids]
         return "; ".join(notes)
 
     @cached_property
@@ -197,48 +206,40 @@ class Vlm2Bench(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        return [*TSV_COLUMNS, *(self._image_columns if self.name.endswith("Cnt") else [])]
+        return [*TSV_COLUMNS, *(self._image_columns if self._sort == "Cnt" else [])]
 
     @cached_property
     def _left_out(self) -> RowErrors:
         return RowErrors(self._table.file.name) if self._is_tsv else RowErrors(self._file, "lines")
 
-    @cached_property
-    def _sides(self) -> Counter[str]:
-        """How many questions each side of a pair has so far."""
-        return Counter()
-
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        self._sides.clear()
         if not self._is_tsv:
             yield from json_lines(self._table.data or b"")
             return
-        name, categories = self.name.casefold(), dict[str, bool]()
+        name, categories = self.name.casefold(), set[str]()
         for number, cells in super()._cells():
             category = as_text(cells["category"])
-            categories[category] = category.casefold() == name
-            if categories[category]:
+            categories.add(category)
+            if category.casefold() == name:
                 yield number, cells
-        if not any(categories.values()):
+        if name not in map(str.casefold, categories):
             raise TaskError(
                 f"{self._table.file} has no category {name}; it has {', '.join(sorted(categories))}"
             )
 
     def _questions(self, number: int, cells: Any) -> list[TableQuestion]:
         if self._is_tsv:
-            row = {"q_id": as_text(cells["index"]), "question": cells["question"]}
-            row |= {
-                "gt_answer": cells["answer"],
-                "image_seq": image_cells(cells, self._image_columns),
-            }
+            images = image_cells(cells, self._image_columns)
+            names = {"q_id": "index", "question": "question", "gt_answer": "answer"}
+            row = {key: cells[name] for key, name in names.items()} | {"image_seq": images}
+            row["q_id"] = as_text(row["q_id"])
             return [self._question(number, row)]
         row = json_object(cells)
-        needed = ["vid", "question"]
-        if self.name != "PC-VID":
-            needed = ["q_id", "question", "gt_answer", "images"]
+        video = self._sort == "VID"
+        needed = ("vid", "question") if video else ("q_id", "question", "gt_answer", "images")
         if missing := [key for key in needed if key not in row]:
             raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
-        return [self._video(number, row) if self.name == "PC-VID" else self._question(number, row)]
+        return [self._video(number, row) if video else self._question(number, row)]
 
     def _video(self, number: int, row: Mapping[str, Any]) -> TableQuestion:
         vid, words = str(row["vid"]), str(row["question"])
@@ -250,28 +251,35 @@ class Vlm2Bench(TableTask):
 
     def _question(self, number: int, row: Mapping[str, Any]) -> TableQuestion:
         """The question of a line, or of a row of the TSV, which has no field `images`."""
-        identifier, words, name = str(row["q_id"]), str(row["question"]), self.name
-        images = tuple(str(image) for image in as_list(row.get("images")))
+        identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
+        images = tuple(map(str, as_list(row.get("images"))))
         if not images and not self._is_tsv:
             raise ValueError(f"{identifier} has no images")
-        answer = _read_key(row["gt_answer"], name)
-        meta: dict[str, Any] = {"subtask": name}
-        if name.startswith("OC") and (named := OBJECT.search(words)):
+        pattern, wanted = KEYS.get(sort, ("([TF])", '"T" or "F"'))
+        key = re.fullmatch(pattern, as_text(row["gt_answer"]).strip(), re.S)
+        if key is None:
+            raise ValueError(f"gt_answer is {wanted}, found {row['gt_answer']!r}")
+        answer = key[1]
+        meta: dict[str, Any] = {"subtask": self.name}
+        if self.name.startswith("OC") and (named := OBJECT.search(words)):
             meta["type"] = (named[1] or named[2]).lower()
         meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
         meta |= {"prompt": f"\n{words}", "q_id": identifier}
-        if name.endswith("Cpr"):
+        if sort == "Cpr":
             meta["pair"] = _read_pair(identifier, answer)
-        elif name.startswith("GC") and self._is_tsv:
+        elif sort == "Cnt":
+            lengths = (row.get("image_seq_len"), row.get("image_seq"))
+            counts = (len(length) if isinstance(length, list) else length for length in lengths)
+            meta["image_len"] = next((n for n in counts if type(n) is int and n > 0), len(images))
+        elif sort != "Grp" and self._is_tsv:
             meta["pair"] = identifier.rpartition("_")[0] or identifier
-        elif name.startswith("GC"):
+        elif sort != "Grp":
             meta["pair"] = identifier
             identifier += "_p" if answer == "T" else "_n"
-            self._sides[identifier] += 1
-            identifier += str(self._sides[identifier]) if self._sides[identifier] > 1 else ""
-        elif name.endswith("Cnt"):
-            meta["image_len"] = _read_length(row) or len(images)
-        choices = _read_choices(words) if name.endswith("Grp") else ()
+            self._times[identifier] += 1
+            times = self._times[identifier]
+            identifier += str(times) if times > 1 else ""
+        choices = _read_choices(words) if sort == "Grp" else ()
         if choices and answer not in ascii_uppercase[: len(choices)]:
             raise ValueError(
                 f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices"
@@ -280,19 +288,20 @@ class Vlm2Bench(TableTask):
         return TableQuestion(number, identifier, question, choices, answer, meta, images)
 
     def _item(self, question: TableQuestion, cells: Mapping[str, Any]) -> Item:
-        if self.name != "PC-VID":
+        if self._sort != "VID":
             return super()._item(question, cells)
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
         names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEOS]
-        name = next((name for name in names if self._has(name)), "")
+        name = next(filter(self._has, names), "")
         if not name:  # looked at, the picture says which file is missing
             asked = replace(question, images=(names[0],), meta={**question.meta, "seconds": []})
             return super()._item(asked, cells)
         files = self._files
         source = files.root / name if isinstance(files, FolderFiles) else partial(files.read, name)
         video = VideoFrames(source, name, self.frames, self.fps)
-        meta = {**question.meta, "seconds": video.times}
-        item = super()._item(replace(question, meta=meta), cells)
+        item = super()._item(
+            replace(question, meta={**question.meta, "seconds": video.times}), cells
+        )
         return replace(item, sample=replace(item.sample, images=video.pictures))
 
     def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
@@ -305,29 +314,13 @@ class Vlm2Bench(TableTask):
         alone."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
-        return next((place for place in places if self._has(place)), places[0])
+        return next(filter(self._has, places), places[0])
 
     def _has(self, name: str) -> bool:
         try:
             return self._files.has(name)
         except TaskError:  # it leads out of the data set, and says so when it is looked at
             return False
-
-
-def _read_key(cell: Any, name: str) -> str:
-    key = as_text(cell).strip()
-    if name.endswith("Cnt"):
-        if not key.isdecimal() or int(key) < 1:
-            raise ValueError(f"gt_answer of a count is a whole number above 0, found {cell!r}")
-        return str(int(key))
-    if name.endswith("Grp"):
-        letter = key.partition(")")[0].strip()
-        if not re.fullmatch("[A-Z]", letter):
-            raise ValueError(f'gt_answer is a choice such as "D) 1 and 2", found {cell!r}')
-        return letter
-    if key not in ("T", "F"):
-        raise ValueError(f'gt_answer is "T" or "F", found {cell!r}')
-    return key
 
 
 def _read_pair(identifier: str, answer: str) -> str:
@@ -343,23 +336,12 @@ def _read_pair(identifier: str, answer: str) -> str:
     return pair
 
 
-def _read_length(row: Mapping[str, Any]) -> int:
-    """How long the sequence is: `image_seq_len`, else the length of `image_seq`; 0 without both."""
-    for length in (row.get("image_seq_len"), row.get("image_seq")):
-        if isinstance(length, list) and length:
-            return len(length)
-        if isinstance(length, int) and not isinstance(length, bool) and length > 0:
-            return length
-    return 0
-
-
 def _read_choices(words: str) -> tuple[str, ...]:
     """The choices that a question lists; none where they are not lettered from A on and all
     different."""
-    tail = words.rpartition("Choices:")[2].strip() if "Choices:" in words else ""
-    listed = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail, re.S)
-    texts = [text.strip(" ;,.\n") for _, text in listed]
-    letters = "".join(letter for letter, _ in listed)
-    if len(texts) < 2 or letters != ascii_uppercase[: len(texts)]:
-        return ()
-    return tuple(texts) if all(texts) and len(set(texts)) == len(texts) else ()
+    _, heading, tail = words.rpartition("Choices:")
+    listed = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail.strip(), re.S)
+    texts = {text.strip(" ;,.\n"): letter for letter, text in listed}
+    letters = "".join(texts.values())
+    whole = heading and len(texts) == len(listed) > 1 and "" not in texts
+    return tuple(texts) if whole and ascii_uppercase.startswith(letters) else ()

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,42 +28,45 @@ from looktwice.pipelines.model import (
     request_key,
 )
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.batched.anthropic_batches import AnthropicBatches
-from looktwice.pipelines.models.batched.dialect import Batch, Dialect, key_of
-from looktwice.pipelines.models.batched.gemini_batches import GeminiBatches
+from looktwice.pipelines.models.batched.dialects import DIALECTS, Batch, BatchServer, key_of
 from looktwice.pipelines.models.batched.model import Batched
-from looktwice.pipelines.models.batched.openai_batches import OpenAIBatches
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.chat_api import Sign, bearer
-from looktwice.pipelines.models.http_client import HttpResponse
 
 PATIENCE = 10  # looks in a row at which nothing could be seen
-
-
-MOST_FILE = 1 << 30  # bytes of the answers of a batch
-
-
 LOOK = 0.5  # seconds between looks whether another run is done
-
-
 ATTEMPTS = 3  # batches in which a request may come before it has failed
 
 
-DIALECTS: Mapping[str, Callable[..., Dialect]] = {
-    "openai": OpenAIBatches,
-    "anthropic": AnthropicBatches,
-    "gemini": GeminiBatches,
-}
+@dataclass(frozen=True)
+class _Note:
+    """What lies at `path` beside the requests of a batch.
 
+    `batch` is its name at the server, once it has one, `process` who gathered it, `tried` when it
+    was handed in, and `keys` are those of its requests in their order.
+    """
 
-SIGNS: Mapping[str, Sign] = {
-    "openai": bearer,
-    "anthropic": lambda key: {
-        "anthropic-version": "2023-06-01",
-        **({"x-api-key": key} if key else {}),
-    },
-    "gemini": lambda key: {"x-goog-api-key": key} if key else {},
-}
+    path: Path
+    process: str
+    batch: str = ""
+    tried: float = 0.0
+    keys: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> _Note:
+        return cls(path, **json.loads(read_file(path)))
+
+    @property
+    def lines(self) -> Path:
+        """Where the requests lie until the server has them."""
+        return self.path.with_suffix(".jsonl")
+
+    def write(self) -> None:
+        facts = {name: value for name, value in vars(self).items() if name != "path"}
+        write_file(self.path, json.dumps(facts))
+
+    def forget(self) -> None:
+        self.lines.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
 
 @dataclass(eq=False)
@@ -94,23 +97,18 @@ class BatchQueue:
         """The identity of the model."""
         return self.model.identity
 
-    @property
-    def url(self) -> str:
-        """The URL of the provider's own protocol."""
-        url = self.model.chat.urls[0]
-        return url.removesuffix("/openai") if self.model.speaks == "gemini" else url
-
     @cached_property
-    def dialect(self) -> Dialect:
-        """How batches are handed to this server."""
-        return DIALECTS[self.model.speaks](self._send, self.url)
+    def server(self) -> BatchServer:
+        """Where batches are handed in, at the URL of the provider's own protocol."""
+        chat, speaks = self.model.chat, self.model.speaks
+        url = chat.urls[0].removesuffix("/openai") if speaks == "gemini" else chat.urls[0]
+        return BatchServer(chat, url, DIALECTS[speaks])
 
     @property
     def folder(self) -> Path:
         """Where the files of this model's requests and batches lie."""
-        return (
-            self.store.folder / "batches" / hashlib.sha256(self.identity.encode()).hexdigest()[:16]
-        )
+        name = hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+        return self.store.folder / "batches" / name
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -135,10 +133,15 @@ class BatchQueue:
             raise ModelError(
                 f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches"
             )
-        line = self.dialect.line(key, self.model.chat.body(messages, draw, options))
+        line = self.server.line(key, self.model.chat.body(messages, draw, options))
         with self.lock:
             if key not in self.waiting:
-                self._add(key, line)
+                is_full = len(self.waiting) >= self.model.requests
+                if is_full or self.size + len(line) > self.server.dialect.most_bytes:
+                    self._close_file()
+                append_file(self._open_file, line)
+                self.waiting.add(key)
+                self.size += len(line)
         raise Deferred("it waits for its batch")
 
     def collect(self) -> None:
@@ -153,46 +156,28 @@ class BatchQueue:
         self._presence.release()
         Path(self._presence.lock_file).unlink(missing_ok=True)
 
-    def _resume(self) -> None:
-        """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._alone():
-            self._presence.acquire()
-            here = {path.stem for path in self.folder.glob("*.here") if _is_held(path)}
-            for path in self.folder.glob("gathering-*"):
-                if path.name.partition("-")[2] not in here:
-                    path.unlink(missing_ok=True)
-            for note in self.folder.glob("*.json"):
-                noted = _Note.read(note)
-                if not noted.batch and noted.process not in here and not self._is_found(note):
-                    _forget(note)
-            self._wait()
-        self.resumed = True
+    @property
+    def _open_file(self) -> Path:
+        return self.folder / f"gathering-{self.name}"
 
-    def _is_found(self, note: Path) -> bool:
-        """Whether a batch was handed in a moment before its run was killed."""
-        noted = _Note.read(note)
-        if not noted.tried or (batch := self._found_again(note, noted)) is None:
-            return False
-        replace(noted, batch=batch.id).write(note)
-        return True
+    @cached_property
+    def _presence(self) -> FileLock:
+        """Held as long as this queue gathers, so that others let it; whatever ends the process lets
+        go of it."""
+        return FileLock(self.folder / f"{self.name}.here", thread_local=False)
 
-    def _found_again(self, note: Path, noted: _Note) -> Batch | None:
-        """The batch that was handed in and whose name was lost, unless it is one that is known
-        otherwise."""
-        batch = self.dialect.find(note.stem, len(noted.keys), noted.tried)
-        known = {_Note.read(path).batch for path in self.folder.glob("*.json")} | self.over
-        return None if batch is None or batch.id in known else batch
+    @property
+    def _notes(self) -> list[_Note]:
+        return [_Note.read(path) for path in sorted(self.folder.glob("*.json"))]
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Inside, no other process has these batches; what no wait can mend ends the run. Raises
         Stopped."""
         lock, waits = FileLock(self.folder / ".lock"), False
-        while True:
+        while not lock.is_locked:
             try:
                 lock.acquire(timeout=LOOK)
-                break
             except Timeout:
                 if not waits:
                     self.say("another run waits for batches of this model; this one waits for it")
@@ -207,49 +192,56 @@ class BatchQueue:
         finally:
             lock.release()
 
-    @property
-    def _open_file(self) -> Path:
-        return self.folder / f"gathering-{self.name}"
+    def _resume(self) -> None:
+        """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            self._presence.acquire()
+            here = {path.stem for path in self.folder.glob("*.here") if _is_held(path)}
+            for path in self.folder.glob("gathering-*"):
+                if path.name.partition("-")[2] not in here:
+                    path.unlink(missing_ok=True)
+            for note in self._notes:
+                is_orphan = not note.batch and note.process not in here
+                if is_orphan and self._find(note) is None:
+                    note.forget()
+            self._wait()
+        self.resumed = True
 
-    @cached_property
-    def _presence(self) -> FileLock:
-        """Held as long as this queue gathers, so that others let it; whatever ends the process lets
-        go of it."""
-        return FileLock(self.folder / f"{self.name}.here", thread_local=False)
-
-    def _add(self, key: str, line: bytes) -> None:
-        if self.waiting and (
-            len(self.waiting) >= self.model.requests
-            or self.size + len(line) > self.dialect.most_bytes
-        ):
-            self._close_file()
-        append_file(self._open_file, line)
-        self.waiting.add(key)
-        self.size += len(line)
+    def _find(self, note: _Note) -> Batch | None:
+        """The batch that was handed in a moment before its run was killed, or before its name was
+        lost, unless it is known otherwise."""
+        if not note.tried:
+            return None
+        batch = self.server.find(note.path.stem, len(note.keys), note.tried)
+        if batch is None or batch.id in self.over | {other.batch for other in self._notes}:
+            return None
+        replace(note, batch=batch.id).write()
+        return batch
 
     def _close_file(self) -> None:
         """Make a batch of what was gathered, which is handed in by `_wait`."""
         if self.waiting:
-            note = self.folder / f"{uuid.uuid4().hex}.json"
-            self._open_file.rename(note.with_suffix(".jsonl"))
-            _Note("", self.name).write(note)
+            note = _Note(self.folder / f"{uuid.uuid4().hex}.json", self.name)
+            self._open_file.rename(note.lines)
+            note.write()
             self.attempts.update(self.waiting)
         self.waiting, self.size = set(), 0
 
     def _wait(self) -> None:
         """Until every batch is over."""
         shown, unseen = "", 0
-        while notes := sorted(self.folder.glob("*.json")):
-            open_ones: list[Batch] = []
+        while notes := self._notes:
+            under_way: list[Batch] = []
             trouble: ModelError | None = None
             for note in notes:
                 if self.stop.is_set():
                     self.say("the batches go on at the server, and the same command collects them")
                     raise Stopped("stopped while a batch was under way")
                 try:
-                    open_ones += self._look(note)
+                    under_way += self._look(note)
                 except ModelError as exc:
-                    if not exc.retryable or (exc.unreached and not _Note.read(note).batch):
+                    if not exc.retryable or (exc.unreached and not note.batch):
                         raise
                     trouble = exc
             unseen = unseen + 1 if trouble else 0
@@ -257,103 +249,54 @@ class BatchQueue:
                 raise trouble
             if trouble:
                 self.say(f"{trouble}; looking again in {self.model.look:g} s")
-            done, total = (
-                sum(getattr(batch, name) for batch in open_ones) for name in ("done", "total")
-            )
+            done = sum(batch.done for batch in under_way)
+            total = sum(batch.total for batch in under_way)
             said = (
-                f"{counted(len(open_ones), 'batch', 'batches')} under way, {done:,} of {total:,}"
+                f"{counted(len(under_way), 'batch', 'batches')} under way, {done:,} of {total:,}"
                 " requests answered"
             )
-            if open_ones and said != shown:
+            if under_way and said != shown:
                 self.say(said)
                 shown = said
-            if open_ones or trouble:
+            if under_way or trouble:
                 self.stop.wait(self.model.look)
 
-    def _look(self, note: Path) -> list[Batch]:
+    def _look(self, note: _Note) -> list[Batch]:
         """The batch of a note, handed in if it has not been, unless it is over: then its replies
         are kept."""
-        noted = _Note.read(note)
-        batch = self.dialect.look_at(noted.batch) if noted.batch else self._hand_in(note, noted)
-        if batch is None:
-            return []
-        if not batch.is_over:
-            return [batch]
-        self._keep(batch, _Note.read(note).keys)
+        batch = self.server.look_at(note.batch) if note.batch else self._hand_in(note)
+        if batch is None or not batch.is_over:
+            return [batch] if batch else []
+        for key, response in self.server.answers(batch, _Note.read(note.path).keys):
+            try:
+                reply = read_response(response, self.model.chat.endpoint, 0.0)
+                self.store.put(key, self.identity, reply)
+            except ModelError as exc:
+                # what came of neither is asked again
+                if not exc.retryable or self.attempts[key] >= ATTEMPTS:
+                    self.failed[key] = exc
         self.over.add(batch.id)
-        _forget(note)
+        note.forget()
         if batch.error:
             raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error}")
         return []
 
-    def _hand_in(self, note: Path, noted: _Note) -> Batch | None:
+    def _hand_in(self, note: _Note) -> Batch | None:
         """The batch of what was gathered; None where other runs have brought all of it by now."""
-        # an answer may have been lost
-        batch = self._found_again(note, noted) if noted.tried else None
+        batch = self._find(note)  # an answer may have been lost
         if batch is None:
-            lines = read_file(note.with_suffix(".jsonl")).splitlines(keepends=True)
+            lines = read_file(note.lines).splitlines(keepends=True)
             # another run may have it
             wanted = [line for line in lines if self.store.get(key_of(line)) is None]
             if not wanted:
-                _forget(note)
+                note.forget()
                 return None
-            noted = replace(noted, keys=[key_of(line) for line in wanted], tried=time.time())
-            noted.write(note)
-            batch = self.dialect.create(wanted, note.stem)
-        replace(noted, batch=batch.id).write(note)
-        note.with_suffix(".jsonl").unlink(missing_ok=True)
+            note = replace(note, keys=[key_of(line) for line in wanted], tried=time.time())
+            note.write()
+            batch = self.server.create(wanted, note.path.stem)
+            replace(note, batch=batch.id).write()
+        note.lines.unlink(missing_ok=True)
         return batch
-
-    def _keep(self, batch: Batch, keys: Sequence[str]) -> None:
-        """Store the replies of a batch that is over, and note the failures; what came of neither is
-        asked again."""
-        for key, response in self.dialect.answers(batch, keys):
-            try:
-                self.store.put(
-                    key, self.identity, read_response(response, self.model.chat.endpoint, 0.0)
-                )
-            except ModelError as exc:
-                if not exc.retryable or self.attempts[key] >= ATTEMPTS:
-                    self.failed[key] = exc
-
-    def _send(self, method: str, path: str, body: bytes | None, kind: str) -> HttpResponse:
-        chat = self.model.chat
-        return chat.send(
-            method,
-            self.url,
-            path,
-            body,
-            chat.timeout,
-            kind,
-            most=MOST_FILE,
-            sign=SIGNS[self.model.speaks],
-        )
-
-
-@dataclass(frozen=True)
-class _Note:
-    """What lies beside the requests of a batch.
-
-    Its name at the server, once it has one, who gathered it, when it was handed in, and the keys of
-    its requests in their order.
-    """
-
-    batch: str
-    process: str
-    tried: float = 0.0
-    keys: Sequence[str] = ()
-
-    def write(self, path: Path) -> None:
-        write_file(path, json.dumps(vars(self)))
-
-    @classmethod
-    def read(cls, path: Path) -> _Note:
-        return cls(**json.loads(read_file(path)))
-
-
-def _forget(note: Path) -> None:
-    note.with_suffix(".jsonl").unlink(missing_ok=True)
-    note.unlink(missing_ok=True)
 
 
 def _is_held(lock: Path) -> bool:

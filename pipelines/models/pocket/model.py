@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,17 @@ from looktwice.pipelines.model import (
     canonical,
     request_key,
 )
+from looktwice.pipelines.models.pocket.inputs import (
+    ANSWER,
+    CELLS,
+    END,
+    SPECIAL,
+    VOCABULARY,
+    fit_pixels,
+    read_words,
+    reply_words,
+    write_words,
+)
 from looktwice.pipelines.models.pocket.network import (
     ONE_THREAD,
     REPLY,
@@ -28,16 +39,6 @@ from looktwice.pipelines.models.pocket.network import (
     Conversation,
     Floats,
     shipped_weights,
-)
-from looktwice.pipelines.models.pocket.views import CELLS, fit_pixels
-from looktwice.pipelines.models.pocket.words import (
-    ANSWER,
-    END,
-    SPECIAL,
-    VOCABULARY,
-    read_words,
-    reply_words,
-    write_words,
 )
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
@@ -67,16 +68,11 @@ class Pocket:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if (
-            self.temperature < 0
-            or self.max_tokens < 1
-            or not 0 < (self.top_p or 1) <= 1
-            or self.top_p == 0
-        ):
-            given = f"{self.temperature}, {self.max_tokens} and {self.top_p}"
+        is_share = self.top_p is None or 0 < self.top_p <= 1
+        if self.temperature < 0 or self.max_tokens < 1 or not is_share:
             raise ValueError(
                 "temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found"
-                f" {given}"
+                f" {self.temperature}, {self.max_tokens} and {self.top_p}"
             )
 
     @cached_property
@@ -98,85 +94,64 @@ class Pocket:
         """Ask once. Raises ModelError, and PictureError for a view that cannot be decoded."""
         full = options.filled_from(self)
         self.refuse(full)
-        start, weights = time.perf_counter(), shipped_weights()
+        start, weights, sampled = time.perf_counter(), shipped_weights(), None
         tokens, inputs = network_inputs(messages)
-        counted = len(tokens) + CELLS * CELLS * len(inputs)
-        sampled = (
-            np.random.default_rng(self._seed(full, messages, draw, options))
-            if full.temperature
-            else None
-        )
+        if full.temperature:
+            key = request_key(self.identity, messages, draw, options)
+            drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
+            sampled = np.random.default_rng(int.from_bytes(drawn[:8]))
         with ONE_THREAD:
-            talk = Conversation(
-                weights, tokens, [weights.places(sha, pixels) for sha, pixels in inputs.items()]
-            )
-            text, top, finish, count = (
-                _choose(talk, full.choices) if full.choices else _speak(talk, full, sampled)
-            )
-        served = {"model": "pocket", "engine": "looktwice", "version": weights.sha[:12]}
-        seconds = time.perf_counter() - start
-        return Reply(
-            text,
-            finish,
-            usage=Usage(counted, count),
-            seconds=seconds,
-            logprobs=top,
-            served_by=served,
+            views = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
+            talk = Conversation(weights, tokens, views)
+            reply = _choose(talk, full.choices) if full.choices else _speak(talk, full, sampled)
+        asked = len(tokens) + CELLS * CELLS * len(inputs)
+        return replace(
+            reply,
+            usage=Usage(asked, reply.usage.tokens_out),
+            seconds=time.perf_counter() - start,
+            served_by={"model": "pocket", "engine": "looktwice", "version": weights.sha[:12]},
         )
-
-    def _seed(self, full: CallOptions, messages: Messages, draw: int, options: CallOptions) -> int:
-        words = f"{full.seed or self.seed}\n{request_key(self.identity, messages, draw, options)}"
-        return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8])
 
 
 def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
     """The tokens of a conversation, and its different views by the sha256 of their pictures, fitted
-    to the network.
+    to the network, in the order in which they came first.
 
     Raises ModelError, and PictureError for a view that cannot be decoded.
     """
-    tokens = read_words(
-        "\n".join(message.text for message in messages if message.role != "assistant")
-    )
+    texts, views = list[str](), dict[str, View]()
+    for turn in messages:
+        if turn.role != "assistant":
+            texts.append(turn.text)
+        views |= {view.picture.payload.sha: view for view in turn.views}
+    tokens = read_words("\n".join(texts))
     if not tokens:
         raise ModelError("Pocket was asked nothing; give it a question")
-    views = _distinct([view for message in messages for view in message.views])
-    return tokens, {view.picture.payload.sha: fit_pixels(view.pixels)[0] for view in views}
-
-
-def _distinct(views: Sequence[View]) -> list[View]:
-    """The different pictures of a conversation in the order in which they came first."""
-    first = {view.picture.payload.sha: view for view in reversed(views)}
-    distinct = [first[sha] for sha in dict.fromkeys(view.picture.payload.sha for view in views)]
-    if len(distinct) > VIEWS:
+    if len(views) > VIEWS:
         raise ModelError(
-            f"Pocket tells {VIEWS} different views apart, found {len(distinct)}; send it fewer"
+            f"Pocket tells {VIEWS} different views apart, found {len(views)}; send it fewer"
         )
-    return distinct
+    return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 
 
-def _speak(
-    talk: Conversation, options: CallOptions, sampled: np.random.Generator | None
-) -> tuple[str, tuple[Mapping[str, float], ...], Finish, int]:
-    """The reply word by word, its alternatives, why it ended, and the number of its tokens."""
-    words, top, token, most = (
-        list[int](),
-        list[Mapping[str, float]](),
-        ANSWER,
-        min(REPLY, options.max_tokens or REPLY),
-    )
-    for _ in range(most):
-        likely = talk.write(token)
+def _speak(talk: Conversation, options: CallOptions, sampled: np.random.Generator | None) -> Reply:
+    """The reply word by word, with its alternatives, why it ended, and the number of its tokens."""
+    words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
+    text, count = "", 0
+    finish: Finish = "length"
+    while finish == "length" and count < min(REPLY, options.max_tokens or REPLY):
+        likely, count = talk.write(token), count + 1
         token = int(likely.argmax()) if sampled is None else _draw(sampled, likely, options)
         if options.logprobs:
             top.append(_alternatives(likely, options.logprobs, token))
         if token == END:
-            return write_words(words), tuple(top), "stop", len(words) + 1
+            finish = "stop"
+            continue
         words.append(token)
         text = write_words(words)
         if ends := [at for stop in options.stop or () if (at := text.find(stop)) >= 0]:
-            return text[: min(ends)], tuple(top), "stop", len(words)
-    return write_words(words), tuple(top), "length", len(words)
+            text, finish = text[: min(ends)], "stop"
+    return Reply(text, finish, usage=Usage(0, count), logprobs=tuple(top))
 
 
 def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) -> int:
@@ -194,39 +169,27 @@ def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) ->
 def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]:
     """The token that was said and then the likeliest others, `count` in all; the end is the empty
     text."""
-    best = [
-        int(number)
-        for number in np.argsort(-likely, kind="stable")
-        if number == END or number >= len(SPECIAL)
-    ]
-    ranked = [token, *(number for number in best if number != token)][:count]
+    others = [int(number) for number in np.argsort(-likely, kind="stable") if number != token]
+    said = [number for number in others if number == END or number >= len(SPECIAL)]
     return {
         "" if number < len(SPECIAL) else VOCABULARY[number]: round(float(likely[number]), DIGITS)
-        for number in ranked
+        for number in [token, *said][:count]
     }
 
 
-def _choose(
-    talk: Conversation, choices: Sequence[str]
-) -> tuple[str, tuple[Mapping[str, float], ...], Finish, int]:
+def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
     """The likeliest of the allowed texts, with the log-probability of each of them, the likeliest
-    first."""
-    scored = {choice: _likelihood(talk.copy(), choice) for choice in choices}
-    ranked = dict(sorted(scored.items(), key=lambda ranking: -ranking[1]))
-    return next(iter(ranked)), (ranked,), "stop", 0
-
-
-def _likelihood(talk: Conversation, choice: str) -> float:
-    """The summed log-probability of a text as the reply, with its end. Raises ModelError for
-    unknown words."""
-    total, before = 0.0, ANSWER
-    tokens = reply_words(choice)
-    if not tokens or len(tokens) > REPLY:
-        raise ModelError(
-            f"the choice {choice!r} is no reply of Pocket's, which has 1 to {REPLY - 1} words that"
-            " it knows"
-        )
-    for token in tokens:
-        total += float(talk.write(before)[token])
-        before = token
-    return round(total, DIGITS)
+    first: that of its tokens and its end. Raises ModelError for unknown words."""
+    likely: dict[str, float] = {}
+    for choice in choices:
+        tokens, twin = reply_words(choice), talk.copy()
+        if not 0 < len(tokens) <= REPLY:
+            raise ModelError(
+                f"the choice {choice!r} is no reply of Pocket's, which has 1 to {REPLY - 1} words"
+                " that it knows"
+            )
+        steps = zip([ANSWER, *tokens], tokens, strict=False)
+        total = sum(float(twin.write(before)[token]) for before, token in steps)
+        likely[choice] = round(total, DIGITS)
+    ranked = dict(sorted(likely.items(), key=lambda pair: -pair[1]))
+    return Reply(next(iter(ranked)), logprobs=(ranked,))

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from functools import lru_cache
 from importlib.resources import files
 
@@ -20,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from looktwice.pipelines.models.pocket.words import LINE, LONGEST
+from looktwice.pipelines.models.pocket.inputs import LINE, LONGEST
 from looktwice.pipelines.picture import Pixels
 
 Floats = NDArray[np.float32]
@@ -62,7 +63,6 @@ class OneThread:
 
 ONE_THREAD = OneThread()
 """The one of this process."""
-_opening = threading.Lock()
 
 
 class Weights:
@@ -71,25 +71,24 @@ class Weights:
     def __init__(self, data: bytes) -> None:
         self.sha = hashlib.sha256(data).hexdigest()
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            self._held: Mapping[str, Floats] = {
-                name: arrays[name].astype(np.float32) for name in arrays.files
+            self._arrays: Mapping[str, Floats] = {
+                name: array.astype(np.float32) for name, array in arrays.items()
             }
-        self.layers = 1 + max(
-            int(name.split(".")[1]) for name in self._held if name.startswith("layers.")
-        )
+        numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
+        self.layers = 1 + max(map(int, numbers))
         self._places: OrderedDict[str, Floats] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
     def count(self) -> int:
         """How many numbers there are."""
-        return sum(array.size for array in self._held.values())
+        return sum(array.size for array in self._arrays.values())
 
     def __getitem__(self, name: str) -> Floats:
-        return self._held[name]
+        return self._arrays[name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._held
+        return name in self._arrays
 
     def linear(self, name: str, x: Floats) -> Floats:
         """A linear layer of this name."""
@@ -111,7 +110,7 @@ class Weights:
             if sha in self._places:
                 self._places.move_to_end(sha)
                 return self._places[sha]
-        seen = encode(self, pixels)
+        seen = encoder_states(self, pixels)[-1]
         with self._lock:
             self._places[sha] = seen
             if len(self._places) > KEPT:
@@ -119,20 +118,10 @@ class Weights:
         return seen
 
 
+@lru_cache(maxsize=1)
 def shipped_weights() -> Weights:
     """The weights that come with looktwice, read once."""
-    with _opening:
-        return _open_weights()
-
-
-@lru_cache(maxsize=1)
-def _open_weights() -> Weights:
     return Weights(files(__package__).joinpath(FILE).read_bytes())
-
-
-def encode(weights: Weights, pixels: Pixels) -> Floats:
-    """The places of one view."""
-    return encoder_states(weights, pixels)[-1]
 
 
 def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
@@ -142,23 +131,16 @@ def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
     states = []
     for layer in range(6):
         name = f"encoder.{layer}"
-        x = (
-            _residual(weights, name, x)
-            if layer in (2, 4, 5)
-            else _relu(_convolve(weights, name, x, 2))
-        )
+        if layer in (2, 4, 5):
+            inner = _relu(_convolve(weights, f"{name}.one", x))
+            x = _relu(x + _convolve(weights, f"{name}.two", inner))
+        else:
+            x = _relu(_convolve(weights, name, x, 2))
         states.append(np.ascontiguousarray(x.reshape(x.shape[0], -1).T))
-    seen = states[-1]
-    classes = np.split(weights.linear("look", seen), np.cumsum(CLASSES)[:-1], -1)
+    classes = np.split(weights.linear("look", states[-1]), np.cumsum(CLASSES)[:-1], -1)
     shares = np.concatenate([_softmax(part) for part in classes], -1)
-    return [
-        *states,
-        np.asarray(weights.norm("before_seen", seen) + shares @ weights["meanings"], np.float32),
-    ]
-
-
-def _residual(weights: Weights, name: str, x: Floats) -> Floats:
-    return _relu(x + _convolve(weights, f"{name}.two", _relu(_convolve(weights, f"{name}.one", x))))
+    seen = weights.norm("before_seen", states[-1]) + shares @ weights["meanings"]
+    return [*states, np.asarray(seen, np.float32)]
 
 
 def _convolve(weights: Weights, name: str, x: Floats, stride: int = 1) -> Floats:
@@ -195,9 +177,8 @@ class Conversation:
 
     def copy(self) -> Conversation:
         """The same, to be continued on its own."""
-        twin = object.__new__(Conversation)
-        twin._weights, twin._written = self._weights, self._written
-        twin._places, twin._words = self._places, list(self._words)
+        twin = copy(self)
+        twin._words = list(self._words)
         return twin
 
     def write(self, token: int) -> Floats:
@@ -209,12 +190,8 @@ class Conversation:
 
     def states(self, token: int) -> list[Floats]:
         """Append a token; what each layer makes of it, (1, width)."""
-        weights = self._weights
-        x = (
-            weights["embed"][[token]]
-            + weights["order"][LONGEST + self._written]
-            + weights["line"][0]
-        )
+        weights, order = self._weights, LONGEST + self._written
+        x = weights["embed"][[token]] + weights["order"][order] + weights["line"][0]
         self._written += 1
         states = []
         for layer in range(weights.layers):
@@ -224,14 +201,19 @@ class Conversation:
 
     def _project(self, views: Sequence[Floats]) -> list[tuple[Floats, Floats] | None]:
         """Keys and values of all places, by layer; none for a layer that does not look."""
-        weights = self._weights
-        where = weights["where"]
-        parts = [places + where + weights["view"][number] for number, places in enumerate(views)]
+        weights, parts = self._weights, list[Floats]()
+        for number, places in enumerate(views):
+            parts.append(places + weights["where"] + weights["view"][number])
         x = weights.norm("before_views", np.concatenate([*parts, weights["sinks"]]))
-        names = [f"layers.{layer}.looking.places" for layer in range(weights.layers)]
-        return [
-            _two(weights.linear(name, x)) if f"{name}.weight" in weights else None for name in names
-        ]
+        projected: list[tuple[Floats, Floats] | None] = []
+        for layer in range(weights.layers):
+            name = f"layers.{layer}.looking.places"
+            if f"{name}.weight" not in weights:
+                projected.append(None)
+                continue
+            key, value = np.split(weights.linear(name, x), 2, -1)
+            projected.append((np.ascontiguousarray(key), np.ascontiguousarray(value)))
+        return projected
 
     def _layer(self, layer: int, x: Floats, first: bool) -> Floats:
         weights, name = self._weights, f"layers.{layer}"
@@ -241,8 +223,8 @@ class Conversation:
         if first:
             self._words.append((key, value))
         else:
-            before = self._words[layer]
-            key, value = np.concatenate([before[0], key]), np.concatenate([before[1], value])
+            keys, values = self._words[layer]
+            key, value = np.concatenate([keys, key]), np.concatenate([values, value])
             self._words[layer] = key, value
         x = x + weights.linear(f"{name}.words_out", attend(asked, key, value))
         if places := self._places[layer]:
@@ -255,18 +237,13 @@ class Conversation:
 def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
     """Multi-head attention: (long, width) for queries of that shape, keys and values (places,
     width)."""
-    split = [
+    query, key, value = (
         vectors.reshape(len(vectors), HEADS, -1).transpose(1, 0, 2)
         for vectors in (asked, key, value)
-    ]
-    scores = split[0] @ split[1].transpose(0, 2, 1) / np.float32(np.sqrt(split[0].shape[-1]))
-    seen = _softmax(scores) @ split[2]
+    )
+    scores = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
+    seen = _softmax(scores) @ value
     return np.asarray(seen.transpose(1, 0, 2).reshape(asked.shape), np.float32)
-
-
-def _two(x: Floats) -> tuple[Floats, Floats]:
-    key, value = np.split(x, 2, -1)
-    return np.ascontiguousarray(key), np.ascontiguousarray(value)
 
 
 def _softmax(x: Floats) -> Floats:

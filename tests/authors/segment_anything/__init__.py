@@ -38,10 +38,11 @@ class Resize:
 class SamPredictor:
     def __init__(self, sam_model: Sam) -> None:
         self.model, self.transform = sam_model, Resize()
+        self.is_image_set = False
 
     def set_image(self, image: Any, image_format: str = "RGB") -> None:
         assert image.dtype == np.uint8 and image.shape[2] == 3
-        self.size = image.shape[:2]
+        self.size, self.is_image_set = image.shape[:2], True
 
     def predict_torch(
         self,

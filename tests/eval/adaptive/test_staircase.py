@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looktwice.eval.adaptive.staircase import Staircase
+from looktwice.eval.adaptive.runs import Staircase
 from looktwice.eval.psychometrics.functions import Psychometric
 
 MODEL = Psychometric(tuple(float(level) for level in np.geomspace(1, 100, 25)), 0.25, log=True)
@@ -36,28 +36,15 @@ def test_it_asks_near_the_threshold_and_finds_it() -> None:
 
 
 def test_two_choices_do_not_need_the_slope_to_find_the_threshold() -> None:
-    """Sixty questions of two choices: nine of ten intervals hold the truth, and half span less than
-    a factor of 2.3.
-
-    Percentiles of the posterior span a factor of 3.3, for the sake of shallow functions.
-    """
-    model, rng, wide, held = (
-        Psychometric(MODEL.levels, 0.5, log=True),
-        np.random.default_rng(3),
-        list[float](),
-        0,
-    )
+    model, rng = Psychometric(MODEL.levels, 0.5, log=True), np.random.default_rng(3)
+    wide, held = list[float](), 0
     for number in range(30):
-        stairs, threshold, slope = (
-            Staircase(model),
-            float(rng.uniform(3, 30)),
-            (3, 6, 12)[number % 3],
-        )
+        stairs, slope = Staircase(model), (3, 6, 12)[number % 3]
+        threshold = float(rng.uniform(3, 30))
         for _ in range(60):
             level = stairs.choose()
-            stairs.add(
-                level, float(rng.random() < 0.5 + 0.48 / (1 + (threshold / level) ** slope * 0.92))
-            )
+            right = 0.5 + 0.48 / (1 + (threshold / level) ** slope * 0.92)
+            stairs.add(level, float(rng.random() < right))
         low, middle, high = stairs.limits()
         assert low <= middle <= high
         held += low <= threshold <= high
@@ -73,8 +60,6 @@ def test_only_what_is_left_is_asked() -> None:
 
 
 def test_the_coarse_grid_follows_the_answers() -> None:
-    """After many right answers at a level, lower ones tell more; after many wrong ones, higher
-    ones."""
     down, up, level = Staircase(MODEL), Staircase(MODEL), MODEL.levels[12]
     assert (down.choose(), up.choose([1.0, level])) == (100, 1)
     for stairs in (down, up):

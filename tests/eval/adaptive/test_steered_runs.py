@@ -16,6 +16,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import Study
+from looktwice.eval.runs.predict import RunSummary
 from looktwice.eval.runs.steering import Pool
 from looktwice.pipelines.config import load_plan
 
@@ -36,21 +37,23 @@ def study(tmp_path: Path) -> Path:
     return path
 
 
+def steered(study: Path, steering: Any, *overrides: str, out: str = "") -> RunSummary:
+    return Study(load_plan(study, overrides), study.parent / out, steering=steering)()
+
+
 def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None:
     races = Races(held_out=0.5)
-    summary = Study(load_plan(study), study.parent, steering=races)()
+    summary = steered(study, races)
     (result,) = races.results
     assert result.race.winner == "sees" and result.confirmation is not None
-    assert result.confirmation.n == 45 and result.confirmation.holds(0.05)
+    assert result.confirmation.n == 45 and result.is_confirmed
     assert result.calls == summary.written < 2 * 90
-    held_out = {record.sample for record in RunFolder(summary.folder).records().values()}
-    assert len(held_out) == 45 + len(result.race.values)
+    asked = {record.sample for record in RunFolder(summary.folder).records().values()}
+    assert len(asked) == 45 + len(result.race.values)
     again = Races(held_out=0.5)
-    assert Study(load_plan(study), study.parent, steering=again)().written == 0
-    assert (
-        again.results[0].calls == result.calls
-        and again.results[0].race.dropped == result.race.dropped
-    )
+    assert steered(study, again).written == 0
+    assert again.results[0].calls == result.calls
+    assert again.results[0].race.dropped == result.race.dropped
 
 
 def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
@@ -79,96 +82,72 @@ def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -
 
 
 def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
-    """Taken one by one, many races of equal arms have a winner."""
-    apart = sum(
-        bool(race_of_groups(seed, 10, told=False).results[0].race.winner) for seed in range(40)
-    )
-    assert apart > 10
-    assert sum(bool(race_of_groups(seed, 10).results[0].race.winner) for seed in range(60)) <= 3
+
+    def won(told: bool, seeds: int) -> int:
+        results = [race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
+        return sum(bool(result.race.winner) for result in results)
+
+    assert won(False, 40) > 10 and won(True, 60) <= 3
 
 
 def test_what_shares_a_group_is_not_held_out_from_it() -> None:
-    """Of 280 questions 202 may be raced: 28 groups of seven; the other twelve groups are held out
-    as a whole."""
     races = race_of_groups(1, 7, better=1)
     (result,) = races.results
-    assert (
-        result.race.winner == "a"
-        and result.confirmation is not None
-        and result.confirmation.n == 84
-    )
+    gap = result.confirmation
+    assert result.race.winner == "a" and gap is not None and gap.n == 84
     asked = [int(sample[1:]) // 7 for arm, sample in races.answers if arm == "a"]
     assert len(result.race.values) <= 28 and len(asked) == 7 * len(set(asked))
-    assert result.confirmation.p > 2 / 2**12  # twelve groups, of which some do not differ
+    assert gap.p > 2 / 2**12  # twelve groups, of which some do not differ
 
 
 def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path) -> None:
-    steering = Staircases(Along("size"), questions=12)
-    summary = Study(load_plan(study), study.parent, steering=steering)()
+    summary = steered(study, Staircases(Along("size"), questions=12))
     assert summary.written == 24 == len(RunFolder(summary.folder).records())
     wide = Staircases(Along("size"), questions=40, width=1000.0)
-    assert Study(load_plan(study), study.parent / "wide", steering=wide)().written == 20
+    assert steered(study, wide, out="wide").written == 20
+    with pytest.raises(RunError, match="what a staircase asked, and a race chooses otherwise"):
+        steered(study, Races())
 
 
 @pytest.mark.parametrize(
-    ("change", "along", "said"),
-    [("", "colour", "0 levels of 'colour'.*things"), ("draws: 2", "size", "draws: 1")],
+    ("steering", "change", "says"),
+    [
+        (Staircases(Along("colour")), "seed=0", "0 levels of 'colour'.*things"),
+        (Staircases(Along("size")), "draws=2", "draws: 1"),
+        (Races(), "contestants.sees=null", "two arms or more, found chance"),
+    ],
 )
-def test_what_cannot_be_climbed_is_said(study: Path, change: str, along: str, said: str) -> None:
-    study.write_text(f"{STUDY}\n{change}\n")
-    with pytest.raises(RunError, match=said):
-        Study(load_plan(study), study.parent, steering=Staircases(Along(along)))()
+def test_what_cannot_be_chosen_is_said(study: Path, steering: Any, change: str, says: str) -> None:
+    with pytest.raises(RunError, match=says):
+        steered(study, steering, change)
 
 
-def test_a_race_needs_two_arms(study: Path) -> None:
-    plan = load_plan(study, ["contestants.sees=null"])
-    with pytest.raises(RunError, match="two arms or more, found chance"):
-        Study(plan, study.parent, steering=Races())()
+def looktwice(*words: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result.output
 
 
 def test_the_commands(study: Path) -> None:
-    out = ["--out", str(study.parent / "runs")]
-    raced = CliRunner().invoke(app, ["run", str(study), "choose.by=race", *out])
-    assert raced.exit_code == 0, raced.output
-    assert "color: sees wins, confirmed on 27 held-out samples" in raced.output
-    (saved,) = json.loads((study.parent / "runs" / "s" / "race.json").read_text())
-    assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
-    page = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
-    written = (study.parent / "runs" / "s" / "report.md").read_text()
-    assert (
-        page.exit_code == 0
-        and "## The race" in written
-        and "color: sees wins, confirmed on 27" in written
-    )
-    (study.parent / "runs" / "s" / "race.json").write_text('[{"task": 1}]')
-    damaged = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
-    assert damaged.exit_code == 2 and "choose.by=race" in damaged.output
-    (study.parent / "runs" / "s" / "race.json").unlink()
-    climbed = CliRunner().invoke(
-        app,
-        [
-            *("run", str(study), *out, "name=c", "choose.by=staircase", "thresholds.along=size"),
-            "choose.questions=10",
-        ],
-    )
-    assert (
-        climbed.exit_code == 0
-        and "thresholds" in climbed.output
-        and "(20 new, 0 were there, 0 failed)" in climbed.output
-    )
     runs = study.parent / "runs"
-    told = CliRunner().invoke(app, ["analyse", str(runs / "c"), "thresholds", "along=size"])
-    assert told.exit_code == 0 and "chance, color" in told.output
+    folder, out = runs / "s", ("--out", runs)
+    won = "color: sees wins, confirmed on 27"
+    assert f"{won} held-out samples" in looktwice("run", study, "choose.by=race", *out)
+    (saved,) = json.loads((folder / "race.json").read_text())
+    assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
+    looktwice("report", folder)
+    written = (folder / "report.md").read_text()
+    assert "## The race" in written and won in written
+    (folder / "race.json").write_text('[{"task": 1}]')
+    assert "choose.by=race" in looktwice("report", folder, code=2)
+    (folder / "race.json").unlink()
+    along = ("thresholds.along=size", "choose.questions=10")
+    climbed = looktwice("run", study, *out, "name=c", "choose.by=staircase", *along)
+    assert "thresholds" in climbed and "(20 new, 0 were there, 0 failed)" in climbed
+    assert "chance, color" in looktwice("analyse", runs / "c", "thresholds", "along=size")
     for words, said in (
-        (["analyse", str(runs / "s"), "thresholds"], "along=size"),
-        (["analyse", str(runs / "s"), "thresholds", "along=x"], "no sample has numbers in 'x'"),
-        (["run", str(study), *out, "choose.by=staircase"], "none was named"),
+        (("analyse", folder, "thresholds"), "along=size"),
+        (("analyse", folder, "thresholds", "along=x"), "no sample has numbers in 'x'"),
+        (("run", study, *out, "choose.by=staircase"), "none was named"),
     ):
-        failed = CliRunner().invoke(app, words)
-        assert failed.exit_code == 2 and said in failed.output
-
-
-def test_a_folder_of_a_staircase_takes_no_race(study: Path) -> None:
-    Study(load_plan(study), study.parent, steering=Staircases(Along("size"), questions=2))()
-    with pytest.raises(RunError, match="what a staircase asked, and a race chooses otherwise"):
-        Study(load_plan(study), study.parent, steering=Races())()
+        assert said in looktwice(*words, code=2)

@@ -13,22 +13,18 @@ import pytest
 import yaml
 from rich.console import Console
 
-from looktwice.eval.analysis.agent_looks import (
-    LookSummary,
-    look_table,
-    summarize_looks,
-    turn_count_table,
-)
+from looktwice.eval.analysis.agent_looks import LookSummary, summarize_looks
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import describe_replay, replay
 from looktwice.eval.runs.show import show_sample
 from looktwice.eval.runs.trajectories import trajectories, write_trajectories
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
-from looktwice.pipelines.config import build, load_plan, load_plugin
+from looktwice.pipelines.config import build, load_plan
+from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.model import Reply, ToolCall
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
@@ -36,7 +32,7 @@ from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
-from tests.made_run import MadeRun
+from tests.made_run import MadeRun, analysed
 from tests.paths import CONFIGS, DOCS
 
 CONFIG = CONFIGS / "agent_near_sighted.yaml"
@@ -58,14 +54,8 @@ SMALL = (
 def test_a_look_is_a_line_of_the_record_and_back() -> None:
     look = Look(1, 0, "zoom", "shown", {"box": [1.5, 2]}, (2,), ((0, 1.5, 2, 3, 4), ()), probe=0)
     end = EpisodeEnd("steps", 2, 1, 0.25, 300, 1.5)
-    notes = [
-        "a sentence",
-        look.note,
-        "look here",
-        "look {broken",
-        'look {"number": 3, "other": 1}',
-        end.note,
-    ]
+    notes = ["a sentence", look.note, "look here", "look {broken", 'look {"number": 3, "x": 1}']
+    notes.append(end.note)
     assert read_looks(notes) == [look] and read_end(notes) == end
     assert read_end(["ended well"]) is None
     assert json.loads(look.note.removeprefix("look "))["tool"] == "zoom"
@@ -118,11 +108,8 @@ def reply(
 def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> None:
     (found,) = summarize_looks(made(tmp_path))
     assert (found.contestant, found.n, found.looks) == ("agent", 3, 5 / 3)
-    assert (dict(found.tools), dict(found.outcomes), dict(found.ended_by)) == (
-        {"zoom": 5},
-        {"shown": 5},
-        {"reply": 3},
-    )
+    assert (found.tools, found.outcomes) == ({"zoom": 5}, {"shown": 5})
+    assert found.ended_by == {"reply": 3}
     assert (found.to_right, found.to_wrong, found.answered_right) == (1, 1, 1)
     assert [found.first_accuracy, found.final_accuracy] == pytest.approx([1 / 3, 2 / 3])
     assert found.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and found.covered == 1
@@ -160,10 +147,9 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
 
 
 def test_tables_say_what_is_there(tmp_path: Path) -> None:
-    found = summarize_looks(made(tmp_path))
-    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in look_table(found).markdown
-    assert "| agent | 2 | 2 | 50.0 |" in turn_count_table(found).markdown
-    assert not look_table([]).rows
+    run = made(tmp_path)
+    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analysed("looks", run).markdown
+    assert "| agent | 2 | 2 | 50.0 |" in analysed("look_turns", run).markdown
 
 
 # The task
@@ -222,16 +208,9 @@ def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) 
     assert all(after["zoom", allowed] <= after["oracle", allowed] for allowed in (0, 1, 3))
     assert after["oracle", 1] >= after["zoom", 3] > 0.8
     zoom, placebo, oracle = (found[name, 3] for name in ("zoom", "placebo", "oracle"))
-    assert (
-        zoom.tokens_per_gain is not None
-        and oracle.tokens_per_gain is not None
-        and zoom.tokens_per_gain > oracle.tokens_per_gain
-    )
-    assert (
-        placebo.tokens_per_gain is None
-        and placebo.covered == pytest.approx(0, abs=0.1)
-        and zoom.covered == 1
-    )
+    assert zoom.tokens_per_gain and oracle.tokens_per_gain
+    assert zoom.tokens_per_gain > oracle.tokens_per_gain and placebo.tokens_per_gain is None
+    assert placebo.covered == pytest.approx(0, abs=0.1) and zoom.covered == 1
     assert zoom.answered_right > 0 and (zoom.to_wrong, zoom.to_right) == (0, 0)
 
 
@@ -264,13 +243,8 @@ def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> Non
     plugin = load_plugin(str(tmp_path / "kept.py"))
     for cache in (None, tmp_path / "elsewhere"):
         out = tmp_path / ("beside" if cache is None else "apart")
-        Study(
-            load_plan(config, plugins=(plugin,)),
-            out,
-            RunOptions(),
-            cache=cache,
-            console=Console(quiet=True),
-        )()
+        plan, quiet = load_plan(config, plugins=(plugin,)), Console(quiet=True)
+        Study(plan, out, RunOptions(), cache=cache, console=quiet)()
         assert replay(out / "kept", (plugin,), cache).same == 1
         assert f"  answer: {answer_of(out / 'kept')}" in lines_of(out / "kept", plugin, cache)
     assert replay(out / "kept", (plugin,)).same == 0
@@ -289,7 +263,7 @@ def lines_of(run: Path, plugin: str, cache: Path | None = None) -> list[str]:
 
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     found = replay(run)
-    assert (found.same, found.different, dict(found.left_out)) == (12 * 10, (), {}) and found.done
+    assert (found.same, found.different, dict(found.left_out)) == (12 * 10, [], {}) and found.done
     *_, last = describe_replay(found)
     assert last == "replayed without a model: 120 records the same bit for bit"
 
@@ -303,17 +277,7 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     } == {"right"}
     looked = next(line for line in lines if line["looks"] == 2)
     roles = [turn["role"] for turn in looked["messages"]]
-    assert roles == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "user",
-        "assistant",
-        "tool",
-        "user",
-        "assistant",
-    ]
+    assert roles == ["system", *("user", "assistant", "tool") * 2, "user", "assistant"]
     parts = [
         part for turn in looked["messages"] for part in turn["content"] if part["type"] == "image"
     ]
@@ -398,12 +362,8 @@ def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path
 def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None:
     agents = importlib.import_module(load_plugin(str(DOCS / "agents.py")))
     agent = build(yaml.safe_load(agents.EVERY))
-    pair = {
-        "match": {"first": 1, "second": 2},
-        "depth": {"image": 1},
-        "segment": {"image": 1},
-        "grid": {"image": 2},
-    }
+    pair = {"match": {"first": 1, "second": 2}, "depth": {"image": 1}, "segment": {"image": 1}}
+    pair["grid"] = {"image": 2}
     for images, wanted in ((stereo_pair()[:2], pair), ((photograph("astronaut"),), {"faces": {}})):
         calls = tuple(
             ToolCall(name, name, json.dumps(arguments)) for name, arguments in wanted.items()

@@ -15,13 +15,18 @@ import yaml
 from typer.testing import CliRunner
 
 from looktwice.eval import evaluate, write_report
-from looktwice.eval.analysis.looking.blindness import audits, expected_by_luck, needs_no_image
-from looktwice.eval.analysis.looking.blindness_page import audit_page, letter_table
+from looktwice.eval.analysis.looking.blindness import (
+    audit_page,
+    audits,
+    expected_by_luck,
+    letter_table,
+    needs_no_image,
+)
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
@@ -139,11 +144,8 @@ def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
     run.answers(run.point("seen", "depth"), ["A", "B"] * 20 + ["1"] * 10)
     blind = run.point("no-image", "depth", draws=12)
     for draw in range(12):
-        run.answers(
-            blind,
-            ["A", "B"] * 15 + [*np.random.default_rng(draw).permutation(["A", "B"] * 5)],
-            draw=draw,
-        )
+        lots = np.random.default_rng(draw).permutation(["A", "B"] * 5)
+        run.answers(blind, ["A", "B"] * 15 + [*lots], draw=draw)
     for row in open_ones:
         run.record(blind, row.id, error="the server was gone")
     run.write()

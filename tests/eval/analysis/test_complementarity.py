@@ -10,20 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.references import (
-    complementarity_table,
-    guess_table,
-    published_table,
-    specialist_pairs,
-)
+from looktwice.eval.analysis.contestants import published_table, specialist_pairs
+from looktwice.eval.display.table import make_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
 from looktwice.pipelines.config import ConfigError, load_plan
-from tests.made_run import MadeRun
+from tests.made_run import MadeRun, analysed
 from tests.paths import CONFIGS
 
 SIFT: dict[str, Any] = {
@@ -54,11 +50,8 @@ def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
                 "!": {"error": "Traceback"},
             }.get(answer, {"answer": answer})
             if answer != " ":
-                calls = (
-                    ({"messages": [], "draw": 0, "reply": {"text": answer}},)
-                    if spec.get("model")
-                    else ()
-                )
+                call = {"messages": [], "draw": 0, "reply": {"text": answer}}
+                calls = (call,) if spec.get("model") else ()
                 run.record(point, f"s{number}", **{"calls": calls, **fields})
     return score_run(run.write())
 
@@ -66,57 +59,33 @@ def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
 def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
     (pair,) = specialist_pairs(run)
-    sides = [
-        pair.where(*sides) for sides in ((True, True), (True, False), (False, True), (False, False))
-    ]
-    assert sides == [["s0", "s2"], ["s1"], ["s3"], ["s4"]]
-    assert pair.shares == (0.6, 0.6, 0.8)
-    (line,) = complementarity_table([run]).rows
-    assert line == (
-        "t",
-        "sift",
-        "mllm",
-        "5",
-        "2",
-        "1",
-        "1",
-        "1",
-        "60.0",
-        "60.0",
-        "80.0\n37.6–96.4",
-        "+20.0",
-        "84.0",
-        "",
-    )
+    assert pair.both.shares == [0.6, 0.6, 0.8]
+    (line,) = analysed("specialists", run).rows
+    shares = ("60.0", "60.0", "80.0\n37.6–96.4", "+20.0", "84.0", "")
+    assert line == ("t", "sift", "mllm", *"52111", *shares)
 
 
 def test_abstaining_is_not_right_and_failing_falls_out(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = specialist_pairs(run)
-    assert (pair.n, pair.excluded) == (3, 2)
-    assert pair.where(False, True) == ["s0"]
-    assert complementarity_table([run]).rows[0][-1] == "2"
+    assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
+    assert analysed("specialists", run).rows[0][-1] == "2"
 
 
 def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> None:
-    run = made(
-        tmp_path,
-        one=(SIFT, "AAAAA"),
-        lot=(CHANCE, "AAAAA"),
-        guess=(GUESS, "AAAAA"),
-        two=(SIFT, "BBBBB"),
-        x=(MLLM, "ABABA"),
-        y=(MLLM, "A    "),
-    )
+    luck, models = {"lot": (CHANCE, "AAAAA"), "guess": (GUESS, "AAAAA")}, ("ABABA", "A    ")
+    x, y = ((MLLM, said) for said in models)
+    run = made(tmp_path, one=(SIFT, "AAAAA"), **luck, two=(SIFT, "BBBBB"), x=x, y=y)
     pairs = [
-        (pair.specialist.contestant, pair.mllm.contestant, pair.n) for pair in specialist_pairs(run)
+        (pair.specialist.contestant, pair.mllm.contestant, pair.both.n)
+        for pair in specialist_pairs(run)
     ]
     assert pairs == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 
 def test_without_a_pair_there_is_no_table(tmp_path: Path) -> None:
     run = made(tmp_path, one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
-    assert not complementarity_table([run]).rows
+    assert not analysed("specialists", run).rows
 
 
 def test_the_part_of_the_report(tmp_path: Path) -> None:
@@ -142,16 +111,16 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     made(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
     run = score_run(RunFolder(folder))
-    grid = published_table([run])
+    grid = published_table(make_table([run]))
     assert grid.header == ("who", "source", "jigsaw", "other", "macro")
-    assert grid.rows == [("human", "Table 1", "99.00", "50.00", "95.67")]
+    assert grid.rows[:1] == [("human", "Table 1", "99.00", "50.00", "95.67")]
     flagged = replace(
         run.points[0],
         point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}),
     )
-    header = published_table([replace(run, points=(flagged,))]).header
+    header = published_table(make_table([replace(run, points=(flagged,))])).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
-    assert published_table([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == []
+    assert not analysed("published", made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 
 
 @pytest.mark.parametrize(
@@ -178,7 +147,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     run.record("p0", "s1", answer="B", notes=("guessed: a tie", "something else"))
     run.record("p0", "s2", answer="B", notes=("something else",))
     run.record("p1", "s0", answer="A")
-    grid = guess_table([score_run(run.write())])
+    grid = analysed("guesses", score_run(run.write()))
     assert grid.rows == [("guesser", "t", "3", "2", "1", "100.0", "50.0")]
 
 
@@ -201,13 +170,10 @@ def test_the_configuration_of_cues_on_the_real_items(
     held = load_plan(CONFIGS / "blink_depth_cues.yaml", overrides)
     Study(held, tmp_path, RunOptions(workers=2, limit=limit))()
     run = score_run(RunFolder(tmp_path / held.name))
-    counts = {
-        scores.contestant: [
-            sum(s.verdict.value == kind for s in scores.all)
-            for kind in ("right", "wrong", "unreadable")
-        ]
-        for scores in run.points
-    }
+    counts = {}
+    for scores in run.points:
+        verdicts = [entry.verdict.value for entry in scores.all]
+        counts[scores.contestant] = [*map(verdicts.count, ("right", "wrong", "unreadable"))]
     assert (counts["lower"], counts["contrast"]) == (lower, contrast)
     assert {pair.mllm.contestant for pair in specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}
 
@@ -222,11 +188,6 @@ def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     held = load_plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
     alone = {name for name in NAMES if sum(point.task_name == name for point in held.points) == 9}
     assert alone == {"IQ_Test"}  # chance and eight recorded MLLMs
-    few = load_plan(
-        path,
-        [
-            f"tasks.Relative_Depth.path={shared_data / 'blink'}",
-            *(f"tasks.{name}=null" for name in tasks),
-        ],
-    )
+    place = f"tasks.Relative_Depth.path={shared_data / 'blink'}"
+    few = load_plan(path, [place, *(f"tasks.{name}=null" for name in tasks)])
     assert {point.task_name for point in few.points} == {"Relative_Depth"}

@@ -8,25 +8,15 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.analysis.contestants import (
-    comparison_table,
-    contestants,
-    oracle_table,
-    pair_table,
-)
-from looktwice.eval.display.table import score_table
-from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.analysis.contestants import Together
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR
-from tests.made_run import MadeRun
+from tests.made_run import MadeRun, analysed, lines_of
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> MadeRun:
     return MadeRun(tmp_path / "run")
-
-
-def lines(table: TextTable) -> list[dict[str, str]]:
-    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
 def three(made: MadeRun, **more: Any) -> None:
@@ -42,65 +32,42 @@ def three(made: MadeRun, **more: Any) -> None:
     ]
 
 
+def has(line: dict[str, str], **cells: str) -> bool:
+    return line.items() >= cells.items()
+
+
 def test_two_contestants_by_hand(made: MadeRun) -> None:
     """ring and base: right together on s0 to s3 and s6, ring alone on s4 and s5, base alone on
     s7."""
     three(made)
-    table = score_table(made.write().path)
-    first, second, third = lines(pair_table(table.scores))
-    assert (first["contestant"], first["other"], first["n"], first["p"]) == (
-        "base",
-        "ring",
-        "8",
-        "1.000",
-    )
+    run = score_run(made.write())
+    first, second, third = lines_of(analysed("pairs", run))
+    assert has(first, contestant="base", other="ring", n="8", p="1.000")
     assert first["difference"].startswith("-12.5\n")
-    assert [first[name] for name in ("both\nright", "only\nfirst", "only\nother")] == [
-        "5",
-        "1",
-        "2",
-    ]
-    assert first["mistakes\nshared"] == "0\nof 2 and 1"
+    counts = {"both\nright": "5", "only\nfirst": "1", "only\nother": "2"}
+    assert has(first, **counts, **{"mistakes\nshared": "0\nof 2 and 1"})
     assert first["either %\n(oracle)"].startswith("100.0\n")
-    assert (second["n"], second["left\nout"], third["n"]) == ("6", "2", "6")
-    (oracle,) = lines(oracle_table(table.scores))
-    assert (oracle["n"], oracle["left\nout"], oracle["all\nright"], oracle["none\nright"]) == (
-        "6",
-        "2",
-        "2",
-        "0",
-    )
-    assert oracle["best one %"] == "100.0"
+    assert has(second, n="6", **{"left\nout": "2"}) and has(third, n="6")
+    (oracle,) = lines_of(analysed("oracle", run))
+    assert has(oracle, n="6", **{"left\nout": "2", "all\nright": "2", "none\nright": "0"})
     # of s1 to s6 the zoom and base outvote the ring on s4 and s5
-    assert oracle["majority %"].startswith("66.7\n")
+    assert oracle["best one %"] == "100.0" and oracle["majority %"].startswith("66.7\n")
 
 
-def test_each_arm_against_its_baseline(made: MadeRun) -> None:
-    three(made)
-    ring, zoom = (
-        one
-        for one in lines(comparison_table(score_table(made.write().path).rows))
-        if one["task"] == "t"
-    )
-    assert (ring["against"], ring["unit"], ring["test"], ring["n"]) == (
-        "base",
-        "sample",
-        MCNEMAR,
-        "8",
-    )
-    assert (ring["better"], ring["worse"], ring["left\nout"]) == ("2", "1", "")
-    assert (zoom["n"], zoom["left\nout"], zoom["would\nshow"]) == ("6", "2", "96.4")
-
-
-def test_questions_of_one_group_are_one_cluster(made: MadeRun) -> None:
-    three(made, meta=[{"group": number // 2} for number in range(8)])
-    ring, zoom = (
-        one
-        for one in lines(comparison_table(score_table(made.write().path).rows))
-        if one["task"] == "t"
-    )
-    assert (ring["clusters"], ring["test"]) == ("4", FLIP)
-    assert zoom["clusters"] == "4"
+@pytest.mark.parametrize(
+    ("meta", "test", "clusters"),
+    [(None, MCNEMAR, "8"), ([{"group": number // 2} for number in range(8)], FLIP, "4")],
+)
+def test_each_arm_against_its_baseline_in_clusters_of_groups(
+    made: MadeRun, meta: Any, test: str, clusters: str
+) -> None:
+    three(made, meta=meta)
+    shown = lines_of(analysed("baseline", score_run(made.write())))
+    ring, zoom = (line for line in shown if line["task"] == "t")
+    assert has(ring, against="base", unit="sample", test=test, n="8", clusters=clusters)
+    assert has(ring, better="2", worse="1", **{"left\nout": ""})
+    assert has(zoom, n="6", **{"left\nout": "2"})
+    assert meta or zoom["would\nshow"] == "96.4"
 
 
 def test_a_question_in_two_variants_is_one_cluster(made: MadeRun) -> None:
@@ -109,6 +76,6 @@ def test_a_question_in_two_variants_is_one_cluster(made: MadeRun) -> None:
     for name in ("one", "two"):
         for task_id in ("id-t", "id-u"):
             made.answers(made.point(name, "t", task_id=task_id), ["A", "B"])
-    found, _ = contestants(score_table(made.write().path).scores[0])
-    assert len(found.hits) == 4
-    assert len(set(found.clusters.values())) == 2
+    points = score_run(made.write()).points
+    both = Together.of({"one": points[:2], "two": points[2:]})
+    assert both.n == 4 and len(set(both.values.clusters)) == 2

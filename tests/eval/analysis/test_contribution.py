@@ -8,15 +8,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.looking.blindness import audits
-from looktwice.eval.analysis.looking.blindness_page import arm_table
+from looktwice.eval.analysis.looking.blindness import arm_table, audits
 from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import with_interval
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import replay
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError
 from looktwice.pipelines.config import load_plan
@@ -50,11 +49,8 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     assert found.gain.value > 0.2 and found.gain.low > 0.05
     for role in ("black", "random", "words", "format"):
         part = found.difference("full", role)
-        assert (
-            part.value == 0.0
-            and part.low == -part.high
-            and part.high == pytest.approx(0.0741, abs=1e-4)
-        )
+        assert part.value == 0.0 and part.low == -part.high
+        assert part.high == pytest.approx(0.0741, abs=1e-4)
     assert found.verdict[1].startswith(f"Of {100 * found.gain.value:.1f} points gained, 0.0 [-")
     assert "need the pixels, which is not shown" in found.verdict[1]
     assert found.solved_elsewhere["blind"] == 1.0 and found.unequal == []
@@ -79,11 +75,8 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     assert found.difference("black", "without").value == 0.0
     assert found.difference("full", "result").value == 0.0
     page = certificate_page(run, [found])
-    assert (
-        "need the pixels" in page
-        and "IoU" in page
-        and "Seed, model, sizes and budgets are the same." in page
-    )
+    words = ("need the pixels", "IoU", "Seed, model, sizes and budgets are the same.")
+    assert all(said in page for said in words)
     assert replay(run.folder.path).done
     told = CliRunner().invoke(app, ["certify", str(run.folder.path)])
     assert told.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
@@ -212,11 +205,8 @@ def test_hints_are_planted_and_read() -> None:
 def test_what_the_two_models_say_of_an_image() -> None:
     from looktwice.pipelines.model import CallOptions
 
-    item = next(
-        item
-        for item in LettersAndShapes(n=12)
-        if item.sample.meta["kind"] == "letter" and item.sample.meta["px"] > 24
-    )
+    letters = (i for i in LettersAndShapes(n=12) if i.sample.meta["kind"] == "letter")
+    item = next(item for item in letters if item.sample.meta["px"] > 24)
     view = View(item.sample.images[0])
     told = NearSighted()((Message("user", (view, "Describe this image")),)).text
     color = item.sample.question.split()[-1].strip("?")

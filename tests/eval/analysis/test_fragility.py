@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,29 +16,24 @@ import yaml
 
 from bench.bench_fragility import draw_study
 from looktwice.eval.analysis.fragility import (
-    Variants,
-    find_variants,
-    measure_fragility,
-    rank_flips,
+    Fragility,
+    fragilities,
+    fragility_table,
     spread_by_chance,
 )
-from looktwice.eval.analysis.fragility_tables import (
-    flip_table,
-    fragility_table,
-    rank_table,
-    style_table,
-)
+from looktwice.eval.analysis.ranks import rank_flips
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.statistics.answers import reordering
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import holm, mcnemar_p
-from looktwice.eval.statistics.settings import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
+from looktwice.pipelines.config.classes import Faults
 from looktwice.pipelines.config.expand import STYLES, expand_fragility
 from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
-from tests.made_run import MadeRun
+from tests.made_run import MadeRun, analysed, facts
 from tests.paths import CONFIGS, DATA
 
 METHODS = DATA / "methods"
@@ -66,17 +61,13 @@ contestants:
 """
 
 
-def bits(text: str) -> list[float]:
-    return [float(bit) for bit in text]
-
-
-def variants(name: str, *rows: str) -> Variants:
-    names = tuple(f"style {number}" for number in range(len(rows)))
-    samples, values = (
-        tuple(f"s{i}" for i in range(len(rows[0]))),
-        np.array([bits(row) for row in rows]),
-    )
-    return Variants(name, "t", names, samples, values, values**2, np.full(len(samples), np.nan))
+def variants(
+    name: str, *rows: str | Sequence[float], clusters: Sequence[str] | None = None
+) -> Fragility:
+    names = clusters or [f"s{number}" for number in range(len(rows[0]))]
+    samples = {f"s{number}": cluster for number, cluster in enumerate(names)}
+    draws = {f"style {n}": [[float(bit)] for bit in row] for n, row in enumerate(rows)}
+    return Fragility.of_draws(name, "t", draws, samples)
 
 
 @pytest.mark.parametrize(
@@ -89,57 +80,45 @@ def variants(name: str, *rows: str) -> Variants:
     ],
 )
 def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
-    found = measure_fragility(variants("a", base, *others)).ratio
+    found = (variants("a", base, *others)).ratio
     assert (found and found.value) == ratio
 
 
 @needs_vectors
 def test_r_of_the_vectors() -> None:
     for case in json.loads((METHODS / "vpbench_targets.json").read_text())["R_vectors"]:
-        found = measure_fragility(variants("a", case["base"], *case["variants"])).ratio
+        found = (variants("a", case["base"], *case["variants"])).ratio
         assert (found and found.value) == pytest.approx(case["R"], abs=1e-6)
 
 
 def test_differences_and_spread_by_hand() -> None:
-    found = measure_fragility(
-        variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
-    )
-    assert (found.accuracy, found.worst, found.best) == (0.75, "style 1", "style 2")
-    assert found.spread.value == pytest.approx(0.4)
+    found = variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
+    assert (found.means[0], *found.ends) == (0.75, "style 1", "style 2")
+    assert found.spread and found.spread.value == pytest.approx(0.4)
     worse, better = found.shifts
-    assert (worse.delta.better, worse.delta.worse, better.delta.better, better.delta.worse) == (
-        0,
-        10,
-        6,
-        0,
-    )
+    assert facts(worse.delta, "better worse") == (0, 10)
+    assert facts(better.delta, "better worse") == (6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
     assert (
         worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
     )
-    same = measure_fragility(variants("a", "1100", "1100"))
+    same = variants("a", "1100", "1100")
     assert not same.shifts[0].significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
 
 
 def test_resamples_are_paired_and_always_the_same() -> None:
-    spread = measure_fragility(variants("a", "10" * 20, "10" * 20)).spread
+    spread = (variants("a", "10" * 20, "10" * 20)).spread
     assert spread == Estimate(0.0, 0.0, 0.0, 40, 40)  # unpaired resamples would make one
-    moved = variants("a", "10" * 20, "1100" * 10)
-    assert measure_fragility(moved) == measure_fragility(moved)
+    ratios = {variants("a", "10" * 20, "1100" * 10).ratio for _ in range(2)}
+    assert len(ratios) == 1
 
 
 def test_samples_that_share_a_picture_are_drawn_together() -> None:
     """Every sample four times over, as one cluster: the intervals of the samples themselves, not
     half as wide."""
-    generator = np.random.default_rng(5)
-    table = generator.integers(0, 2, (3, 50)).astype(float)
-    single = replace(variants("a", *["0" * 50] * 3), values=table, squares=table**2)
-    clusters = tuple(f"picture {number // 4}" for number in range(200))
-    fourfold = np.repeat(table, 4, axis=1)
-    copies = replace(
-        variants("a", *["0" * 200] * 3), values=fourfold, squares=fourfold**2, clusters=clusters
-    )
-    one, four = measure_fragility(single), measure_fragility(copies)
+    table = np.random.default_rng(5).integers(0, 2, (3, 50))
+    fourfold, clusters = np.repeat(table, 4, axis=1), [f"picture {n // 4}" for n in range(200)]
+    one, four = variants("a", *table), variants("a", *fourfold, clusters=clusters)
     for mine, theirs in ((one.ratio, four.ratio), (one.spread, four.spread)):
         assert mine and theirs and theirs.clusters == mine.clusters
         assert (theirs.value, theirs.low, theirs.high) == pytest.approx(
@@ -149,11 +128,8 @@ def test_samples_that_share_a_picture_are_drawn_together() -> None:
         assert (copy.delta.low, copy.delta.high) == pytest.approx(
             (shift.delta.low, shift.delta.high), abs=0.02
         )
-    ahead = (
-        replace(single, contestant="b", values=1 - table),
-        replace(copies, contestant="b", values=1 - copies.values),
-    )
-    (flip,), flips = rank_flips([single, ahead[0]]), [*rank_flips([copies, ahead[1]])]
+    (flip,) = rank_flips([one, variants("b", *(1 - table))])
+    flips = [*rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])]
     assert flips[0].chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
 
 
@@ -173,13 +149,13 @@ def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
     """R was that of means over draws and its floor that of single ones: a real effect sank below it
     with 8 draws."""
     noise, effect = (draw_study(np.random.default_rng(4), moved, draws) for moved in (0.0, 0.2))
-    alike, differing = measure_fragility(noise), measure_fragility(effect)
+    alike, differing = noise, effect
     assert alike.ratio and alike.floor and alike.above and differing.ratio and differing.above
     assert alike.above.low < 0 < alike.above.high and alike.ratio.value == pytest.approx(
         alike.floor, abs=0.2
     )
     assert differing.above.low > 0.1
-    single = measure_fragility(draw_study(np.random.default_rng(5), 0.2, 1))
+    single = draw_study(np.random.default_rng(5), 0.2, 1)
     assert single.ratio and single.ratio.value == pytest.approx(differing.ratio.value, abs=0.3)
     assert single.floor is None and single.above is None
 
@@ -187,7 +163,7 @@ def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
 def test_draws_count_as_single_ones_written_out() -> None:
     """By hand, over every pair of draws: default 1 1, 1 0, 0 0 against 1 0, 0 0, 0 1."""
     drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
-    found = measure_fragility(Variants.of_draws("a", "t", drawn, {name: name for name in "abc"}))
+    found = Fragility.of_draws("a", "t", drawn, {name: name for name in "abc"})
     squares = (0.5 + 0.5 + 0.5) / 3  # each pair of draws differs in half of the cases
     assert found.ratio and found.ratio.value == pytest.approx(
         (squares - (1 / 3 - 1 / 2) ** 2) / 0.25
@@ -202,19 +178,17 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
     plain, wrong, reached = 0, 0, []
     for seed in range(200):
         found = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
-        base, *styles = found.values
+        base, *styles = found.values.value
         ps = [mcnemar_p(int((row > base).sum()), int((row < base).sum())) for row in styles]
         plain, wrong = plain + (min(ps) < 0.05), wrong + (min(holm(ps)) < 0.05)
         if seed < 60:
-            reached.append(spread_by_chance(found.values).p < 0.05)
+            reached.append(found.chance.p < 0.05)
     assert plain > 30 and wrong <= 16 and sum(reached) <= 8
-    study = measure_fragility(draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60))
+    study = draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60)
     assert [shift.p_holm for shift in study.shifts] == holm(
         [shift.delta.p for shift in study.shifts]
     )
-    moved = measure_fragility(
-        draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
-    )
+    moved = draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
     assert all(shift.significant for shift in moved.shifts) and moved.chance.p < 0.01
 
 
@@ -293,16 +267,11 @@ def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
     assert get_args(VPBenchName) == tuple(DRAWINGS)
     assert get_args(VPBenchName)[: len(STYLES)] == STYLES
     whole = expand_fragility(
-        {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, []
+        {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, Faults()
     )
     assert [len(values) for values in whole["sweep"].values()] == [17, 4]
-    assert whole["sweep"]["stages.encode"][1] == {
-        "use": "prompting.views.Encode",
-        "codec": "jpeg",
-        "quality": 90,
-        "chroma": "4:2:0",
-        "before": "ask",
-    }
+    codec = {"codec": "jpeg", "quality": 90, "chroma": "4:2:0", "before": "ask"}
+    assert whole["sweep"]["stages.encode"][1] == {"use": "prompting.views.Encode", **codec}
 
 
 @pytest.mark.parametrize(
@@ -328,27 +297,18 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     published = f"published: {json.dumps(told)}"
     (tmp_path / "f.yaml").write_text(f"{STUDY}\n{published}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    (found,) = find_variants(scored.scores[0])
-    assert found.names == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
-    table = fragility_table(scored.scores)
+    (found,) = fragilities(scored.scores[0])
+    assert found.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
+    table = fragility_table(scored)
     assert "floor\nof R" not in table.header  # there is one draw
     mine, theirs = table.rows
     assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
-    assert theirs == (
-        "Other, published",
-        "set",
-        "",
-        "80.0",
-        "",
-        "",
-        "8.5",
-        "",
-        "radius 3",
-        "default",
-    )
-    assert len(fragility_table(scored.scores, whole=False).rows) == 1
-    assert len(style_table(scored.scores).rows) == 3 and not flip_table(scored.scores).rows
-    assert not rank_table(scored.scores).rows
+    ends = ("8.5", "", "radius 3", "default")
+    assert theirs == ("Other, published", "set", "", "80.0", "", "", *ends)
+    assert len(fragility_table(scored, whole=False).rows) == 1
+    assert len(analysed("styles", *scored.scores).rows) == 3
+    assert not analysed("flips", *scored.scores).rows
+    assert not analysed("ranks", *scored.scores).rows
 
 
 def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
@@ -362,8 +322,8 @@ def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
         run.answers(point, "AABB", draw=1)
         run.record(point, "s4", draw=1, error="the server was gone")
     (run.write().path / "run.yaml").write_text("config: {fragility: {}}\n")
-    (found,) = find_variants(score_run(RunFolder(tmp_path / "run")))
-    assert len(found.samples) == 5 and measure_fragility(found).floor == 0.0
+    (found,) = fragilities(score_run(RunFolder(tmp_path / "run")))
+    assert found.n == 5 and found.floor == 0.0
 
 
 def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
@@ -372,7 +332,7 @@ def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
     published = yaml.safe_load((CONFIGS / "marker_fragility.yaml").read_text())["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    table = fragility_table(scored.scores)
+    table = fragility_table(scored)
     spread = table.header.index("best minus\nworst")
     told = {row[1]: row[spread] for row in table.rows if row[0] == "9 models, published"}
     assert told == {
@@ -381,7 +341,8 @@ def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
         "DA-2K depth": "3.5\nlargest 4.8",
         "SPair correspondence": "6.9\nlargest 18.0",
     }
-    ranks = {row[1:3]: row[4:8] for row in rank_table(scored.scores).rows if row[0] == "published"}
+    shown = analysed("ranks", *scored.scores).rows
+    ranks = {row[1:3]: row[4:8] for row in shown if row[0] == "published"}
     assert (
         ranks["BLINK depth rank", "jpeg70"][::2] == ("5", "6")
         and ranks["MME rank", "jpeg90"][0] == "0"

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.references import published_table
+from looktwice.eval.analysis.contestants import published_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.results import Results
 from looktwice.eval.tasks import PairScorer
-from looktwice.pipelines.config import spec
+from looktwice.pipelines.config.spec import spec
 from tests.made_run import MadeRun
 from tests.paths import ROOT
 
@@ -91,9 +91,7 @@ def test_people_on_another_split_are_named_so_and_compared_with_nothing(
     table = score_table(folder.path)
     rows = {row.task: row.people for row in table.where(metric="accuracy", contestant="plain")}
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
-    assert {
-        line[0] for line in published_table(table.scores, table.rows).rows if line[1] == ""
-    } == names
+    assert {line[0] for line in published_table(table).rows if line[1] == ""} == names
     if split == "val":
         assert "-20.0" not in looktwice("score", folder.path)  # 50 less 70, on test
 
@@ -131,7 +129,7 @@ def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
 
 def test_the_published_table_has_the_gap_below_each_contestant(tmp_path: Path) -> None:
     table = score_table(run(tmp_path, 6).path)
-    shown = published_table(table.scores, table.rows)
+    shown = published_table(table)
     lines = {line[0]: dict(zip(shown.header, line, strict=True)) for line in shown.rows}
     assert (lines["plain, less people"]["cups"], lines["plain, less people"]["balls"]) == (
         "-30.00",

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.analysis.steadiness import draw_table, order_table, position_table
-from looktwice.eval.display.text_tables import TextTable
-from looktwice.eval.scoring.score_run import score_run
-from looktwice.eval.scoring.verdict import RunScores
-from tests.made_run import MadeRun
+from looktwice.eval.scoring.score import score_run
+from tests.made_run import MadeRun, analysed, lines_of
 
 
 @pytest.fixture
@@ -18,12 +15,8 @@ def made(tmp_path: Path) -> MadeRun:
     return MadeRun(tmp_path / "run")
 
 
-def lines(table: TextTable) -> list[dict[str, str]]:
-    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
-
-
-def scored(made: MadeRun) -> list[RunScores]:
-    return [score_run(made.write())]
+def shown(made: MadeRun, name: str) -> list[dict[str, str]]:
+    return lines_of(analysed(name, score_run(made.write())))
 
 
 def test_draws_by_hand(made: MadeRun) -> None:
@@ -33,7 +26,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     made.answers(point, list("ABAAA"))
     made.answers(point, ["A", "B", "B", None, "A"], draw=1)
     made.answers(point, ["B"], draw=2)  # of an older plan, and of one sample alone
-    (line,) = lines(draw_table(scored(made)))
+    (line,) = shown(made, "draws")
     assert [line[name] for name in ("n", "left\nout", "draws", "accuracy %")] == [
         "3",
         "1",
@@ -50,9 +43,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
 def test_one_draw_has_no_table(made: MadeRun) -> None:
     made.task("t", ["A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B"])
-    runs = scored(made)
-    assert not draw_table(runs).rows
-    assert not order_table(runs).rows
+    assert not shown(made, "draws") and not shown(made, "order")
 
 
 def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
@@ -64,7 +55,7 @@ def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
     made.record(point, "s1", answer="A", letters={"A": "B", "B": "A"})
     made.record(point, "s2", reason="abstained: nothing")
     made.record(point, "s3", answer="B")
-    (line,) = lines(position_table(scored(made)))
+    (line,) = shown(made, "letters")
     assert (line["A %\n(key)"], line["n"], line["choices"]) == ("100.0\n(100.0)", "2", "2")
 
 
@@ -77,7 +68,7 @@ def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
         point = made.point(name, "t", draws=2, changes={"stages.mark.radius": radius})
         made.answers(point, list(said))
         made.answers(point, list("BABB" if name == "base" else "BBBB"), draw=1)
-    (line,) = lines(order_table(scored(made)))
+    (line,) = shown(made, "order")
     assert (line["contestant"], line["other"], line["settings"], line["leads in"]) == (
         "base",
         "ring",

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.sweeps import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
+from looktwice.eval.analysis.factors import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
 from looktwice.eval.display.table import score_table
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import bootstrap_mean
-from tests.made_run import MadeRun
+from tests.made_run import MadeRun, facts
 
 SWEEP: dict[str, list[Any]] = {
     "stages.mark": [{"radius": 5}, {"radius": 10}, None],
@@ -62,10 +62,8 @@ def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: 
     wanted = bootstrap_mean([-1.0, -0.5, 0.0, 0.0], floor=-1.0)
     assert (ten.effect.low, ten.effect.high) == (wanted.low, wanted.high)
     assert ten.effect.p == 0.5  # of the four signs of two gaps that move, two are as far from 0
-    assert (none.effect.value, none.effect.p) == (
-        0.0,
-        1.0,
-    ) and none.effect.low < -0.2 < 0.2 < none.effect.high
+    assert facts(none.effect, "value p") == (0.0, 1.0)
+    assert none.effect.low < -0.2 < 0.2 < none.effect.high
     # s1 is right without the thought where the radius is 10, which is one of three combinations
     assert bare.against == "as it is"
     assert bare.effect.value == pytest.approx(1 / 12)
@@ -76,10 +74,7 @@ def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
     ask(made, m10_think="BB--", m10_bare="BAAA")
     made.record("p4", "s0", error="boom")
     found = effects(made, "t")
-    assert (found["mark", "radius=10"].effect.value, found["mark", "radius=10"].effect.n) == (
-        -0.75,
-        2,
-    )
+    assert facts(found["mark", "radius=10"].effect, "value n") == (-0.75, 2)
     assert found["mark", "none"].effect.n == 3  # s0 failed there
     assert found["think", "none"].effect.n == 1
 
@@ -99,12 +94,7 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"group": "g"}, {"group": "g"}, {"group": "h"}, {"group": "h"}])
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     line = effects(made, "t")["mark", "radius=10"]
-    assert (line.effect.value, line.effect.n, line.effect.clusters, line.effect.p) == (
-        -0.5,
-        4,
-        2,
-        1.0,
-    )
+    assert facts(line.effect, "value n clusters p") == (-0.5, 4, 2, 1.0)
 
 
 def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from looktwice.eval import evaluate, write_report
-from looktwice.eval.analysis.looking.measured_and_right import measurement_curves, measurement_table
-from looktwice.eval.analysis.looking.routing import measure_risk, risk_table, routes
-from looktwice.eval.analysis.looking.turns import compare_turns, stopping_rules, turn_table
+from looktwice.eval.analysis.looking.measured import measurement_curves, risks, routes
+from looktwice.eval.analysis.looking.turns import TurnChange, stopping_rules
 from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
@@ -28,6 +27,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import Ask, MultipleChoice
 from looktwice.prompting.turns import Reperceive, Vote
 from looktwice.prompting.wording import ChainOfThought
+from tests.made_run import analysed
 from tests.questions_in_memory import Questions
 
 KEYS = ("A", "B") * 6
@@ -54,33 +54,24 @@ def only_arm(table: Table) -> TurnsOfArm:
 
 def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
-    change = compare_turns(only_arm(table), 0, 1)
-    assert (change.gained, change.lost, change.paired.n, change.paired.value, change.paired.p) == (
-        6,
-        6,
-        12,
-        0.0,
-        1.0,
-    )
+    change = TurnChange(only_arm(table), 0, 1)
+    assert sum(change.became(True)) == sum(change.became(False)) == 6
+    assert (change.paired.n, change.paired.value, change.paired.p) == (12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
     wanted = compare_paired(values, others)
     assert (change.paired.low, change.paired.high) == (
         wanted.low,
         wanted.high,
     ) and wanted.low < -0.4
-    assert (change.tokens, change.tokens_per_point, change.cost) == (10.0, None, None)
-    paid = tuple(
-        replace(
-            turns,
-            scored=tuple(
-                replace(each, cost=cost)
-                for each, cost in zip(turns.scored, (0.1, 0.3), strict=True)
-            ),
-        )
-        for turns in only_arm(table).records
+    assert (change.tokens, change.tokens_per_point, change.cost) == (10.0, "no gain", None)
+    paid = []
+    for turns in only_arm(table).records:
+        one, two = turns.scored
+        paid.append(replace(turns, scored=(replace(one, cost=0.1), replace(two, cost=0.3))))
+    assert TurnChange(replace(only_arm(table), records=tuple(paid)), 0, 1).cost == pytest.approx(
+        0.2
     )
-    assert compare_turns(replace(only_arm(table), records=paid), 0, 1).cost == pytest.approx(0.2)
-    first, second = turn_table([only_arm(table)]).rows
+    first, second = analysed("turns", *table.scores).rows
     assert first[2:4] == ("12", "50.0\n25.4–74.6") and second[1] == "2"
     assert second[4:6] == ("6\n25.4–74.6 %", "6\n25.4–74.6 %") and second[7] == "1.000"
     rows = {row.metric: row for row in table}
@@ -93,11 +84,8 @@ def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Pat
     """A sweep over readers asks once, and the other arm reads the records of the first."""
     folder = ask_twice(tmp_path).scores[0].folder.path
     (point,) = yaml.safe_load((folder / "points.yaml").read_text())
-    again = point | {
-        "id": "read again",
-        "contestant": "again, read again",
-        "replies_of": point["id"],
-    }
+    name = {"id": "read again", "contestant": "again, read again"}
+    again = {**point, **name, "replies_of": point["id"]}
     (folder / "points.yaml").write_text(yaml.safe_dump([point, again]))
     first, second = read_turns(score_table(folder, all_arms=True).scores[0])
     assert second.scores.contestant == "again, read again" and second.records == first.records
@@ -112,13 +100,10 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
     widths = []
     for name, known in (("own", ()), ("shared", meta)):
         stages: dict[str, Stage] = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
-        table = evaluate(
-            Questions(keys, meta=known),
-            {"again": Pipeline(stages)},
-            Scripted(flip),
-            out=tmp_path / name,
-        )
-        change, gain = compare_turns(only_arm(table), 0, 1), stopping_rules(only_arm(table))[2].gain
+        task, arms = Questions(keys, meta=known), {"again": Pipeline(stages)}
+        table = evaluate(task, arms, Scripted(flip), out=tmp_path / name)
+        change = TurnChange(only_arm(table), 0, 1)
+        *_, gain = (rule.gain for rule in stopping_rules(table.scores[0]))
         widths.append((change.paired.high - change.paired.low, gain.high - gain.low))
     # of three groups, two of the eight signs
     assert change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25
@@ -132,17 +117,14 @@ def test_every_turn_is_read_with_the_reader_of_the_run(
     found = read_turns(ask_twice(tmp_path, turns).scores[0])
     assert (found == []) is (right is None)
     if right:
-        values = [found[0].values(turn) for turn in range(turns)]
-        assert [sum(each.values()) / 12 for each in values] == right
-        assert values[0] == values[2] != values[1]
+        first, second, third = found[0].values.value.tolist()
+        assert [*found[0].values.value.mean(axis=1)] == right and first == third != second
 
 
 def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
     """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right;
     fixed turns 50 %."""
-    rules = {
-        rule.name.split(" (")[0]: rule for rule in stopping_rules(only_arm(ask_twice(tmp_path, 3)))
-    }
+    rules = {r.name.split(" (")[0]: r for r in stopping_rules(ask_twice(tmp_path, 3).scores[0])}
     oracle, alike, first = rules["first right"], rules["two alike"], rules["one answer"]
     assert (oracle.spent, oracle.accuracy, oracle.fixed, oracle.turns) == (15.0, 1.0, 0.5, 1.5)
     assert oracle.gain.value == 0.5 and oracle.unit == "tokens"
@@ -169,7 +151,7 @@ def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
     arm = only_arm(table)
     answers = [[each.at(turn).answer for turn in range(3)] for each in arm.records]
     assert answers == [["B", "B", "A"]] * 4  # on a tie the answer that was given first
-    assert compare_turns(arm, 0, 2).gained == 4
+    assert sum(TurnChange(arm, 0, 2).became(True)) == 4
     shares = measurements(table.scores[0].points[0])["vote_share"]
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)
 
@@ -181,7 +163,7 @@ def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
         evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(said), out=tmp_path / "run")
     )
     assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
-    assert compare_turns(arm, 1, 3).gained == 3
+    assert sum(TurnChange(arm, 1, 3).became(True)) == 3
 
 
 # Measurements
@@ -213,12 +195,8 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     table = measure_all(tmp_path)
     (scores,) = table.scores[0].points
     rows = {row.metric: row for row in table if row.metric.startswith("measured.")}
-    assert set(rows) == {
-        "measured.size",
-        "measured.kind=even",
-        "measured.kind=odd",
-        "measured.seen@1",
-    }
+    names = ("size", "kind=even", "kind=odd", "seen@1")
+    assert set(rows) == {f"measured.{name}" for name in names}
     size = rows["measured.size"]
     assert size.value == pytest.approx(0.55) and size.clusters == 3
     # three groups with means 0.45, 0.55 and 0.65: 0.55 -+ 4.303 * 0.1 / sqrt(3)
@@ -233,13 +211,10 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {
         f"size={part}" for part in quarters
     }
-    lines = {row[1]: row for row in measurement_table(table.scores).rows}
+    lines = {row[1]: row for row in analysed("measured", *table.scores).rows}
     assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
-    curve = next(
-        c
-        for c in measurement_curves(table.scores[0], scores.point.task)
-        if c.factor == "measured size"
-    )
+    curves = measurement_curves(table.scores[0], scores.point.task)
+    curve = next(curve for curve in curves if curve.factor == "measured size")
     assert [point[1] for point in curve.lines["plain"]] == pytest.approx(
         [2 / 3, 1 / 3, 2 / 3, 1 / 3]
     )
@@ -279,12 +254,8 @@ def test_what_is_no_measurement_is_refused(value: Any) -> None:
 def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
     import numpy as np
 
-    state = (
-        State(Sample("s", "q"))
-        .measured("share", np.float64(0.5))
-        .measured("seen", True)
-        .measured("t", (1, None))
-    )
+    state = State(Sample("s", "q")).measured("share", np.float64(0.5)).measured("seen", True)
+    state = state.measured("t", (1, None))
     assert state.measures == {"share": 0.5, "seen": 1, "t": (1, None)}
     assert [type(value) for value in state.measures.values()] == [float, int, tuple]
 
@@ -321,20 +292,15 @@ class Sure:
 def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     """Right: 1 1 0 0 by falling confidence; the other is right on 0 1 1 1."""
     first = Sure(("A", "A", "B", "B"), (0.9, 0.8, 0.7, 0.6))
-    table = evaluate(
-        Questions(("A",) * 4),
-        {"first": first, "then": Sure(("B", "A", "A", "A"))},
-        out=tmp_path / "run",
-    )
+    arms = {"first": first, "then": Sure(("B", "A", "A", "A"))}
+    table = evaluate(Questions(("A",) * 4), arms, out=tmp_path / "run")
     (run,) = table.scores
-    risk = measure_risk(run.points[0])
-    assert risk is not None and [share.value for share in risk.accuracies] == pytest.approx(
-        [1, 1, 2 / 3, 0.5]
-    )
+    (risk,) = risks(run)
+    assert [share.value for share in risk.accuracies] == pytest.approx([1, 1, 2 / 3, 0.5])
     assert (
         risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
     )
-    (shown,) = risk_table([run]).rows[:1]
+    (shown,) = analysed("risk", run).rows[:1]
     low, high = wilson(2, 3)
     assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), (
         "of the surest three"
@@ -343,11 +309,7 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
     assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
     assert half.gain.value == pytest.approx(1 - 0.625)
-    assert (
-        [route.router for route in routes(run)]
-        == [route.oracle for route in routes(run)]
-        == [0.75, 1.0, 1.0]
-    )
+    assert [(r.router, r.oracle) for r in routes(run)] == [(0.75, 0.75), (1.0, 1.0), (1.0, 1.0)]
 
 
 def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from looktwice.eval import GeneratedDoYouSeeMe
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunFolder
-from looktwice.pipelines.config import load_plugin
+from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.runtime import close_networks
 from tests import planted_network, tiny_networks

@@ -8,14 +8,15 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from looktwice.eval.display.table import console_table, score_table
+from looktwice.eval.display.table import score_table
+from looktwice.eval.page.data import PageLines
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.report import write_report
 from looktwice.pipelines.picture import Picture
@@ -78,97 +79,81 @@ def study(made: MadeRun) -> Path:
         "note": "one scene",
     }
     for contestant, base in (("plain", True), ("other", False)):
-        for strength in (0, 1):
+        for strength, answers in enumerate(("ABAB", "AABA" if base else "AABB")):
+            about = {"task_id": f"id-swept-{strength}", "baseline": base, "facts": facts}
             changes = {"tasks.swept.strength": strength}
-            point = made.point(
-                contestant,
-                "swept",
-                task_id=f"id-swept-{strength}",
-                changes=changes,
-                baseline=base,
-                facts=facts,
-            )
-            made.answers(
-                point,
-                ["A", "B", "A", "B"] if not strength else ["A", "A", "B", "A" if base else "B"],
-            )
+            made.answers(made.point(contestant, "swept", changes=changes, **about), answers)
         point = made.point(contestant, "words", baseline=base)
         made.reply(point, "s0", HOSTILE)
         made.record(point, "s1", error=f"ValueError: {HOSTILE}\nTraceback ...")
     made.point("never", "words")
     path = made.write().path
-    (path / "run.yaml").write_text(
-        "left_out: {mllm: OPENAI_API_KEY is not set}\n", encoding="utf-8"
-    )
+    (path / "run.yaml").write_text("left_out: {mllm: OPENAI_API_KEY is not set}\n")
     return path
 
 
-def test_the_three_files(made: MadeRun, tmp_path: Path) -> None:
-    page = write_report([study(made)], tmp_path / "out")
-    assert page == tmp_path / "out" / "report.html"
-    words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    found = Page(page)
-    assert found.open == []
-    facts = (
-        "labels were mixed up",
-        "2024",
-        "one scene",
-        "mllm",
-        "OPENAI_API_KEY is not set",
-        "never",
-        "macro",
-    )
-    for text in (words, found.text):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, str]:
+    """The page and the Markdown of the study."""
+    folder = tmp_path_factory.mktemp("report")
+    page = write_report([study(MadeRun(folder / "study"))], folder / "out")
+    assert page == folder / "out" / "report.html"
+    assert (folder / "out" / "report.csv").read_text().startswith("run,point,contestant")
+    return Page(page), (folder / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def curve_of(path: Path) -> PageLines:
+    found = score_table(path)
+    (curve,) = curves(found.scores, found.rows)
+    return curve
+
+
+def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
+    page, words = written
+    assert page.open == []
+    facts = ["labels were mixed up", "2024", "one scene", "mllm", "OPENAI_API_KEY is not set"]
+    # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
+    facts += ["never", "macro", "37.50"]
+    for text in (words, page.text):
         assert [fact for fact in facts if fact not in text] == []
-        # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
-        assert "37.50" in text
     assert "planned, and no sample of it was asked yet" in words
-    assert (tmp_path / "out" / "report.csv").read_text().startswith("run,point,contestant")
 
 
 def test_the_page_needs_nothing_else_and_runs_its_own_scripts_alone(
-    made: MadeRun, tmp_path: Path
+    written: tuple[Page, str],
 ) -> None:
-    page = write_report([study(made)], tmp_path / "out")
-    found = Page(page)
-    assert not [tag for tag, _ in found.tags if tag in ("iframe", "object", "img")]
-    assert not [
-        name
-        for _, attrs in found.tags
-        for name in attrs
-        if name in ("src", "style") or name.startswith("on")
-    ]
+    page, _ = written
+    assert not {tag for tag, _ in page.tags} & {"iframe", "object", "img"}
+    names = {name for _, attrs in page.tags for name in attrs}
+    assert not names & {"src", "style"} and not any(name.startswith("on") for name in names)
     (policy,) = (
-        attrs["content"] for tag, attrs in found.tags if "Content-Security-Policy" in attrs.values()
+        attrs["content"] for _, attrs in page.tags if "Content-Security-Policy" in attrs.values()
     )
-    hashes = [
-        f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'"
-        for each in found.scripts[1:]
-    ]
-    assert f"default-src 'none'; script-src {' '.join(hashes)};" in str(policy)
+    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in page.scripts[1:]]
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert f"default-src 'none'; script-src {hashes};" in str(policy)
     assert "connect-src 'none'" in str(policy)
-    assert HOSTILE in found.data["texts"]
-    assert "alert(" not in "".join(found.scripts[1:])
+    assert HOSTILE in page.data["texts"] and "alert(" not in "".join(page.scripts[1:])
 
 
-def test_markdown_keeps_its_tables_whole(made: MadeRun, tmp_path: Path) -> None:
-    write_report([study(made)], tmp_path / "out")
-    words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+def test_markdown_keeps_its_tables_whole(written: tuple[Page, str]) -> None:
+    _, words = written
     assert "<script>" not in words
     for block in words.split("\n\n"):
         lines = [line for line in block.splitlines() if line.startswith("|")]
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) <= 1
 
 
-def test_reasons_and_failures_are_told(made: MadeRun, tmp_path: Path) -> None:
-    write_report([study(made)], tmp_path / "out")
-    words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    reasons = words.split("## Why answers are unreadable")[1].split("##")[0]
-    assert "| plain | words | 1 |" in reasons
-    failed = words.split("## What failed")[1].split("##")[0]
-    assert "ValueError: &lt;script&gt;" in failed
-    assert "| s1 | 1 |" in failed
-    assert re.search(r"; 1 of \d failed", words.split("## Accuracy")[1].split("##")[0])
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("Why answers are unreadable", r"\| plain \| words \| 1 \|"),
+        ("What failed", r"ValueError: &lt;script&gt;.*\| s1 \| 1 \|"),
+        ("Accuracy", r"; 1 of \d failed"),
+    ],
+)
+def test_reasons_and_failures_are_told(written: tuple[Page, str], title: str, said: str) -> None:
+    assert re.search(said, written[1].split(f"## {title}\n")[1].split("##")[0])
 
 
 def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
@@ -192,36 +177,27 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(
     made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
     assert found["thumbnails"][picture.sha].startswith("data:image/jpeg;base64,")
-    assert found["samples"][2]["pictures"] == [
-        {
-            "name": picture.sha,
-            "caption": "source 1",
-            "marks": [["point", 0.2188, 0.4375, 0, 0, "R&D"]],
-        }
-    ]
+    marks = [["point", 0.2188, 0.4375, 0, 0, "R&D"]]
+    shown = {"name": picture.sha, "caption": "source 1", "marks": marks}
+    assert found["samples"][2]["pictures"] == [shown]
 
 
 def test_a_swept_number_is_drawn(made: MadeRun) -> None:
-    found = score_table([study(made)])
-    (curve,) = curves(found.scores, found.rows)
+    curve = curve_of(study(made))
     assert (curve.factor, curve.task, curve.chance) == ("strength", "swept", 0.5)
-    assert {
-        label: [(x, value) for x, value, *_ in line] for label, line in curve.lines.items()
-    } == {"plain": [(0, 1.0), (1, 0.25)], "other": [(0, 1.0), (1, 0.5)]}
+    values = {label: [point[:2] for point in line] for label, line in curve.lines.items()}
+    assert values == {"plain": [(0, 1.0), (1, 0.25)], "other": [(0, 1.0), (1, 0.5)]}
 
 
 def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
     """`each:` leaves the unchanged point without a change; what was built says its number."""
-    made.task("t", ["A", "A"])
+    made.task("t", "AA")
     spec: dict[str, Any] = {"stages": {"mark": {"radius": 10}}}
-    made.answers(made.point("plain", "t", spec=spec), ["A", "A"])
-    made.answers(made.point("plain", "t", changes={"stages.mark.radius": 5}, spec=spec), ["A", "B"])
-    made.answers(made.point("bare", "t", spec={"stages": {}}), ["A", "B"])
-    found = score_table(made.write().path)
-    (curve,) = curves(found.scores, found.rows)
-    assert {label: [x for x, *_ in line] for label, line in curve.lines.items()} == {
-        "plain": [5, 10]
-    }
+    made.answers(made.point("plain", "t", spec=spec), "AA")
+    made.answers(made.point("plain", "t", changes={"stages.mark.radius": 5}, spec=spec), "AB")
+    made.answers(made.point("bare", "t", spec={"stages": {}}), "AB")
+    lines = curve_of(made.write().path).lines
+    assert {label: [x for x, *_ in line] for label, line in lines.items()} == {"plain": [5, 10]}
 
 
 def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -> None:
@@ -233,18 +209,13 @@ def test_two_swept_settings_make_a_map_over_the_mean_of_a_third(made: MadeRun) -
             made.answers(made.point("plain", "t", changes=changes), list(each))
     found = score_table(made.write().path)
     maps = {(grid.x, grid.y): grid.cells for grid in grids(found.scores, found.rows)}
-    assert list(maps) == [
-        ("draws", "mark.color"),
-        ("draws", "mark.radius"),
-        ("mark.color", "mark.radius"),
+    assert list(maps) == list(combinations(("draws", "mark.color", "mark.radius"), 2))
+    assert maps["mark.color", "mark.radius"] == [
+        ("none", 5, 0.75, 4),
+        ("none", 10, 0.75, 4),
+        ("red", 5, 1.0, 4),
+        ("red", 10, 0.5, 4),
     ]
-    cells = {cell[:2]: cell[2:] for cell in maps["mark.color", "mark.radius"]}
-    assert cells == {
-        ("none", 5): (0.75, 4),
-        ("none", 10): (0.75, 4),
-        ("red", 5): (1.0, 4),
-        ("red", 10): (0.5, 4),
-    }
 
 
 def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
@@ -255,34 +226,23 @@ def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
         other.answers(other.point("plain", "t"), answers)
         paths.append(other.write().path)
     found = score_table(paths)
-    assert [
-        (r.run, r.value) for r in found.where(metric="accuracy", task="t", contestant="plain")
-    ] == [("first", 0.5), ("second", 1.0)]
+    shown = found.where(metric="accuracy", task="t", contestant="plain")
+    assert [(row.run, row.value) for row in shown] == [("first", 0.5), ("second", 1.0)]
     write_report(paths, tmp_path / "out")
     assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
-def test_one_task_needs_no_means_on_the_terminal(made: MadeRun, capsys: Any) -> None:
-    made.task("t", ["A", "A"])
-    made.answers(made.point("plain", "t"), ["A", "B"])
-    Console(width=100, color_system=None).print(console_table(score_table(made.write().path)))
-    shown = capsys.readouterr().out
+def test_one_task_needs_no_means_on_the_terminal(made: MadeRun) -> None:
+    made.task("t", "AA")
+    made.answers(made.point("plain", "t"), "AB")
+    shown = repr(score_table(made.write().path))
     assert "macro and micro of a contestant with one task are not shown" in " ".join(shown.split())
     assert "micro\n" not in shown.replace(" ", "")
 
 
-def test_the_terminal_shows_labels_with_brackets_and_every_fact(made: MadeRun, capsys: Any) -> None:
-    console = Console(width=100, color_system=None)
-    console.print(console_table(score_table(study(made))))
-    shown = capsys.readouterr().out
-    for words in (
-        "swept [strength=1]",
-        "macro",
-        "micro",
-        "split: val",
-        "labels: 2024",
-        "reader: robust",
-        "r/w/u/f/m",
-    ):
+def test_the_terminal_shows_labels_with_brackets_and_every_fact(made: MadeRun) -> None:
+    shown = repr(score_table(study(made)))
+    facts = "split: val", "labels: 2024", "reader: robust"
+    for words in ("swept [strength=1]", "macro", "micro", "r/w/u/f/m", *facts):
         assert words in shown
     assert re.search(r"other +50\.0 \[15\.0–85\.0\] +4 +2/2/0/0/0 +\+25\.0", shown)

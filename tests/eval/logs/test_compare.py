@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.eval.logs import Log, compare_logs
+from looktwice.eval.logs import compare_logs
 from looktwice.eval.logs.compare import ALL
-from looktwice.eval.logs.log import make_rows
+from looktwice.eval.logs.format import read_logs
+from looktwice.eval.logs.log import Log, make_rows
 from looktwice.eval.logs.standings import read_standings
+from looktwice.eval.logs.tell import summary_lines
 from looktwice.eval.tasks import TaskError
 
 NAN = float("nan")
@@ -23,13 +25,9 @@ NAN = float("nan")
 
 def make_log(name: str, values: Sequence[float], **columns: Sequence[Any]) -> Log:
     ids = [f"q{number}" for number in range(len(values))]
-    return Log(name, make_rows(rows_of({"sample": ids, "value": list(values), **columns})))
-
-
-def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [
-        dict(zip(columns, cells, strict=False)) for cells in zip(*columns.values(), strict=False)
-    ]
+    whole = {"sample": ids, "value": values, **columns}
+    rows = zip(*whole.values(), strict=False)
+    return Log(name, make_rows([dict(zip(whole, cells, strict=True)) for cells in rows]))
 
 
 def test_the_numbers_are_those_computed_by_hand() -> None:
@@ -39,12 +37,8 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     found = compare_logs([one, two])
     (contrast,) = found.contrasts
     assert (contrast.task, contrast.value, contrast.other) == (ALL, 0.9, 0.5)
-    assert (
-        contrast.paired.n,
-        contrast.paired.better,
-        contrast.paired.worse,
-        contrast.fell_out,
-    ) == (10, 5, 1, 1)
+    paired = contrast.paired
+    assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
     assert contrast.paired.value == pytest.approx(0.4)
     assert contrast.paired.p == pytest.approx(14 / 64)
     assert found.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
@@ -55,16 +49,9 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
 
 def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
-    logs = [
-        make_log("one", [1] * 12, **tasks),
-        make_log("two", [1] * 6 + [0] * 6, **tasks),
-        make_log("three", [0] * 12),
-    ]
-    found = compare_logs(logs)
-    lines = [
-        (c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in found.contrasts
-    ]
-    assert lines == [
+    one, two = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
+    found = compare_logs([one, two, make_log("three", [0] * 12)]).contrasts
+    assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in found] == [
         ("two", "one", ALL, -0.5, 12),
         ("two", "one", "x", 0, 6),
         ("two", "one", "y", -1, 6),
@@ -74,81 +61,74 @@ def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None
         ("three", "two", ALL, -0.5, 12),
     ]
     p = 2 / 2**6
-    assert [c.p_holm for c in found.contrasts if c.task == "y"] == pytest.approx([4 * p, 4 * p])
-    assert [c.p_holm for c in found.contrasts if c.task == ALL] == pytest.approx(
-        [2 * p, 3 * 2 / 2**12, 2 * p]
-    )
+    for task, corrected in ("y", [4 * p, 4 * p]), (ALL, [2 * p, 3 * 2 / 2**12, 2 * p]):
+        assert [c.p_holm for c in found if c.task == task] == pytest.approx(corrected)
 
 
 def test_samples_of_a_group_or_a_picture_are_one_cluster() -> None:
-    groups, pictures = ["a", "a", "b", "b", "", "", "", ""], ["", "", "", "", "p", "p", "r", ""]
-    found = compare_logs(
-        [make_log("one", [0] * 8, group=groups, pictures=pictures), make_log("two", [1] * 8)]
-    )
-    assert found.contrasts[0].paired.clusters == 5
+    groups, pictures = [*"aabb", "", "", "", ""], ["", "", "", "", "p", "p", "r", ""]
+    one = make_log("one", [0] * 8, group=groups, pictures=pictures)
+    assert compare_logs([one, make_log("two", [1] * 8)]).contrasts[0].paired.clusters == 5
 
 
-def keyed(
-    questions: Sequence[str], pictures: Sequence[str], keys: Sequence[str], ids: Sequence[str]
-) -> Mapping[str, Any]:
-    return {
-        "sample": ids,
-        "question": questions,
-        "pictures": pictures,
-        "key": keys,
-        "value": [1.0] * len(ids),
-    }
+def keyed(name: str, *rows: str) -> Log:
+    """A log of rows "id question / pictures / key"."""
+    parts = [[part.strip() for part in row.split("/")] for row in rows]
+    about, pictures, keys = ([*column] for column in zip(*parts, strict=True))
+    ids, questions = zip(*(text.split(" ", 1) for text in about), strict=True)
+    columns = {"question": questions, "pictures": pictures, "key": keys}
+    return make_log(name, [1.0] * len(rows), sample=ids, **columns)
 
 
 @pytest.mark.parametrize(
     ("mine", "theirs", "expected", "by"),
     [
         pytest.param(
-            keyed(["Q?", "Q?"], ["p1", "p2"], ["A", "B"], ["v_1", "v_2"]),
-            keyed(["q?", " Q? "], ["p2", "p1"], ["(B)", "(A)"], ["10", "11"]),
+            ["v_1 Q? / p1 / A", "v_2 Q? / p2 / B"],
+            ["10 q? / p2 / (B)", "11  Q? / p1 / (A)"],
             [("v_1", "11"), ("v_2", "10")],
             "pictures and question",
             id="by the pictures, whatever the ids",
         ),
         pytest.param(
-            keyed(["One?", "Two?"], ["p1", "p2"], ["", ""], ["v_1", "v_2"]),
-            keyed(["Two?", "One?"], ["", ""], ["", ""], ["0", "1"]),
+            ["v_1 One? / p1 /", "v_2 Two? / p2 /"],
+            ["0 Two? / /", "1 One? / /"],
             [("v_1", "1"), ("v_2", "0")],
             "question",
             id="by the words where one log holds no pictures",
         ),
         pytest.param(
-            keyed(["One?", "Two?"], ["", ""], ["", ""], ["0", "1"]),
-            keyed(["Two?", "One?"], ["", ""], ["", ""], ["0", "1"]),
+            ["0 One? / /", "1 Two? / /"],
+            ["0 Two? / /", "1 One? / /"],
             [("0", "1"), ("1", "0")],
             "question",
             id="a bare number says nothing where the words differ",
         ),
         pytest.param(
-            keyed(["Same?", "Same?", "One?"], ["", "", ""], ["", "", ""], ["a", "b", "c"]),
-            keyed(["Same?", "Same?", "One?"], ["", "", ""], ["", "", ""], ["0", "1", "2"]),
+            ["a Same? / /", "b Same? / /", "c One? / /"],
+            ["0 Same? / /", "1 Same? / /", "2 One? / /"],
             [("c", "2")],
             "question",
             id="what comes twice is left out",
         ),
         pytest.param(
-            keyed(["One?", "Two?"], ["p1", "p2"], ["A", "A"], ["a", "b"]),
-            keyed(["Answer me: one? A, B", "Two?"], ["x1", "x2"], ["A", "B"], ["a", "b"]),
-            [("a", "a")],
+            ["1 Answer me: one? A, B / p1 / A", "2 Two? / p2 / A", "3 Three? / p3 / A"],
+            ["1 One? / x1 / A", "2 Two? / x2 / B", "3 It is three? / x3 / A"],
+            [("1", "1"), ("3", "3")],
             "id",
             id="another key is another question",
         ),
     ],
 )
 def test_matching(
-    mine: Mapping[str, Any], theirs: Mapping[str, Any], expected: list[tuple[str, str]], by: str
+    mine: list[str], theirs: list[str], expected: list[tuple[str, str]], by: str
 ) -> None:
-    logs = [Log(name, make_rows(rows_of(held))) for name, held in (("a", mine), ("b", theirs))]
+    logs = keyed("a", *mine), keyed("b", *theirs)
     (found,) = compare_logs(logs).matchings
-    ids = [log.units["sample"].tolist() for log in logs]
-    assert [(ids[0][one], ids[1][other]) for one, other in found.places.items()] == expected
+    first, second = (log.units["sample"].tolist() for log in logs)
+    assert [(first[place], second[other]) for place, other in found.places.items()] == expected
     assert found.counts == {by: len(expected)}
-    assert len(found.left) == len(ids[0]) - len(expected)
+    assert len(found.left) == len(first) - len(expected)
 
 
 def test_ids_that_come_twice_are_ids_within_a_task() -> None:
@@ -159,15 +139,15 @@ def test_ids_that_come_twice_are_ids_within_a_task() -> None:
 
 def test_what_cannot_be_compared_is_refused() -> None:
     one, two = make_log("one", [1.0]), make_log("two", [1.0], sample=["other"])
-    with pytest.raises(TaskError, match="two logs, found one"):
-        compare_logs([one])
-    with pytest.raises(TaskError, match="share no sample"):
-        compare_logs([one, two])
-    with pytest.raises(TaskError, match="no log is named 'on'; did you mean 'one'"):
-        compare_logs([one, two], "on")
     namesakes = [one, make_log("x", [1.0]), make_log("x", [1.0])]
-    with pytest.raises(TaskError, match=r"is named 'x'; did you mean 'x \(2\)'\?; there are"):
-        compare_logs(namesakes, "x")
+    for logs, base, said in (
+        ([one], "", "two logs, found one"),
+        ([one, two], "", "share no sample"),
+        ([one, two], "on", "no log is named 'on'; did you mean 'one'"),
+        (namesakes, "x", r"is named 'x'; did you mean 'x \(2\)'\?; there are"),
+    ):
+        with pytest.raises(TaskError, match=said):
+            compare_logs(logs, base)
 
 
 def test_the_command_writes_its_files(tmp_path: Path) -> None:
@@ -186,10 +166,23 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     assert pandas.read_csv(out / "compare.csv")["difference"].tolist() == [0.5]
     assert "| b | a | all tasks |" in (out / "compare.md").read_text()
     page = (out / "compare.html").read_text()
-    assert "b is 50.0 points better than a" in page
-    assert "Content-Security-Policy" in page
+    assert "b is 50.0 points better than a" in page and "Content-Security-Policy" in page
     turned = CliRunner().invoke(app, [*args, "--baseline", "b"])
     assert "a is 50.0 points worse than b" in turned.output
+
+
+def test_logs_of_which_nothing_is_right_or_readable_are_doubted(tmp_path: Path) -> None:
+    def write(name: str, reply: str, key: str) -> Path:
+        rows = "".join(f"{number}\t{reply}\t{key}\n" for number in range(12))
+        (tmp_path / name).write_text(f"id\treply\tkey\n{rows}")
+        return tmp_path / name
+
+    files = write("a.tsv", "It stands in the sea", "B"), write("b.tsv", "a dog", "the cat")
+    logs = [log for file in files for log in read_logs(file)]
+    a, doubt_a, wrong_a, b, wrong_b, *_ = summary_lines(compare_logs(logs))
+    assert a == "a: right and wrong by Robust" and b.startswith("b: ")
+    assert doubt_a.startswith("warning: 12 of 12 replies of a are unreadable")
+    assert all("warning: not one of 12 answers" in line for line in (wrong_a, wrong_b))
 
 
 STYLES = {"task": "dataset", "variant": "marker_style", "contestant": "model"}
@@ -208,19 +201,13 @@ def test_spreads_and_ranks_of_vpbench(shared_data: Path) -> None:
         for spread in found.spreads:
             target = expected[spreads][spread.task]["per_model"][spread.contestant]
             assert spread.value == pytest.approx(target, abs=0.006)
-    found = read_standings(
-        folder / "vpbench_marker_acc.csv", {**STYLES, "accuracy": "accuracy"}, "default"
-    )
-    told = {
-        (one.task, one.variant): [one.flipped, one.tied, one.moved, one.furthest, round(one.tau, 3)]
-        for one in found.changes
-    }
+    named = {**STYLES, "accuracy": "accuracy"}
     names = ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")
-    assert told == {
-        (task, style): [target[name] for name in names]
-        for task, styles in expected["flips_vs_default"].items()
-        for style, target in styles.items()
-    }
+    for change in read_standings(folder / "vpbench_marker_acc.csv", named, "default").changes:
+        target = expected["flips_vs_default"][change.task].pop(change.variant)
+        told = change.flipped, change.tied, change.moved, change.furthest, round(change.tau, 3)
+        assert told == tuple(target[name] for name in names)
+    assert not any(expected["flips_vs_default"].values())
 
 
 def test_ranks_of_vpbench_where_only_ranks_are_published(shared_data: Path) -> None:
@@ -228,13 +215,11 @@ def test_ranks_of_vpbench_where_only_ranks_are_published(shared_data: Path) -> N
     named = {"task": "benchmark", "variant": "jpeg_quality", "contestant": "model", "rank": "rank"}
     found = read_standings(folder / "vpbench_jpeg_rank.csv", named, "default")
     expected = json.loads((folder / "vpbench_targets.json").read_text())["jpeg"]
-    assert not found.spreads
-    assert len(found.changes) == 6
-    for one in found.changes:
-        target = expected[one.task][one.variant]
-        assert [one.flipped, one.moved, one.furthest] == [
-            target[k] for k in ("pairs_flipped", "models_moved", "max_move")
-        ]
+    assert not found.spreads and len(found.changes) == 6
+    for change in found.changes:
+        target, told = expected[change.task][change.variant], (change.flipped, change.moved)
+        assert told == (target["pairs_flipped"], target["models_moved"])
+        assert change.furthest == target["max_move"]
 
 
 def test_a_published_table_by_hand(tmp_path: Path) -> None:
@@ -243,22 +228,14 @@ def test_a_published_table_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("model,variant,accuracy\nx,a,90\ny,a,80\nx,b,70\ny,b,75\n")
     out = tmp_path / "out"
-    done = CliRunner().invoke(
-        app, ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)]
-    )
+    args = ["compare", str(path), "--column", "accuracy=accuracy", "--out", str(out)]
+    done = CliRunner().invoke(app, args)
     assert done.exit_code == 0, done.output
     # at 80 columns, too
     assert ["b", "2"] in [line.split()[:2] for line in done.output.splitlines()]
     assert pandas.read_csv(out / "spreads.csv")["value"].tolist() == [20, 5]
-    change = pandas.read_csv(out / "ranks.csv").iloc[0]
-    assert change[["variant", "flipped", "tied", "moved", "furthest", "tau"]].tolist() == [
-        "b",
-        1,
-        0,
-        2,
-        1,
-        -1,
-    ]
-    assert change["mean_change"] == 12.5
+    (change,) = pandas.read_csv(out / "ranks.csv").to_dict("records")
+    told = {"variant": "b", "flipped": 1, "tied": 0, "moved": 2, "furthest": 1, "tau": -1}
+    assert change == change | told | {"mean_change": 12.5}
     with pytest.raises(TaskError, match="no variant is named 'c'"):
         read_standings(path, {"accuracy": "accuracy"}, "c")

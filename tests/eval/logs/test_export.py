@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.cli import app
-from looktwice.eval.logs import Log, compare_logs, read_logs
+from looktwice.eval.logs import compare_logs, read_logs
 from looktwice.eval.logs.format import export_logs
+from looktwice.eval.logs.log import Log
 from looktwice.eval.logs.replies import replies_lines
 from looktwice.eval.logs.tell import compare_page
 from looktwice.eval.page.data import PagePicture
@@ -50,13 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "study"
     marked = Pipeline({"mark": Circles(), "choose": MultipleChoice(), "ask": Ask()})
     replies = iter(["(A)", "I cannot say <b>why</b>.", ""])
-    evaluate(
-        MarkedScenes("color", n=3),
-        {"marked": marked},
-        Scripted(lambda _: next(replies)),
-        out=path,
-        workers=1,
-    )
+    model = Scripted(lambda _: next(replies))
+    evaluate(MarkedScenes("color", n=3), {"marked": marked}, model, out=path, workers=1)
     return path
 
 
@@ -65,29 +61,30 @@ def plain(log: Log, columns: list[str] = SAME) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_log_of_inspect_comes_back(run: Path, tmp_path: Path) -> None:
-    list(export_logs(read_logs(run), "inspect", tmp_path))
-    (file,) = tmp_path.glob("*.eval")
+def exported(logs: Path, form: str, out: Path, ending: str) -> Path:
+    """The only file with this ending that an export writes."""
+    list(export_logs(read_logs(logs), form, out))
+    (file,) = out.rglob(f"*{ending}")
+    return file
+
+
+def test_a_log_of_inspect_comes_back_with_the_pictures_that_were_sent(
+    run: Path, tmp_path: Path
+) -> None:
+    file = exported(run, "inspect", tmp_path, ".eval")
     (log,), (back,) = read_logs(run), read_logs(file)
     assert back.name == "marked"
     columns = [name for name in SAME if name != "question"]  # inspect_ai holds the words as sent
     assert plain(back, columns) == plain(log, columns)
     assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
     assert compare_logs([log, back]).contrasts[0].paired.n == 3
-
-
-def test_a_log_of_inspect_holds_the_pictures_that_were_sent(run: Path, tmp_path: Path) -> None:
-    list(export_logs(read_logs(run), "inspect", tmp_path))
-    with ZipFile(next(tmp_path.glob("*.eval"))) as archive:
-        sample = json.loads(
-            archive.read(next(name for name in archive.namelist() if name.startswith("samples/")))
-        )
+    with ZipFile(file) as archive:
+        name = next(name for name in archive.namelist() if name.startswith("samples/"))
+        sample = json.loads(archive.read(name))
         assert "base64" not in archive.read("summaries.json").decode()
     (address,) = sample["attachments"].values()
-    data = base64.b64decode(address.partition(",")[2])
-    assert (run / "blobs").is_dir()
-    sent = {path.name for path in (run / "blobs").rglob("*")}
-    assert any(hashlib.sha256(data).hexdigest() in name for name in sent)
+    sha = hashlib.sha256(base64.b64decode(address.partition(",")[2])).hexdigest()
+    assert any(sha in path.name for path in (run / "blobs").rglob("*"))
     assert [message["role"] for message in sample["messages"]] == ["user", "assistant"]
     assert [part["type"] for part in sample["messages"][0]["content"]].count("image") == 1
 
@@ -108,8 +105,7 @@ def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Pat
 
 def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path: Path) -> None:
     inspect_log = pytest.importorskip("inspect_ai.log")
-    list(export_logs(read_logs(run), "inspect", tmp_path))
-    (file,) = tmp_path.glob("*.eval")
+    file = exported(run, "inspect", tmp_path, ".eval")
     held = inspect_log.read_eval_log(str(file), resolve_attachments=True)
     (log,) = read_logs(run)
     assert [sample.id for sample in held.samples] == log.rows["sample"].tolist()
@@ -124,46 +120,37 @@ def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path:
 def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(
     run: Path, tmp_path: Path
 ) -> None:
-    list(export_logs(read_logs(run), "every-eval-ever", tmp_path))
-    (file,) = tmp_path.rglob("*.json")
-    held = json.loads(file.read_text())
-    details = held["detailed_evaluation_results"]
-    assert (
-        hashlib.sha256((file.parent / details["file_path"]).read_bytes()).hexdigest()
-        == details["checksum"]
-    )
+    file = exported(run, "every-eval-ever", tmp_path, ".json")
+    details = json.loads(file.read_text())["detailed_evaluation_results"]
+    lines = (file.parent / details["file_path"]).read_bytes()
+    assert hashlib.sha256(lines).hexdigest() == details["checksum"]
     (log,), (back,) = read_logs(run), read_logs(file)
     assert all(len(sha) == 64 for sha in log.rows["pictures"])
     assert plain(back) == plain(log)
-    instances = [
-        json.loads(line) for line in (file.parent / details["file_path"]).read_text().splitlines()
-    ]
+    instances = [json.loads(line) for line in lines.splitlines()]
     assert [instance["evaluation"]["score"] for instance in instances][1:] == [0.0, 0.0]
     assert all(isinstance(value, str) for one in instances for value in one["metadata"].values())
 
 
-def test_a_failed_sample_stays_failed(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,correct\nq1,1\nq2,\n")
-    for form in ("inspect", "every-eval-ever"):
-        list(export_logs(read_logs(tmp_path / "a.csv"), form, tmp_path / form))
-        (file,) = (*(tmp_path / form).rglob("*.eval"), *(tmp_path / form).rglob("*.json"))
-        assert read_logs(file)[0].rows["verdict"].tolist() == ["right", "failed"]
+@pytest.mark.parametrize(("form", "ending"), [("inspect", ".eval"), ("every-eval-ever", ".json")])
+def test_a_failed_draw_stays_failed(tmp_path: Path, form: str, ending: str) -> None:
+    (tmp_path / "a.csv").write_text("id,draw,correct\nq1,0,1\nq1,1,\n")
+    file = exported(tmp_path / "a.csv", form, tmp_path / "out", ending)
+    rows = read_logs(file)[0].rows
+    assert rows[["draw", "verdict"]].to_numpy().tolist() == [[0, "right"], [1, "failed"]]
 
 
 def test_results_for_the_hub(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,task,correct\nq1,x,1\nq2,x,0\nq3,y,1\nq4,y,1\n")
     args = ["export", str(tmp_path / "a.csv"), "--to", "eval-results", "--out", str(tmp_path)]
     refused = CliRunner().invoke(app, args)
-    assert refused.exit_code == 2
-    assert "--dataset" in refused.output
+    assert refused.exit_code == 2 and "--dataset" in refused.output
     done = CliRunner().invoke(app, [*args, "--dataset", "org/bench"])
     assert done.exit_code == 0, done.output
     entries = yaml.safe_load((tmp_path / ".eval_results/looktwice_a.yaml").read_text())
-    told = [(entry["dataset"], entry["value"]) for entry in entries]
-    assert told == [
-        ({"id": "org/bench", "task_id": "x"}, 50.0),
-        ({"id": "org/bench", "task_id": "y"}, 100.0),
-    ]
+    assert {entry["dataset"]["id"] for entry in entries} == {"org/bench"}
+    values = {entry["dataset"]["task_id"]: entry["value"] for entry in entries}
+    assert values == {"x": 50.0, "y": 100.0}
     with pytest.raises(TaskError, match="the formats are inspect"):
         list(export_logs(read_logs(tmp_path / "a.csv"), "html", tmp_path))
 
@@ -181,6 +168,5 @@ def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path
     made.write()
     list(replies_lines([tmp_path / "run"], exports=[tmp_path / "one.xlsx"]))
     table = pandas.read_excel(tmp_path / "one.xlsx")
-    assert table["index"].tolist() == [10, 11]
-    assert table["index"].dtype.kind == "i"
+    assert table["index"].tolist() == [10, 11] and table["index"].dtype.kind == "i"
     assert table[["category", "split", "answer"]].iloc[0].tolist() == ["depth", "none", "A"]

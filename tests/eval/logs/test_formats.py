@@ -13,8 +13,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from looktwice.eval.logs import Log, read_logs
-from looktwice.eval.logs.log import name_apart
+from looktwice.eval.logs import read_logs
+from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.readers import Robust
 from looktwice.eval.tasks import TaskError
 from tests.made_run import MadeRun
@@ -31,10 +31,8 @@ HEADER = {
 
 def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
     """A sample as inspect_ai writes it: a picture as an attachment, a long text too."""
-    parts = [
-        {"type": "image", "image": "attachment://p"},
-        {"type": "text", "text": f"Which, {number}?"},
-    ]
+    picture = {"type": "image", "image": "attachment://p"}
+    parts = [picture, {"type": "text", "text": f"Which, {number}?"}]
     return {
         "id": f"s{number}",
         "epoch": 1,
@@ -54,15 +52,13 @@ def write_eval(
 ) -> Path:
     """A `.eval` file; with `zstd` its members are packed as inspect_ai packs them, which zipfile
     cannot do."""
-    members: dict[str, Any] = {
-        f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples
-    }
+    members: dict[str, Any] = {f"samples/{s['id']}_epoch_{s['epoch']}.json": s for s in samples}
     if summaries:
-        short = [
-            {k: v for k, v in one.items() if k not in ("output", "attachments", "input")}
-            for one in samples
+        long = ("output", "attachments", "input")
+        members["summaries.json"] = [
+            {name: value for name, value in sample.items() if name not in long}
+            for sample in samples
         ]
-        members["summaries.json"] = short
     members["header.json"] = HEADER
     texts = {name: json.dumps(value).encode() for name, value in members.items()}
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
@@ -95,72 +91,62 @@ def only(path: Path, **columns: str) -> Log:
     return log
 
 
-@pytest.mark.parametrize(
-    ("summaries", "zstd"), [(True, False), (False, False), (True, True), (False, True)]
-)
+def cells(log: Log, names: str, row: int | None = 0) -> list[Any]:
+    """The columns of a row; of `None` those of all rows, one after another."""
+    columns = log.whole.rows[names.split()]
+    return list(columns.iloc[row] if row is not None else columns.T.to_numpy().ravel())
+
+
+def write(path: Path, *lines: Any) -> Path:
+    """A file of lines: texts as they are, other values as JSON."""
+    path.parent.mkdir(exist_ok=True)
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("summaries", [True, False])
+@pytest.mark.parametrize("zstd", [True, False])
 def test_a_log_of_inspect(tmp_path: Path, summaries: bool, zstd: bool) -> None:
     # with a score too, as inspect_ai has it with score_on_error
-    failed = {"error": {"message": "broken"}}
-    samples = [
-        inspect_sample(0, "C"),
-        inspect_sample(1, "I"),
-        inspect_sample(2, "N"),
-        inspect_sample(3, "C", **failed),
-    ]
+    failed = inspect_sample(3, "C", error={"message": "broken"})
+    samples = [*(inspect_sample(number, value) for number, value in enumerate("CIN")), failed]
     log = only(write_eval(tmp_path / "a.eval", samples, summaries, zstd))
     assert (log.name, log.detail) == ("m/one", "depth")
-    assert log.rows["verdict"].tolist() == ["right", "wrong", "unreadable", "failed"]
+    assert cells(log, "verdict", None) == ["right", "wrong", "unreadable", "failed"]
     assert log.rows["value"].fillna(-1).tolist() == [1, 0, 0, -1]
-    first = log.whole.rows.iloc[0]
-    assert (first["question"], first["pictures"], first["reply"]) == (
-        "Which, 0?",
-        SHA,
-        "The answer is (B).",
-    )
-    assert (first["key"], first["answer"], first["tokens"], first["choices"]) == (
-        "A",
-        "B",
-        12,
-        ("near", "far"),
-    )
+    assert cells(log, "question pictures reply") == ["Which, 0?", SHA, "The answer is (B)."]
+    assert cells(log, "key answer tokens choices") == ["A", "B", 12, ("near", "far")]
     other = only(tmp_path / "a.eval", value="other")
-    assert other.rows["value"].tolist()[:3] == [0.25, 0.25, 0.25]
+    assert cells(other, "value", None)[:3] == [0.25] * 3
 
 
 def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
     samples = [inspect_sample(0, "C"), inspect_sample(1, "P")]
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({**HEADER, "samples": samples}))
+    path = write(tmp_path / "a.json", {**HEADER, "samples": samples})
     zipped = only(write_eval(tmp_path / "a.eval", samples)).whole
-    assert only(path).rows.astype(str).to_dict("records") == zipped.rows.astype(str).to_dict(
-        "records"
-    )
+    assert only(path).rows.astype(str).equals(zipped.rows.astype(str))
 
 
 def test_a_reader_reads_the_replies_of_another_program(tmp_path: Path) -> None:
     """inspect_ai called it right; the reply says (B) and the key is A."""
     path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])
     (log,) = read_logs(path, reader=Robust())
-    assert log.rows[["answer", "value", "verdict"]].iloc[0].tolist() == ["B", 0.0, "wrong"]
+    assert cells(log, "answer value verdict") == ["B", 0.0, "wrong"]
 
 
 def test_tables_of_vlmevalkit(tmp_path: Path) -> None:
     header = "index\tquestion\tA\tB\tanswer\tcategory\tprediction"
-    said = (
-        "1\tWhich?\tnear\tfar\tA\tdepth\tIt is (A).",
-        "2\tWhich?\tnear\tfar\tB\tdepth\tIt is (A).",
-    )
-    rows = [*said, "3\tW?\tn\tf\tB\tx\t"]
-    predictions, results = tmp_path / "m_BLINK.tsv", tmp_path / "m_BLINK_result.tsv"
-    predictions.write_text("\n".join([header, *rows]))
-    scored_rows = (f"{row}\t{hit}" for row, hit in zip(rows, (0, 1, 0), strict=True))
-    results.write_text("\n".join([f"{header}\thit", *scored_rows]))
-    read, scored = only(predictions), only(results)
+    rows = [f"{n}\tWhich?\tnear\tfar\t{key}\tdepth\tIt is (A)." for n, key in ((1, "A"), (2, "B"))]
+    rows.append("3\tW?\tn\tf\tB\tx\t")
+    read = only(write(tmp_path / "m_BLINK.tsv", header, *rows))
+    hits = [f"{row}\t{hit}" for row, hit in zip(rows, (0, 1, 0), strict=True)]
+    scored = only(write(tmp_path / "m_BLINK_result.tsv", f"{header}\thit", *hits))
     assert read.name == "m_BLINK"
-    assert read.rows["verdict"].tolist() == ["right", "wrong", "unreadable"]
-    assert read.rows[["task", "key", "answer"]].iloc[1].tolist() == ["depth", "B", "A"]
-    assert scored.rows["value"].tolist() == [0, 1, 0]
-    assert scored.rows["choices"].tolist()[2] == ("n", "f")
+    assert cells(read, "verdict", None) == ["right", "wrong", "unreadable"]
+    assert cells(read, "task key answer", 1) == ["depth", "B", "A"]
+    assert cells(scored, "value", None) == [0, 1, 0]
+    assert cells(scored, "choices", 2) == [("n", "f")]
 
 
 def test_an_excel_table_of_vlmevalkit(tmp_path: Path) -> None:
@@ -170,23 +156,16 @@ def test_an_excel_table_of_vlmevalkit(tmp_path: Path) -> None:
     for row in (header, [7, "A", "near", "far", "(A)"], [8, "B", "near", "far", "(A)"]):
         book.active.append(row)
     book.save(tmp_path / "model.xlsx")
-    log = only(tmp_path / "model.xlsx")
-    assert log.rows[["sample", "value"]].to_numpy().tolist() == [["7", 1.0], ["8", 0.0]]
+    assert cells(only(tmp_path / "model.xlsx"), "sample value", None) == ["7", "8", 1.0, 0.0]
 
 
-BLINK_ACC = {
-    "id": "val_Jigsaw_1",
-    "gt_content": "A",
-    "pred_parsed": "A",
-    "sub_task": "Jigsaw",
-    "is_correct": True,
-}
+BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_task": "Jigsaw"}
 
 
 @pytest.mark.parametrize(
     ("metrics", "sample", "value"),
     [
-        ({"blink_acc": BLINK_ACC}, "val_Jigsaw_1", 1),
+        ({"blink_acc": BLINK_ACC | {"is_correct": True}}, "val_Jigsaw_1", 1),
         ({"acc": 0.0}, "4", 0),
         ({"mmmu_acc": {"id": "q9", "parsed_pred": "(a)", "answer": "A"}}, "q9", 1),
         ({"notes": {"id": "q9"}, "vqa": {"score": 0.6}}, "4", 0.6),
@@ -195,21 +174,13 @@ BLINK_ACC = {
 def test_samples_of_lmms_eval(
     tmp_path: Path, metrics: dict[str, Any], sample: str, value: float
 ) -> None:
+    line = {"doc_id": 4, "target": "A", "input": "Which?", "filtered_resps": ["A"], "doc_hash": "h"}
     folder = tmp_path / "some__model"
-    folder.mkdir()
-    line = {
-        "doc_id": 4,
-        "target": "A",
-        "input": "Which?",
-        "filtered_resps": ["A"],
-        "doc_hash": "h",
-        **metrics,
-    }
-    (folder / "20260806_120000_samples_blink_jigsaw.jsonl").write_text(json.dumps(line) + "\n")
+    write(folder / "20260806_120000_samples_blink_jigsaw.jsonl", line | metrics)
     log = only(folder)
+    task = "Jigsaw" if "blink_acc" in metrics else "blink_jigsaw"
     assert log.name == "some__model"
-    assert log.rows[["sample", "value", "reply"]].iloc[0].tolist() == [sample, value, "A"]
-    assert log.rows["task"].tolist() == ["Jigsaw" if "blink_acc" in metrics else "blink_jigsaw"]
+    assert cells(log, "sample value reply task") == [sample, value, "A", task]
 
 
 def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
@@ -226,39 +197,24 @@ def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
         "evaluation": {"score": 1.0, "is_correct": True},
         "metadata": {"pictures_sha256": SHA},
     }
-    failed = {
-        **line,
-        "sample_id": "s2",
-        "error": "timeout",
-        "evaluation": {"score": 0.0, "is_correct": False},
-    }
-    (tmp_path / "u_samples.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(failed)}\n")
+    wrong = {"score": 0.0, "is_correct": False}
+    failed = line | {"sample_id": "s2", "error": "timeout", "evaluation": wrong}
+    write(tmp_path / "u_samples.jsonl", line, failed)
     about = {"schema_version": "0.3.0", "evaluation_results": []}
-    (tmp_path / "u.json").write_text(
-        json.dumps(
-            {**about, "detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}}
-        )
-    )
-    log = only(tmp_path / "u.json")
-    assert (log.name, log.rows["verdict"].tolist()) == ("org/m", ["right", "failed"])
-    assert log.rows[["pictures", "answer", "reply", "key"]].iloc[0].tolist() == [
-        SHA,
-        "A",
-        "(A)",
-        "A",
-    ]
-    (tmp_path / "u.json").write_text(json.dumps(about))
+    details = {"detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}}
+    log = only(write(tmp_path / "u.json", about | details))
+    assert (log.name, cells(log, "verdict", None)) == ("org/m", ["right", "failed"])
+    assert cells(log, "pictures answer reply key") == [SHA, "A", "(A)", "A"]
     with pytest.raises(TaskError, match="scores alone"):
-        read_logs(tmp_path / "u.json")
+        read_logs(write(tmp_path / "u.json", about))
 
 
 def test_a_table_with_named_columns(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text("question_no,who,ok,tokens\nq1,a,yes,3\nq2,a,,4\nq1,b,0.5,5\n")
-    first, second = read_logs(path, {"sample": "question_no", "contestant": "who", "value": "ok"})
+    path = write(tmp_path / "m.csv", "number,who,ok,tokens", "q1,a,yes,3", "q2,a,,4", "q1,b,.5,5")
+    first, second = read_logs(path, {"sample": "number", "contestant": "who", "value": "ok"})
     assert (first.name, second.name) == ("a", "b")
-    assert first.rows["verdict"].tolist() == ["right", "failed"]
-    assert second.rows[["value", "tokens"]].iloc[0].tolist() == [0.5, 5]
+    assert cells(first, "verdict", None) == ["right", "failed"]
+    assert cells(second, "value tokens") == [0.5, 5]
 
 
 def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
@@ -268,40 +224,23 @@ def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
         made.answers(made.point(name, "depth"), answers)
     made.write()
     one, two = read_logs(tmp_path / "run")
-    assert one.rows[["sample", "value", "task"]].to_numpy().tolist() == [
-        ["s0", 1, "depth"],
-        ["s1", 1, "depth"],
-    ]
-    assert two.rows["value"].tolist() == [0, 1, 1]
+    assert cells(one, "sample value task", None) == ["s0", "s1", 1, 1, "depth", "depth"]
+    assert cells(two, "value", None) == [0, 1, 1]
 
 
 def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text("id,draw,correct\nq1,0,1\nq1,1,0\nq1,2,\nq2,0,1\n")
+    path = write(tmp_path / "m.csv", "id,draw,correct", "q1,0,1", "q1,1,0", "q1,2,", "q2,0,1")
     assert only(path).units[["sample", "value"]].to_numpy().tolist() == [["q1", 0.5], ["q2", 1.0]]
 
 
-def test_logs_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    frame = only(write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])).rows
-    logs = [
-        Log("m", frame, "a.eval", "x"),
-        Log("m", frame, "b.eval", "y"),
-        Log("n", frame),
-        Log("n", frame),
-    ]
-    assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
-
-
-def test_two_runs_of_one_study_are_told_apart_by_their_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--out before` and `--out after` made "plain (study) (1)" and "plain (study) (2)"."""
+    rows = only(write(tmp_path / "a.csv", "id,correct", "q1,1")).rows
+    logs = [Log("m", rows, "a.eval", "x"), Log("m", rows, "b.eval", "y"), *[Log("n", rows)] * 2]
+    assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
     monkeypatch.chdir(tmp_path)
     names = ("before/study.csv", "after/study.csv")
-    for name in names:
-        Path(name).parent.mkdir()
-        Path(name).write_text("id,correct\nq1,1\n")
-    logs = [log for name in names for log in read_logs(name)]
+    logs = [only(write(Path(name), "id,correct", "q1,1")) for name in names]
     assert [log.name for log in name_apart(logs)] == [f"study ({name})" for name in names]
 
 
@@ -314,11 +253,7 @@ def test_two_runs_of_one_study_are_told_apart_by_their_paths(
         ("a.json", b"{", "not JSON"),
         ("a.jsonl", b"", "holds no sample"),
         ("a.jsonl", b"[1]\n", "expected an object"),
-        (
-            "a.jsonl",
-            b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n',
-            "nothing says whether it is right",
-        ),
+        ("a.jsonl", b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n', "says whether it is"),
         ("a.csv", b"", "is empty; a CSV begins with the names"),
         ("a.csv", b"id,correct\n", "holds no row"),
         ("a.csv", b"name,points\nx,1\n", "which column"),
@@ -347,8 +282,7 @@ def test_a_damaged_log_is_refused(tmp_path: Path, change: Callable[[bytes], byte
 
 
 def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,corect\nq1,1\n")
-    with pytest.raises(TaskError, match="corect"):
-        read_logs(tmp_path / "a.csv", {"value": "correct"})
-    with pytest.raises(TaskError, match="none of sample"):
-        read_logs(tmp_path / "a.csv", {"worth": "corect"})
+    path = write(tmp_path / "a.csv", "id,corect", "q1,1")
+    for named, said in ({"value": "correct"}, "corect"), ({"worth": "corect"}, "none of sample"):
+        with pytest.raises(TaskError, match=said):
+            read_logs(path, named)

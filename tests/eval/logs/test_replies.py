@@ -1,18 +1,23 @@
-"""The command `replies`: the published figures of BLINK, and what it says of files that it cannot
-use."""
+"""Recorded replies: the published figures of BLINK, files that cannot be used, and what is read in
+replies and runs, exported for others and imported again."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from looktwice.eval.logs.format import export_file, read_logs
+from looktwice.eval.logs.log import Log, make_rows
+from looktwice.eval.logs.own import choices_in
 from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.tasks import TaskError
+from tests.made_run import MadeRun
 
 GOLDEN = {  # macro, micro of the official labels on val with the key of 2024
     "GPT4V": ("51.14", "50.45"),
@@ -53,12 +58,10 @@ def test_the_published_figures_of_blink(
 ) -> None:
     files = sorted((shared_data / folder).glob("*.jsonl.gz"))
     lines = list(replies_lines(files, key=shared_data / "blink_replies" / "val_answers.json"))
-    found = dict(map(figures, lines))
-    assert {
-        name: (got["macro"], got["micro"]) for name, got in found.items() if name != "total"
-    } == golden
-    assert found["GPT4V"]["n"] == ("1901" if folder == "blink_replies" else "1108")
-    assert lines[-1].startswith(f"total: files={len(golden)}, n=")
+    *models, (total, sums) = map(figures, lines)
+    assert {name: (got["macro"], got["micro"]) for name, got in models} == golden
+    assert dict(models)["GPT4V"]["n"] == ("1901" if folder == "blink_replies" else "1108")
+    assert (total, next(iter(sums))) == ("total", "files") and sums["files"] == str(len(golden))
 
 
 def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path) -> None:
@@ -69,10 +72,8 @@ def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path)
     key = shared_data / "blink_replies" / "val_answers.json"
     lines = list(replies_lines([file], "blink_official", key, listing))
     _, got = figures(lines[0])
-    assert got["n"] == "3807"
-    assert got["scored"] == "1901"
-    assert float(got["agreement"].rstrip("%")) > 70
-    assert float(got["coverage"].rstrip("%")) < 80
+    assert (got["n"], got["scored"]) == ("3807", "1901")
+    assert float(got["agreement"].rstrip("%")) > 70 and float(got["coverage"].rstrip("%")) < 80
     text = listing.read_text()
     assert text.startswith("# the reader finds nothing (unread), the label a letter: ")
     assert "two different letters" not in text
@@ -87,32 +88,16 @@ def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) 
         row("test_Counting_1", "(C)", "(C)", "hidden"),
     ]
     key = tmp_path / "key.json"
-    names = [
-        "val_Jigsaw_1",
-        "val_Jigsaw_2",
-        "val_Jigsaw_3",
-        "val_Counting_1",
-        "val_Counting_2",
-        "val_IQ_Test_1",
-    ]
-    key.write_text(json.dumps({name: "(C)" if "Count" in name else "(A)" for name in names}))
-    name, got = figures(next(replies_lines([write(tmp_path / "m.jsonl", rows)], key=key)))
-    assert name == "m"
-    assert got == {
-        "n": "5",
-        "macro": "41.67",
-        "micro": "40.00",
-        "coverage": "60.00",
-        "subtasks": "2/14",
-        "missing": "1",
-    }
+    ids = ["Jigsaw_1", "Jigsaw_2", "Jigsaw_3", "Counting_1", "Counting_2", "IQ_Test_1"]
+    key.write_text(json.dumps({f"val_{i}": "(C)" if "Count" in i else "(A)" for i in ids}))
+    line = next(replies_lines([write(tmp_path / "m.jsonl", rows)], key=key))
+    assert line == "m: n=5, macro=41.67, micro=40.00, coverage=60.00, subtasks=2/14, missing=1"
 
 
 def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "B", "(B)", "(B)"), row("test_Jigsaw_1", "B", "(B)", "hidden")]
-    assert next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)])).startswith(
-        "m: n=1, macro=100.00"
-    )
+    line = next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)]))
+    assert line.startswith("m: n=1, macro=100.00")
     hidden = [row("test_Jigsaw_1", "B", "(B)", "hidden")]
     line = next(replies_lines([write(tmp_path / "h.jsonl", hidden)], "robust"))
     assert line == "h: n=1, agreement=100.00%, coverage=100.00%, subtasks=1/14"
@@ -128,26 +113,20 @@ def test_a_reader_reads_all_replies_and_is_scored_on_the_keyed_ones(tmp_path: Pa
     file = write(tmp_path / "m.jsonl", rows)
     listing = tmp_path / "differ.txt"
     first, last, said = replies_lines([file], "robust", None, listing)
-    figures_wanted = (
-        "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
-    )
-    assert first == f"m: {figures_wanted}, subtasks=1/14"
-    assert last == f"total: {figures_wanted}, files=1"
+    told = "n=4, agreement=75.00%, accuracy=66.67%, coverage=75.00%, macro=66.67%, scored=3"
+    assert (first, last) == (f"m: {told}, subtasks=1/14", f"total: {told}, files=1")
     assert said == f"disagreements: 1 in {listing}"
-    text = listing.read_text()
-    assert text.startswith(
-        "# the label is proved wrong (the reply names X alone): 1\n\nm"
-        " val_Visual_Correspondence_3: "
+    assert listing.read_text() == (
+        "# the label is proved wrong (the reply names X alone): 1\n\nm val_Visual_Correspondence_3:"
+        " label (D), reader (B), key (B)\n    The answer is (B).\n"
     )
-    assert "label (D), reader (B), key (B)\n    The answer is (B).\n" in text
 
 
 def test_a_file_may_bring_the_texts_of_its_choices(tmp_path: Path) -> None:
     own = {"choices": ["4", "7"], "question": "How many birds are there?"}
     rows = [row("val_Counting_1", "There are seven birds.", None, "(B)") | own]
-    assert next(replies_lines([write(tmp_path / "m.jsonl", rows)], "robust")).startswith(
-        "m: n=1, accuracy=100.00%, "
-    )
+    line = next(replies_lines([write(tmp_path / "m.jsonl", rows)], "robust"))
+    assert line.startswith("m: n=1, accuracy=100.00%, ")
 
 
 EXPORTED = [
@@ -179,43 +158,46 @@ def test_the_submission_to_evalai_holds_the_hidden_items(tmp_path: Path) -> None
     assert json.loads((tmp_path / "m.json").read_text()) == {"test_Jigsaw_7": "(A)"}
     val = write(tmp_path / "v.jsonl", EXPORTED[:2])
     list(replies_lines([val, file], "robust", exports=[out]))
-    assert json.loads((tmp_path / "v.json").read_text()) == {
-        "val_Jigsaw_1": "(B)",
-        "val_Jigsaw_2": "(Z)",
-    }
+    submission = json.loads((tmp_path / "v.json").read_text())
+    assert submission == {"val_Jigsaw_1": "(B)", "val_Jigsaw_2": "(Z)"}
 
 
 def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
+    """Whatever lmms-eval logs beside."""
     table = tmp_path / "model_BLINK.tsv"
-    table.write_text(
-        "index\tcategory\tquestion\tA\tB\tanswer\tprediction\n12\tArt Style\tWhich?\tx\ty\tB\tIt"
-        " is y\n"
-    )
+    header = "index\tcategory\tquestion\tA\tB\tanswer\tprediction"
+    table.write_text(f"{header}\n12\tArt Style\tWhich?\tx\ty\tB\tIt is y\n")
     columns = ["sample", "choices", "key", "reply"]
     row = load_replies(table).rows[columns].iloc[0]
     assert row.tolist() == ["val_Art_Style_12", ("x", "y"), "B", "It is y"]
     sample = {
-        "doc_id": 0,
-        "doc": {"idx": "val_Jigsaw_3", "answer": "(A)"},
-        "resps": [["(A)"]],
-        "filtered_resps": ["A"],
+        "doc_id": 3,
+        "doc": {"idx": "val_Counting_1", "answer": "(D)", "choices": ["0", "3", "2", "1"]},
+        "target": "(D)",
+        "arguments": {"0": "..."},
+        "resps": [[" (D) 1"]],
+        "filtered_resps": [" (D) 1"],
+        **dict.fromkeys(("doc_hash", "prompt_hash", "target_hash", "input"), "x"),
+        "blink_acc": {"id": "val_Counting_1", "gt_content": "D", "pred_parsed": "D"},
     }
-    row = load_replies(write(tmp_path / "samples_blink.jsonl", [sample])).rows[columns].iloc[0]
-    assert row[["sample", "key", "reply"]].tolist() == ["val_Jigsaw_3", "A", "(A)"]
+    path = write(tmp_path / "20260801_samples_blink_counting.jsonl", [sample])
+    row = load_replies(path).rows[columns].iloc[0]
+    assert row.tolist() == ["val_Counting_1", ("0", "3", "2", "1"), "D", " (D) 1"]
+    assert "accuracy=100.00%" in next(replies_lines([path], "robust"))
 
 
 def test_an_export_that_cannot_be_written(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", EXPORTED)
-    with pytest.raises(TaskError, match=r"the format follows from the ending: \.json for evalai; "):
-        list(replies_lines([file], "robust", exports=[tmp_path / "out.csv"]))
-    with pytest.raises(TaskError, match=r"2 files need \{name\} in it"):
-        list(replies_lines([file, file], "robust", exports=[tmp_path / "out.json"]))
-    pytest.importorskip("openpyxl")
     long = write(tmp_path / "l.jsonl", [row("val_Jigsaw_1", "A" * 40_000, "(Z)")])
-    with pytest.raises(
-        TaskError, match="1 rows, first val_Jigsaw_1, are longer than a cell of Excel holds"
+    for files, out, said in (
+        ([file], "out.csv", r"the format follows from the ending: \.json for evalai; "),
+        ([file, file], "out.json", r"2 files need \{name\} in it"),
+        ([long], "out.xlsx", "1 rows, first val_Jigsaw_1, are longer than a cell of Excel holds"),
     ):
-        list(replies_lines([long], "robust", exports=[tmp_path / "out.xlsx"]))
+        if out.endswith("xlsx"):
+            pytest.importorskip("openpyxl")
+        with pytest.raises(TaskError, match=said):
+            list(replies_lines(files, "robust", exports=[tmp_path / out]))
 
 
 ONE = b'{"idx": "val_Jigsaw_1", "reply": "A"'
@@ -233,12 +215,7 @@ ONE = b'{"idx": "val_Jigsaw_1", "reply": "A"'
         ("m.jsonl", b'{"idx": "val_Jigsaw_1"}\n', "line 1: expected an object with idx and reply"),
         ("m.jsonl", b'{"idx": "Jigsaw", "reply": "A"}\n', "is not SPLIT_SUBTASK_NUMBER"),
         ("m.jsonl", 2 * (ONE + b"}\n"), "the idx 'val_Jigsaw_1' comes twice"),
-        ("m.jsonl", ONE + b"}\n", "no official_label; name a reader"),
-        (
-            "m.jsonl",
-            ONE + b', "official_label": 3}',
-            "line 1: official_label is 3; expected a text",
-        ),
+        ("m.jsonl", ONE + b', "official_label": 3}', "line 1: official_label is 3; expected a"),
         ("m.jsonl", ONE + b', "question": ["x"]}', "question is ['x']; expected a text"),
         ("m.jsonl", ONE + b', "answer": "Point A"}', "'Point A'; expected the key as '(A)'"),
         ("m.jsonl", ONE + b', "choices": "left"}', "choices is 'left'; expected a list of texts"),
@@ -263,6 +240,35 @@ def test_bare_letters_as_keys_and_labels_a_byte_order_mark_and_half_a_character(
     assert "A ?" in (tmp_path / "kinds.txt").read_text()
 
 
+def test_without_labels_the_robust_reader_reads_by_the_letters_of_the_keys(tmp_path: Path) -> None:
+    question = "Which is nearer?\n(A) the cat (B) the dog"
+    docs: list[dict[str, Any]] = [
+        {"doc": {"idx": "val_Unheard_1", "answer": "(B)"}, "resps": [["The answer is (B)."]]},
+        {"doc": {"idx": "val_Unheard_2", "answer": "(A)"}, "resps": [["(B)"]]},
+        {
+            "doc": {"idx": "val_Unheard_3", "answer": "(B)", "question": question},
+            "resps": [["It is the dog."]],
+        },
+    ]
+    file = write(tmp_path / "m_samples_unheard.jsonl", docs)
+    assert "accuracy=66.67%, coverage=100.00%" in next(iter(replies_lines([file])))
+    (log,) = read_logs(file)
+    assert list(log.rows["value"]) == [1, 0, 1] and log.read_by == "Robust"
+
+
+@pytest.mark.parametrize(
+    ("question", "choices"),
+    [
+        ("Which?\nA. one\nB. two\nC. three\nAnswer with the letter.", ("one", "two", "three")),
+        ("A. Smith said? (A) x (B) y", ("x", "y")),
+        ("Pick (A) first", ()),
+        ("(A) x (C) y", ()),
+    ],
+)
+def test_choices_in_the_words_of_a_question(question: str, choices: tuple[str, ...]) -> None:
+    assert choices_in(question) == choices
+
+
 def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", [row("val_Jigsaw_1", "A", "(A)")])
     broken = tmp_path / "m.jsonl.gz"
@@ -274,10 +280,101 @@ def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
         ([broken], {}, "cannot be read"),
         ([file], {"key": key}, "none of its 1 items is in the key"),
         ([file], {"key": file}, "is no key"),
-        ([file], {"disagreements": tmp_path / "d"}, "name one with --reader"),
     ):
         with pytest.raises(TaskError, match=said):
             list(replies_lines(files, **options))  # type: ignore[arg-type]
-    other = write(tmp_path / "o.jsonl", [row("val_Unheard_1", "A", "(A)")])
+    other = write(tmp_path / "o.jsonl", [row("val_Unheard_1", "A", answer="hidden")])
     with pytest.raises(TaskError, match="'Unheard' is no subtask of BLINK"):
         list(replies_lines([other], "robust"))
+
+
+# ---- exported and read again
+
+
+@pytest.fixture(scope="module")
+def some_replies(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every ninth recorded reply of one model, of all subtasks, with both splits."""
+    out = tmp_path_factory.mktemp("replies") / "model.jsonl"
+    with gzip.open(shared_data / "blink_replies/GPT4V.jsonl.gz", "rt", encoding="utf-8") as lines:
+        out.write_text("".join(list(lines)[::9]), encoding="utf-8")
+    return out
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".xlsx", ".jsonl"])
+def test_an_export_scores_as_its_source(some_replies: Path, tmp_path: Path, ending: str) -> None:
+    """And exported once more it is the same table; the tables hold no official labels."""
+    if ending == ".xlsx":
+        pytest.importorskip("openpyxl")
+    out, more = tmp_path / f"model{ending}", tmp_path / f"again{ending}"
+    first, *_ = replies_lines([some_replies], "robust", exports=[out])
+    again, *_ = replies_lines([out], "robust", exports=[more])
+    (_, before), (_, after) = figures(first), figures(again)
+    assert before.pop("agreement") and before == after and before["n"] == "423"
+    columns = ["sample", "key", "choices", "reply"]
+    source, once, twice = (load_replies(path).rows[columns] for path in (some_replies, out, more))
+    assert once.equals(source) and twice.equals(once)
+
+
+def test_an_empty_export_is_a_header(tmp_path: Path) -> None:
+    assert export_file(Log("m", make_rows([])), tmp_path / "none.tsv") == 0
+    assert (tmp_path / "none.tsv").read_text().split("\t")[0] == "index"
+
+
+# ---- runs
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    run = MadeRun(tmp_path / "run")
+    run.task("jigsaw", ["A", "B", None])
+    for number, row in enumerate(run.samples):
+        idx = f"{'val' if row.answer else 'test'}_Jigsaw_{number + 1}"
+        run.samples[number] = replace(row, sample={**row.sample, "id": idx})
+    return run
+
+
+def test_the_predictions_of_a_run_are_exported(made: MadeRun, tmp_path: Path) -> None:
+    """Hidden keys: predictions are written and no accuracy is claimed of them."""
+    point = made.point("plain", "jigsaw")
+    for name in ("val_Jigsaw_1", "val_Jigsaw_2"):
+        made.reply(point, name, "(A)")
+    made.reply(point, "test_Jigsaw_3", "The answer is (B).")
+    outs = [tmp_path / "evalai.json", tmp_path / "lmms.jsonl"]
+    first, *_ = replies_lines([made.write().path], exports=outs)
+    assert first.startswith("plain: n=3, accuracy=50.00%, coverage=100.00%, macro=50.00%, scored=2")
+    assert json.loads(outs[0].read_text()) == {"test_Jigsaw_3": "(B)"}
+    again, *_ = replies_lines([outs[1]], "robust")
+    assert again.partition(": ")[2] == first.partition(": ")[2]
+
+
+def test_letters_that_were_dealt_anew_are_the_tasks_own_again(
+    made: MadeRun, tmp_path: Path
+) -> None:
+    point = made.point("permuted", "jigsaw")
+    made.record(point, "test_Jigsaw_3", answer="A", letters={"A": "B", "B": "A"})
+    out = tmp_path / "{name}.json"
+    first, *_ = replies_lines([made.write().path], exports=[out])
+    # this one's key is hidden
+    assert first == "permuted: n=1, coverage=100.00%, subtasks=1/14, missing=2"
+    assert json.loads((tmp_path / "permuted.json").read_text()) == {"test_Jigsaw_3": "(B)"}
+
+
+def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Path) -> None:
+    for name in ("plain", "mark [radius=5]"):
+        made.answers(made.point(name, "jigsaw"), ["A", "B", "A"])
+    folder = made.write().path
+    with pytest.raises(TaskError, match=r"2 contestants need \{name\} in it"):
+        list(replies_lines([folder], exports=[tmp_path / "out.json"]))
+    lines = list(replies_lines([folder], exports=[tmp_path / "{name}.json"]))
+    names = [line.partition(":")[0] for line in lines if "accuracy" in line]
+    assert names == ["plain", "mark_radius=5", "total"]
+    assert (tmp_path / "mark_radius=5.json").exists()
+
+
+def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
+    """ "00" became the number 0, which `compare` found in no other log."""
+    pytest.importorskip("openpyxl")
+    ids, out = ["00", "7", "10"], tmp_path / "model.xlsx"
+    rows = [{"sample": idx, "choices": ("x", "y"), "key": "A", "reply": "A"} for idx in ids]
+    export_file(Log("m", make_rows(rows)), out)
+    assert load_replies(out).rows["sample"].str.rpartition("_")[2].tolist() == ids

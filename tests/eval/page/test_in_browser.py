@@ -45,18 +45,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, letter in enumerate(said):
             color = {"plain": 60, "other": 120, "third": 180}[name] + number
             sent = made.blobs.put(Picture(np.full((8, 16, 3), color, np.uint8)).payload.data)
-            message = canonical(
-                {"role": "user", "parts": [f"Which of {number}?", {"picture": sent}]}
-            ).encode()
+            message = {"role": "user", "parts": [f"Which of {number}?", {"picture": sent}]}
+            sha = made.blobs.put(canonical(message).encode())
             reply = HOSTILE if (name, number) == ("other", 1) else f"Answer: {letter}"
-            call = {"messages": [made.blobs.put(message)], "draw": 0, "reply": {"text": reply}}
-            made.record(
-                point,
-                f"s{number}",
-                calls=(call,),
-                pictures=(sent,),
-                timings={"total": 0.5 + number},
-            )
+            calls = ({"messages": [sha], "draw": 0, "reply": {"text": reply}},)
+            timings = {"total": 0.5 + number}
+            made.record(point, f"s{number}", calls=calls, pictures=(sent,), timings=timings)
         made.answers(made.point(name, "count", baseline=name == "plain"), ["A", "A"])
     return write_report([made.write().path], folder)
 
@@ -78,6 +72,31 @@ def test_it_opens_alone_and_in_peace(browser: Browser, page: Path) -> None:
     assert "3 contestants answered 6 samples of 2 tasks" in browser.text("#summary")
     assert browser.run("document.querySelectorAll('svg').length") > 0
     assert shown(browser) == "6"
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
+def test_it_opens_at_its_top_and_a_link_to_flips_at_the_samples(
+    browser: Browser, tmp_path: Path, width: int, height: int
+) -> None:
+    made = MadeRun(tmp_path)
+    made.task("pick", ["A"] * 80)
+    for name, said in {"plain": "A" * 80, "other": "AB" * 40}.items():
+        made.answers(made.point(name, "pick", baseline=name == "plain"), list(said))
+    page = write_report([made.write().path], tmp_path).resolve().as_uri()
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.send("Emulation.setDeviceMetricsOverride", **size)
+    try:
+        browser.open(f"{page}#who=other&flip=lost")
+        samples = "document.getElementById('samples').getBoundingClientRect()"
+        assert abs(browser.run(f"{samples}.top")) < 10
+        browser.open(page)
+        assert browser.run("document.body.scrollHeight > window.innerHeight")
+        assert browser.run("window.scrollY") == 0
+        go(browser, "base=other")
+        browser.wait("document.querySelector('#base').value === 'other'")
+        assert browser.run("window.scrollY") == 0, "another rival moves nothing"
+    finally:
+        browser.send("Emulation.clearDeviceMetricsOverride")
 
 
 def test_what_flipped_takes_three_clicks(browser: Browser, page: Path) -> None:

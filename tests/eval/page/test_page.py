@@ -12,17 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from looktwice.eval.display.table import score_table
-from looktwice.eval.page import (
-    PageAnswer,
-    PageContestant,
-    PageData,
-    PageSample,
-    PageTask,
-    of_runs,
-    render_page,
-)
-from looktwice.eval.page.own_images import sample_images
+from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.page import of_runs, render_page
+from looktwice.eval.page.conversations import sample_images
+from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
 from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
@@ -36,12 +29,8 @@ WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
 def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
     """Data as of anybody's logs: "1" is right, "0" wrong, "f" failed, " " not asked; samples go to
     tasks in turn."""
-    kinds = {
-        "1": RIGHT,
-        "0": WRONG,
-        "f": PageAnswer("failed", 0.0, reason="Traceback"),
-        "h": PageAnswer("hidden", 0.0),
-    }
+    failed, hidden = PageAnswer("failed", 0.0, reason="Traceback"), PageAnswer("hidden", 0.0)
+    kinds = {"1": RIGHT, "0": WRONG, "f": failed, "h": hidden}
     count = max(map(len, answers.values()))
     samples = [
         PageSample(i % tasks, f"s{i}", group=str(i % groups) if groups else "")
@@ -57,6 +46,10 @@ def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
     return PageData("logs", contestants, [PageTask(f"t{i}") for i in range(tasks)], samples, given)
 
 
+def page_of(table: Table, images: of_runs.Images | None = None) -> PageData:
+    return of_runs.RunPage(table.scores, images).data(table.rows)
+
+
 def data_of(page: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert found
@@ -70,34 +63,22 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
         for number, (name, letters) in enumerate(zip(("one", "two", "three"), said, strict=True)):
             made.answers(made.point(name, task, baseline=number == 0), list(letters))
     table = score_table(made.write().path)
-    numbers = PageNumbers(of_runs.RunPage(table.scores).data(table.rows))
+    numbers = PageNumbers(page_of(table))
+    who = [contestant.label for contestant in numbers.data.contestants]
     tasks = [*(task.label for task in numbers.data.tasks), "macro"]
     for arm in numbers.arms:
-        (row,) = table.where(
-            contestant=numbers.data.contestants[arm.contestant].label,
-            metric="accuracy",
-            task=tasks[arm.task],
-        )
+        about = {"contestant": who[arm.contestant], "task": tasks[arm.task]}
+        (row,) = table.where(metric="accuracy", **about)
         found = arm.accuracy
-        assert found
-        assert (found.value, found.low, found.high, found.n) == (
-            *map(pytest.approx, (row.value, row.low, row.high)),
-            row.n,
-        )
-    compared = {
-        (pair.contestant, pair.task): pair
-        for pair in numbers.pairs
-        if pair.rival == numbers.baseline
-    }
-    for (who, what), pair in compared.items():
-        name = numbers.data.contestants[who].label
-        (row,) = table.where(contestant=name, metric="accuracy", task=["a", "b", "micro"][what])
+        assert found and found.n == row.n
+        assert [found.value, found.low, found.high] == pytest.approx([row.value, row.low, row.high])
+    for pair in (pair for pair in numbers.pairs if pair.rival == numbers.baseline):
+        task = ["a", "b", "micro"][pair.task]
+        (row,) = table.where(contestant=who[pair.contestant], metric="accuracy", task=task)
         paired = pair.paired
-        assert (paired.value, paired.p, paired.better + paired.worse) == (
-            *map(pytest.approx, (row.delta, row.p)),
-            row.discordant,
-        )
-        assert pair.p_holm == pytest.approx(row.p_holm)
+        assert paired.better + paired.worse == row.discordant
+        numbers_of_row = [row.delta, row.p, row.p_holm]
+        assert [paired.value, paired.p, pair.p_holm] == pytest.approx(numbers_of_row)
     assert len(numbers.pairs) == 9  # any two of three, on two tasks and on both
 
 
@@ -146,9 +127,7 @@ def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
     pieces = [*page_pieces(data)]
     found = data_of("".join(pieces))
     assert [row["id"] for row in found["samples"]] == [f"s{number}" for number in range(count)]
-    assert [(row[1], row[2][0][1]) for row in found["answers"]] == [
-        (number, 1) for number in range(count)
-    ]
+    assert [row[1:4:2] for row in found["draws"]] == [[number, 1] for number in range(count)]
     assert max(piece.count('"id":"s') for piece in pieces) <= 1000 and found["texts"] == (
         ["", "A"] if count else []
     )
@@ -156,8 +135,8 @@ def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
 
 def test_a_page_of_anybodys_logs(tmp_path: Path) -> None:
     found = data_of(render_page(logs({"a": "10f1", "b": "1 11"})))
-    assert found["contestants"] == ["a", "b"] and found["detailed"] is None and not found["served"]
-    assert len(found["answers"]) == 7 and len(found["samples"]) == 4
+    assert found["contestants"] == ["a", "b"] and found["is_whole"] and not found["served"]
+    assert len(found["draws"]) == 7 and len(found["samples"]) == 4
 
 
 def test_a_file_holds_the_samples_on_which_contestants_differ_first(
@@ -168,18 +147,15 @@ def test_a_file_holds_the_samples_on_which_contestants_differ_first(
     for name, wrong in (("one", "s4"), ("two", "none")):
         point = made.point(name, "t")
         for number in range(6):
-            made.reply(
-                point,
-                f"s{number}",
-                "Answer: B" if f"s{number}" == wrong else "Answer: A" + "." * 900,
-            )
+            is_wrong = f"s{number}" == wrong
+            made.reply(point, f"s{number}", "Answer: B" if is_wrong else "Answer: A" + "." * 900)
     table = score_table(made.write().path)
-    whole = of_runs.RunPage(table.scores).data(table.rows)
+    whole = page_of(table)
     assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
     monkeypatch.setattr(of_runs, "MOST_ANSWERS", 4)
-    assert of_runs.RunPage(table.scores).data(table.rows).detailed == frozenset({4, 0})
+    assert page_of(table).detailed == frozenset({4, 0})
     monkeypatch.setattr(of_runs, "MOST_CHARACTERS", 1300)
-    cut = of_runs.RunPage(table.scores).data(table.rows)
+    cut = page_of(table)
     assert cut.detailed == frozenset({4})
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
 
@@ -201,15 +177,12 @@ def test_what_a_full_file_does_not_show_is_not_read(
         return (pictures[int(sample[1:])],)
 
     monkeypatch.setattr(of_runs, "MOST_PICTURES", 1)
-    data = of_runs.RunPage(table.scores, images).data(table.rows)
+    data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
-    shown = [
-        [(picture.name, picture.caption, len(picture.marks)) for picture in s.pictures]
-        for s in data.samples
-    ]
-    assert shown == [
-        [(p.sha, "source 1", marks)] for p, marks in zip(pictures, (1, 0, 1, 0), strict=True)
-    ]
+    shown = [picture for sample in data.samples for picture in sample.pictures]
+    assert [picture.name for picture in shown] == [picture.sha for picture in pictures]
+    assert {picture.caption for picture in shown} == {"source 1"}
+    assert [len(picture.marks) for picture in shown] == [1, 0, 1, 0]
 
 
 def test_a_task_is_not_asked_for_what_the_run_kept(tmp_path: Path) -> None:
@@ -228,7 +201,7 @@ def test_a_task_is_not_asked_for_what_the_run_kept(tmp_path: Path) -> None:
         asked.append(sample)
         return (other,)
 
-    data = of_runs.RunPage(table.scores, images).data(table.rows)
+    data = page_of(table, images)
     assert (asked, list(data.thumbnails)) == (["s1", "s2"], [kept.sha, other.sha])
 
 
@@ -253,7 +226,7 @@ def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
         made.answers(made.point("plain", "t"), said)
         paths.append(made.write().path)
     table = score_table(paths)
-    data = of_runs.RunPage(table.scores).data(table.rows)
+    data = page_of(table)
     assert [who.label for who in data.contestants] == ["plain (first)", "plain (second)"]
     assert len(data.samples) == 2 and len(data.answers) == 4
     pair, _ = PageNumbers(data).pairs

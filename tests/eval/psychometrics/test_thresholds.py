@@ -11,10 +11,14 @@ from scipy.stats import f
 
 from bench.bench_thresholds import Crowd, check
 from looktwice.eval.display.table import score_table
-from looktwice.eval.psychometrics.fit import _rising_fit, check_fit
-from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
+from looktwice.eval.psychometrics.functions import (
+    Psychometric,
+    _rising_fit,
+    check_fit,
+    fit_threshold,
+)
 from looktwice.eval.psychometrics.thresholds import Along, find_thresholds, threshold_table
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
 
 LEVELS = tuple(float(level) for level in range(2, 41, 4))
@@ -29,11 +33,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     """Bounds that 19 of 20 meet with near certainty; bench/bench_thresholds.py has the figures."""
     rng, held = np.random.default_rng(1), 0
     for number in range(80):
-        guess, truth, slope = (
-            (0.0, 0.25, 0.5)[number % 3],
-            rng.uniform(8, 34),
-            rng.uniform(0.2, 0.8),
-        )
+        guess, truth = (0.0, 0.25, 0.5)[number % 3], rng.uniform(8, 34)
+        slope = rng.uniform(0.2, 0.8)
         asked = np.full(len(LEVELS), 20.0)
         right = np.array(
             [rng.binomial(20, logistic(level, truth, slope, guess)) for level in LEVELS], float
@@ -46,11 +47,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
 def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
     """By another way: every function's likelihood one by one, summed by threshold, against the F
     distribution's bar."""
-    model, asked, right = (
-        Psychometric((10.0, 20.0, 30.0), 0.25),
-        np.array([8.0, 9.0, 7.0]),
-        np.array([2.0, 6.0, 7.0]),
-    )
+    model = Psychometric((10.0, 20.0, 30.0), 0.25)
+    asked, right = np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
     by_threshold = []
     for threshold in model.thresholds:
         total = 0.0
@@ -157,12 +155,8 @@ def test_rising_fits_by_hand() -> None:
 def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
     """Half of the questions are easy: the logistic's intervals hold the threshold in about half of
     such runs."""
-    crowds = [
-        Crowd(guess, 8.0, easy, 3.5)
-        for guess in (0.0, 0.25)
-        for easy in (0.3, 0.5)
-        for _ in range(3)
-    ]
+    kinds = product((0.0, 0.25), (0.3, 0.5), range(3))
+    crowds = [Crowd(guess, 8.0, easy, 3.5) for guess, easy, _ in kinds]
     rng = np.random.default_rng(2)
     plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(
         axis=0
@@ -209,12 +203,8 @@ def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
         made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
     run = score_run(made.write())
     firm, free = find_thresholds(run, Along("size"))
-    assert (
-        firm.alike is not None
-        and firm.alike < 0.01
-        and free.alike is not None
-        and free.alike > 0.05
-    )
+    assert firm.alike is not None and firm.alike < 0.01
+    assert free.alike is not None and free.alike > 0.05
     first, second = threshold_table([run], Along("size")).rows
     assert "unlike" in first[-1] and "unlike" not in second[-1]
 

@@ -14,103 +14,19 @@ from looktwice.pipelines.model import Message, strip_thoughts
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
-RUNS = (
-    *(
-        "\n",
-        "\n ",
-        " ",
-        "\t",
-        "x",
-        "1",
-        "1, ",
-        "A ",
-        "A. ",
-        "(A)",
-        "(A)\n",
-        "A and ",
-        "not A ",
-        "the answer is ",
-    ),
-    *(
-        "[",
-        "(",
-        "<",
-        "{",
-        "[a](",
-        "![",
-        "] ",
-        "'",
-        '"',
-        "`",
-        "```\n",
-        "*",
-        "_",
-        "#",
-        "$",
-        "\\",
-        "\\boxed{",
-        "=",
-        "- ",
-    ),
-    *(
-        ". ",
-        "|",
-        "\u2705",
-        "\u274c",
-        "\u27e6A\u27e7",
-        "<think>",
-        "</think>",
-        "<think></thought>",
-        "<answer>",
-    ),
-    *(
-        "</answer>",
-        "<br>",
-        "&lt;",
-        "Image 1 ",
-        "the image ",
-        "\uff5c<\uff5c",
-        "<|a",
-        "https://",
-        "(https://",
-        "True ",
-    ),
+TRIED = (
+    "\n¦\n ¦ ¦\t¦x¦1¦1, ¦A ¦A. ¦(A)¦(A)\n¦A and ¦not A ¦the answer is ¦[¦(¦<¦{¦[a](¦![¦] ¦'¦\"¦"
+    "`¦```\n¦*¦_¦#¦$¦\\¦\\boxed{¦=¦- ¦. ¦|¦✅¦❌¦⟦A⟧¦<think>¦</think>¦<think></thought>¦<answer>¦"
+    "</answer>¦<br>¦&lt;¦Image 1 ¦the image ¦\uff5c<\uff5c¦<|a¦https://¦(https://¦True "
 )
-OUR_RUNS = (  # what our own rules look for, and every sign
-    *(
-        "\n:",
-        ":\n",
-        "\n: ",
-        "is\n",
-        "not ",
-        "A or ",
-        "not A but ",
-        "neither A nor ",
-        "Wait. ",
-        "looking again ",
-        "3 dogs ",
-    ),
-    *(
-        "no dog ",
-        "A is closer. ",
-        "A is closer than B, ",
-        "(A) no ",
-        "(A): yes\n",
-        "the second and third ",
-        "comparing ",
-    ),
-    *(
-        "A\u70b9\u6bd4B\u70b9\u66f4",
-        "A\u306f",
-        "A\u3067\u306f\u306a\u304f",
-        "\u3060",
-        "\u4e0d\u662fA\u800c\u662f",
-        "nicht A sondern ",
-        "est ",
-        "m\u00e1s ",
-    ),
-    *(sign + end for sign in punctuation for end in ("", "\n")),
+# what our own rules look for, and every sign
+OURS = (
+    "\n:¦\n: ¦is\n¦not ¦A or ¦not A but ¦neither A nor ¦Wait. ¦looking again ¦3 dogs ¦no dog ¦"
+    "A is closer. ¦A is closer than B, ¦(A) no ¦(A): yes\n¦the second and third ¦comparing ¦"
+    "A点比B点更¦Aは¦Aではなく¦だ¦不是A而是¦nicht A sondern ¦est ¦más "
 )
+RUNS, OUR_RUNS = TRIED.split("¦"), OURS.split("¦")
+OUR_RUNS += [sign + end for sign in punctuation for end in ("", "\n")]
 SUBTASKS = {
     name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp")
     for name in ("vlm2", "vlm2_official", "vlm2_vlmevalkit")
@@ -118,9 +34,8 @@ SUBTASKS = {
 
 
 def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:
-    start = State.start(
-        Sample("s", "Which one is red?", (), choices, meta={"subtask": subtask}), 0, 0
-    )
+    sample = Sample("s", "Which one is red?", (), choices, meta={"subtask": subtask})
+    start = State.start(sample, 0, 0)
     return start.replace(messages=(Message("user", ("Which?",)), Message("assistant", (reply,))))
 
 

@@ -40,17 +40,16 @@ def run(tmp_path: Path) -> Path:
 def test_three_lines_say_what_flipped(run: Path) -> None:
     results = Results.open(run)
     found = results.flips("base", "ring_& [mark.radius=9]")
-    assert [(flip.sample, flip.gained) for flip in found] == [
-        ("s0", True),
-        ("s2", True),
-        ("s1", False),
-    ]
+    flips = [(flip.sample, flip.gained) for flip in found]
+    assert flips == [("s0", True), ("s2", True), ("s1", False)]
     assert (found.n, found.left_out, len(found.gained), len(found.lost)) == (3, 1, 2, 1)
-    assert found.compared.value == pytest.approx(1 / 3)
-    assert found.compared.p == 1.0
-    assert "2 gained, 1 lost of 3 samples (1 left out)" in str(found)
-    assert "+ t s0: B -> A, key A" in str(found)
-    assert "+ t s2: abstained -> A, key A" in str(found)
+    assert found.compared.value == pytest.approx(1 / 3) and found.compared.p == 1.0
+    for line in (
+        "2 gained, 1 lost of 3 samples (1 left out)",
+        "+ t s0: B -> A, key A",
+        "+ t s2: abstained -> A, key A",
+    ):
+        assert line in str(found)
     (picture,) = found[0].after.pictures
     assert picture.size == (60, 40)
 
@@ -93,21 +92,12 @@ def test_a_line_per_record(run: Path, tmp_path: Path) -> None:
     results = Results.open(run)
     assert results.save_parquet(tmp_path / "out" / "records.parquet") == 8
     table = read_table(tmp_path / "out" / "records.parquet")
-    rows: dict[Any, dict[str, Any]] = {
-        (row["contestant"], row["sample"]): row for row in table.to_pylist()
-    }
-    first, failed = rows["base", "s0"], rows["ring_& [mark.radius=9]", "s3"]
-    assert (first["verdict"], first["reply"], first["tokens_in"], first["key"]) == (
-        "wrong",
-        "B",
-        7,
-        "A",
-    )
-    assert (failed["verdict"], failed["error"], failed["stages.mark.radius"]) == (
-        "failed",
-        "boom",
-        "9",
-    )
+    rows: Any = {(row["contestant"], row["sample"]): row for row in table.to_pylist()}
+    wrong = {"verdict": "wrong", "reply": "B", "tokens_in": 7, "key": "A"}
+    failed = {"verdict": "failed", "error": "boom", "stages.mark.radius": "9"}
+    assert wrong.items() <= {k: v for k, v in rows["base", "s0"].items() if k in wrong}.items()
+    last = rows["ring_& [mark.radius=9]", "s3"]
+    assert failed.items() <= {k: v for k, v in last.items() if k in failed}.items()
     assert results.to_pandas()["score"].sum() == 4
     assert not list((tmp_path / "out").glob(".*"))
 
@@ -134,18 +124,14 @@ def test_the_table_of_a_paper(tmp_path: Path) -> None:
 
 def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    results = [
-        CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / name)])
-        for name in ("one", "two")
-    ]
-    assert all(result.exit_code == 0 for result in results), results[0].output
-    figures = sorted(path.name for path in (tmp_path / "one" / "figures").iterdir())
+    for name in ("one", "two"):
+        done = CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+    one, two = tmp_path / "one/figures", tmp_path / "two/figures"
+    figures = sorted(path.name for path in one.iterdir())
     assert figures == ["accuracy.pdf", "accuracy.svg", "differences.pdf", "differences.svg"]
-    for name in figures:
-        assert (tmp_path / "one/figures" / name).read_bytes() == (
-            tmp_path / "two/figures" / name
-        ).read_bytes()
-    assert "ring_&amp;" in (tmp_path / "one/figures/differences.svg").read_text()
+    assert all((one / name).read_bytes() == (two / name).read_bytes() for name in figures)
+    assert "ring_&amp;" in (one / "differences.svg").read_text()
 
 
 def test_without_matplotlib_the_command_says_what_to_install(

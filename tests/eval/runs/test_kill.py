@@ -38,32 +38,20 @@ stages:
 """
 
 
-def command(config: Path, out: Path) -> list[str]:
-    code = "from looktwice.eval.cli import main; main()"
-    return [
-        sys.executable,
-        "-c",
-        code,
-        "run",
-        str(config),
-        "--out",
-        str(out),
-        "--workers",
-        str(WORKERS),
-    ]
+def words(config: Path, out: Path) -> list[str]:
+    return ["run", str(config), "--out", str(out), "--workers", str(WORKERS)]
 
 
-def run(config: Path, out: Path) -> None:
-    done = CliRunner().invoke(
-        app, ["run", str(config), "--out", str(out), "--workers", str(WORKERS)]
-    )
+def run(config: Path, out: Path, *more: str) -> None:
+    done = CliRunner().invoke(app, [*words(config, out), *more])
     assert done.exit_code == 0, done.output
 
 
 def run_and_kill(config: Path, out: Path, server: ChatServer, after: int) -> None:
     """Start the command and send SIGKILL once the server has answered `after` requests."""
+    program = "from looktwice.eval.cli import main; main()"
     with subprocess.Popen(
-        command(config, out),
+        [sys.executable, "-c", program, *words(config, out)],
         env=os.environ | {"PYTHONPATH": str(ROOT / "typings")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -90,13 +78,12 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 
-@pytest.fixture
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OPENAI_")]:
         monkeypatch.delenv(name)
 
 
-@pytest.mark.usefixtures("no_keys")
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     with chat_server(tmp_path / "killed.log", "--delay", "0.03") as server:
         config = tmp_path / "study.yaml"
@@ -119,24 +106,5 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None
         config.write_text(STUDY % (N, server.url))
         run(config, tmp_path / "calm")
         assert server.stats["requests"] == N
-    killed, calm = (
-        plain_records(tmp_path / "killed" / "study"),
-        plain_records(tmp_path / "calm" / "study"),
-    )
-    assert len(calm) == N
-    assert killed == calm
-
-
-@pytest.mark.usefixtures("no_keys")
-def test_only_cached_asks_nobody(tmp_path: Path) -> None:
-    config = tmp_path / "study.yaml"
-    words = ["run", str(config), "--out", str(tmp_path / "runs")]
-    with chat_server(None) as server:
-        config.write_text(STUDY % (4, server.url))
-        done = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-    records = tmp_path / "runs" / "study" / "records.jsonl"
-    records.unlink()
-    again = CliRunner().invoke(app, [*words, "--only-cached"], catch_exceptions=False)
-    assert again.exit_code == 0, again.output
-    assert len(RunFolder(tmp_path / "runs" / "study").records()) == 4
+    killed, calm = (plain_records(tmp_path / name / "study") for name in ("killed", "calm"))
+    assert len(calm) == N and killed == calm

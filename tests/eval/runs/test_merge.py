@@ -10,7 +10,7 @@ import yaml
 
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import merge
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
 
 READ = {"use": "eval.readers.BlinkOfficial"}
@@ -55,43 +55,22 @@ def facts(number: int, **more: Any) -> dict[str, Any]:
 def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
     two = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
-    assert (
-        merge([one, two], tmp_path / "whole").said
-        == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
-    )
+    said = merge([one, two], tmp_path / "whole").said
+    assert said == f"4 records of 2 shards in {tmp_path / 'whole'}; 2{OLD}"
     whole = RunFolder(tmp_path / "whole")
     assert sorted(row.id for row in whole.samples.values()) == ["s0", "s1", "s2", "s3"]
+    shards: list[dict[str, Any]] = []
+    for number, path, failed, tokens in ((1, one, 0, (20, 4)), (2, two, 1, (10, 2))):
+        own = {name: facts(number)[name] for name in ("shard", "started")}
+        own |= {"folder": str(path), "finished": number == 1, "records": 2, "failed": failed}
+        shards.append({**own, "tokens_in": tokens[0], "tokens_out": tokens[1]})
     assert whole.facts == {
-        "name": "study",
+        **{name: facts(1)[name] for name in ("name", "samples", "limit", "config")},
         "left_out": {"out1": "no key", "out2": "no key"},
-        "samples": {"id-animals": 4},
-        "limit": None,
         "versions": {"python": "3.11.7", "numpy": ["2.1", "2.2"]},
-        "config": {"name": "study"},
         "started": "2026-01-01T00:00:00+00:00",
         "finished": False,
-        "shards": [
-            {
-                "folder": str(one),
-                "shard": [1, 2],
-                "started": "2026-01-02T00:00:00+00:00",
-                "finished": True,
-                "records": 2,
-                "failed": 0,
-                "tokens_in": 20,
-                "tokens_out": 4,
-            },
-            {
-                "folder": str(two),
-                "shard": [2, 2],
-                "started": "2026-01-01T00:00:00+00:00",
-                "finished": False,
-                "records": 2,
-                "failed": 1,
-                "tokens_in": 10,
-                "tokens_out": 2,
-            },
-        ],
+        "shards": shards,
         "records": 4,
         "failed": 1,
         "tokens_in": 30,
@@ -148,10 +127,8 @@ def test_a_shard_that_ran_an_older_plan_before_keeps_its_older_arms_apart(tmp_pa
 @pytest.mark.parametrize(
     ("first", "second", "kept"),
     [
-        ("(A)", "!lost", "(A)"),
-        ("!lost", "(A)", "(A)"),
-        ("(A)", "(B)", "(B)"),
-        ("!old", "!new", "!new"),
+        *(("(A)", "!lost", "(A)"), ("!lost", "(A)", "(A)")),
+        *(("(A)", "(B)", "(B)"), ("!old", "!new", "!new")),
     ],
 )
 def test_a_failure_does_not_take_the_place_of_an_answer(
@@ -193,12 +170,8 @@ def test_shards_of_other_data_are_refused(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1))
     sizes = shard(tmp_path / "sizes", {"s1": "(A)"}, facts(2, samples={"id-animals": 5}))
     other = shard(tmp_path / "other", {"s0": "(A)"}, facts(2))
-    lines = (
-        (other / "samples.jsonl")
-        .read_text(encoding="utf-8")
-        .replace("sha-animals-0", "sha-changed")
-    )
-    (other / "samples.jsonl").write_text(lines, encoding="utf-8")
+    file = other / "samples.jsonl"
+    file.write_text(file.read_text().replace("sha-animals-0", "sha-changed"))
     more = MadeRun(tmp_path / "more")
     more.task("animals", ["A"])
     for contestant in ("plain", "rings"):

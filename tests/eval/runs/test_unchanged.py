@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import PointRow, Record
-from looktwice.eval.records.unchanged import SentByArm, request_of, say_unchanged
+from looktwice.eval.scoring.notes import SentByArm, say_unchanged
 
 DETECTOR = '''
 """Questions, and a detector that finds something in one of six of their pictures."""
@@ -53,45 +53,30 @@ ZOOM = (
 SAME_WORDS = "{use: prompting.wording.Template, text: '{{ prompt }}', before: ask}"
 SCENES = "tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 6}}"
 CHANCE = "{use: specialists.answers.Chance}"
+ALL = "1 request on all 6 samples of"
+RADII = ", ".join(f"plain [mark.radius={radius}]" for radius in (5, 10, 15))
+NOTHING_THERE = "view 1: no box in image 0; kept as it is"
 PLANTED = {
     "a marker without marks": (
         f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}",
-        (
-            "changed nothing: mark: 2 values, 1 request on all 6 samples of greys: plain, marked"
-            " sent the same"
-        ),
+        f"changed nothing: mark: 2 values, {ALL} greys: plain, marked sent the same",
         "found nothing: marked on all 6 samples of greys: Circles: no mark to draw; kept as it is",
     ),
     "a radius of what is not shown": (
-        (
-            f"contestants: {{plain: {{stages: {{mark: {MARK}, hide: {HIDE}}}}}}}\n"
-            f"sweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}"
-        ),
-        (
-            "changed nothing: mark: 3 values, 1 request on all 6 samples of color: plain"
-            " [mark.radius=5], plain [mark.radius=10], plain [mark.radius=15] sent the same"
-        ),
+        f"contestants: {{plain: {{stages: {{mark: {MARK}, hide: {HIDE}}}}}}}\n"
+        f"sweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}",
+        f"changed nothing: mark: 3 values, {ALL} color: {RADII} sent the same",
     ),
     "a zoom that mostly finds nothing": (
         f"contestants: {{plain: {{}}, zoomed: {{stages: {{zoom: {ZOOM}}}}}}}",
-        (
-            "changed little: zoom: the request of zoomed equals that of plain on 5 of 6 samples of"
-            " greys; nothing found on 5: view 1: no box in image 0; kept as it is"
-        ),
-        (
-            "found nothing: zoomed on 5 of 6 samples of greys: view 1: no box in image 0; kept as"
-            " it is"
-        ),
+        "changed little: zoom: the request of zoomed equals that of plain on 5 of 6 samples of"
+        f" greys; nothing found on 5: {NOTHING_THERE}",
+        f"found nothing: zoomed on 5 of 6 samples of greys: {NOTHING_THERE}",
     ),
     "words that stay as they are": (
-        (
-            f"stages: {{word: {SAME_WORDS}, ask: {{use: prompting.turns.Ask}}}}\neach:"
-            " [{stages.word: null}]"
-        ),
-        (
-            "changed nothing: word: 2 values, 1 request on all 6 samples of greys: plain, plain [no"
-            " word] sent the same"
-        ),
+        f"stages: {{word: {SAME_WORDS}, ask: {{use: prompting.turns.Ask}}}}\n"
+        "each: [{stages.word: null}]",
+        f"changed nothing: word: 2 values, {ALL} greys: plain, plain [no word] sent the same",
     ),
 }
 
@@ -137,10 +122,8 @@ def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
         assert sentence.partition(":")[0] in Path("runs/planted/report.md").read_text()
     assert "of the first 6 samples of each task at most" in checked
     for name in ("report.md", "report.html"):  # at the top, and beside the zeros
-        assert (
-            Path("runs/planted", name).read_text().count(sentences[0].partition(" on ")[0][-20:])
-            >= 2
-        )
+        text = Path("runs/planted", name).read_text()
+        assert text.count(sentences[0].partition(" on ")[0][-20:]) >= 2
 
 
 SEEN = {
@@ -173,13 +156,8 @@ def arm(
     rival: str = "",
     **stages: object,
 ) -> SentByArm:
-    return SentByArm(
-        PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model}),
-        name,
-        "t",
-        requests,
-        rival=rival,
-    )
+    row = PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model})
+    return SentByArm(row, name, "t", requests, rival=rival)
 
 
 SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}
@@ -187,29 +165,21 @@ SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}
 
 def test_a_run_without_the_messages_that_were_sent_is_silent() -> None:
     old = Record("p", "s", "sha", calls=({"messages": [], "reply": {"text": "A"}},))
-    assert request_of(old) == b"" == request_of(Record("p", "s", "sha", error="ValueError: no"))
+    assert old.request == b"" == Record("p", "s", "sha", error="ValueError: no").request
     unknown = dict.fromkeys(SAME, b"")
     assert say_unchanged([arm("a", unknown, mark=1), arm("b", unknown, mark=2)]) == []
 
 
 def test_a_request_is_compared_without_its_reply_and_with_its_options() -> None:
     def asked(said: str, **options: object) -> bytes:
-        return request_of(
-            Record(
-                "p",
-                "s",
-                "sha",
-                calls=(
-                    {"messages": ["m"], "draw": 0, "options": options, "reply": {"text": said}},
-                ),
-            )
-        )
+        call = {"messages": ["m"], "draw": 0, "options": options, "reply": {"text": said}}
+        return Record("p", "s", "sha", calls=(call,)).request
 
     assert asked("A") == asked("B") != asked("A", temperature=1)
 
 
 def test_specialists_are_compared_by_what_they_answer() -> None:
-    answers = [request_of(Record("p", "s", "sha", answer=answer)) for answer in "AAB"]
+    answers = [Record("p", "s", "sha", answer=answer).request for answer in "AAB"]
     assert answers[0] == answers[1] != answers[2]
     both = [arm(name, SAME, None, answer=number) for number, name in enumerate("ab")]
     assert say_unchanged(both) == [
@@ -220,15 +190,11 @@ def test_specialists_are_compared_by_what_they_answer() -> None:
 def test_some_values_alike_several_slots_and_another_model() -> None:
     other = dict.fromkeys(SAME, b"else")
     three = [arm("a", SAME, mark=1), arm("b", SAME, mark=2), arm("c", other, mark=3)]
-    assert say_unchanged(three) == [
-        "changed nothing: mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"
-    ]
+    alike = "mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"
+    assert say_unchanged(three) == [f"changed nothing: {alike}"]
     four = [*three, arm("d", dict.fromkeys(SAME, b"own"), mark=4)]
     assert say_unchanged(four) == []  # half of them may be alike on purpose
-    several = [arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)]
-    assert say_unchanged(several)[0].startswith(
-        "changed nothing: mark + zoom: 2 values, 1 request on all 3 samples"
-    )
-    assert (
-        say_unchanged([arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]) == []
-    )
+    (several,) = say_unchanged([arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)])
+    assert several.startswith("changed nothing: mark + zoom: 2 values, 1 request on all 3 samples")
+    models = [arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]
+    assert say_unchanged(models) == []

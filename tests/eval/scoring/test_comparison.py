@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from scipy.stats import binomtest
 
-from looktwice.eval.scoring import Metric, Row
+from looktwice.eval.scoring import Row
+from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import macro_row
 from looktwice.eval.scoring.run_rows import compare, correct_p_values
-from looktwice.eval.statistics.paired import mean_difference
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
 
@@ -90,31 +89,3 @@ def test_the_macro_delta_is_the_mean_of_the_tasks(
         for name, delta in zip("tu", deltas, strict=True)
     ]
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
-
-
-@pytest.mark.parametrize(
-    ("gaps", "p"),
-    [
-        ([1.0] * 5, 2 / 2**5),
-        ([1.0, 0.5, 0.0], 0.5),
-        ([1.0, -1.0], 1.0),
-        ([1.0], 1.0),
-        ([0.0, 0.0], 1.0),
-    ],
-)
-def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> None:
-    assert mean_difference(gaps).p == pytest.approx(p)
-
-
-def test_drawn_signs_agree_with_the_exact_test_of_mcnemar() -> None:
-    """Of 30 that differ 21 are better: twice the probability of 21 or more heads, to the accuracy
-    of 10000 draws."""
-    gaps = [1.0] * 21 + [-1.0] * 9 + [0.0] * 70
-    assert mean_difference(gaps).p == pytest.approx(binomtest(21, 30).pvalue, abs=0.005)
-    assert mean_difference(gaps) == mean_difference(gaps)
-    assert mean_difference([1.0] * 30).p == 1 / 10001
-
-
-def test_a_difference_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs values"):
-        mean_difference([])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.analysis.sweeps import effects_csv
+from looktwice.eval.analysis.factors import effects_csv
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.runs import Study, merge
 from looktwice.eval.runs.predict import RunOptions

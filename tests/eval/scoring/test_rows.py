@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from looktwice.eval.records import Judgement
-from looktwice.eval.records.judgements import append, words_of
-from looktwice.eval.scoring import AllRight, Metric, Row, Scorer, Verdict
-from looktwice.eval.scoring.benchmark import group_metric, right_by_draw
-from looktwice.eval.scoring.chance import majority_and_chance
+from looktwice.eval.records.judgements import Judgement, append, words_of
+from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
+from looktwice.eval.scoring.benchmark import Metric, group_metric, right_by_draw
 from looktwice.eval.scoring.row import empty_row, macro_row, micro_row
-from looktwice.eval.scoring.run_rows import benchmark_rows, circular_rows
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.run_rows import circular_rows, majority_and_chance, metric_rows
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
-from tests.made_run import MadeRun
+from tests.made_run import MadeRun, facts
 
 ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}
 
@@ -58,20 +56,9 @@ def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
         task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
     ]
     for row in (macro_row(rows), micro_row(rows)):
-        assert (row.n, row.right, row.wrong, row.missing, row.hidden, row.cost) == (
-            4,
-            3,
-            1,
-            1,
-            2,
-            0.5,
-        )
-        assert (row.unreadable, row.split, row.reader, row.point) == (
-            None,
-            "val",
-            "robust; judge solomon",
-            "",
-        )
+        assert facts(row, "n right wrong missing hidden cost") == (4, 3, 1, 1, 2, 0.5)
+        joined = None, "val", "robust; judge solomon", ""
+        assert facts(row, "unreadable split reader point") == joined
 
 
 def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
@@ -79,23 +66,11 @@ def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
     made.answers(made.point("plain", "t"), ["A", "A"])
     run = score(made)
     plain = empty_row(run, run.points[0])
-    assert (plain.n, plain.missing, plain.hidden, plain.n_tasks) == (0, 0, 0, 1)
+    assert facts(plain, "n missing hidden n_tasks") == (0, 0, 0, 1)
     majority, chance = majority_and_chance(run.points[0], plain)
-    assert (majority.n, majority.right, majority.wrong, majority.missing, majority.hidden) == (
-        2,
-        1,
-        1,
-        0,
-        0,
-    )
-    assert (majority.unreadable, majority.failed, majority.point, majority.reader) == (0, 0, "", "")
-    assert (chance.n, chance.value, chance.right, chance.missing, chance.hidden) == (
-        2,
-        0.5,
-        None,
-        0,
-        0,
-    )
+    assert facts(majority, "n right wrong missing hidden") == (2, 1, 1, 0, 0)
+    assert facts(majority, "unreadable failed point reader") == (0, 0, "", "")
+    assert facts(chance, "n value right missing hidden") == (2, 0.5, None, 0, 0)
 
 
 # ---- a benchmark's own metrics
@@ -124,9 +99,7 @@ class Own(Scorer):
 def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
     """A run whose task has these metrics: the baseline is right once of three, the other contestant
     three times."""
-    monkeypatch.setattr(
-        "looktwice.eval.scoring.score_run.build_scorer", lambda facts, plugins: Own()
-    )
+    monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda facts, plugins: Own())
     made.task("t", ["A", "A", "A"])
     made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
     made.answers(made.point("other", "t"), ["A", "A", "A"])
@@ -136,42 +109,30 @@ def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
 def test_own_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
     run = score(own)
     base, other = run.points
-    sharp, part, trend = benchmark_rows(other, empty_row(run, other), base)
-    assert (sharp.value, sharp.baseline, sharp.discordant, sharp.n) == (1.0, "base", 2, 3)
+    sharp, part, trend = metric_rows(other, empty_row(run, other), base)
+    assert facts(sharp, "value baseline discordant n") == (1.0, "base", 2, 3)
     assert [sharp.delta, sharp.p] == pytest.approx([2 / 3, binomtest(2, 2).pvalue])
-    assert (part.slice, part.n, part.baseline, part.delta) == ("size=1", 1, "", None)
-    assert (trend.value, trend.low, trend.p, trend.n_groups, trend.baseline) == (
-        0.3,
-        None,
-        0.04,
-        3,
-        "",
-    )
-    assert [row.baseline for row in benchmark_rows(base, empty_row(run, base))] == ["", "", ""]
+    assert facts(part, "slice n baseline delta") == ("size=1", 1, "", None)
+    assert facts(trend, "value low p n_groups baseline") == (0.3, None, 0.04, 3, "")
+    assert [row.baseline for row in metric_rows(base, empty_row(run, base))] == ["", "", ""]
 
 
 def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
     run = score(own)
     part = run.points[1].only({"s0", "s1"})
-    rows = benchmark_rows(part, empty_row(run, part, "kind=x"))
-    assert [(row.metric, row.slice, row.n) for row in rows] == [
-        ("sharp", "kind=x", 2),
-        ("trend", "kind=x", 2),
-    ]
+    rows = metric_rows(part, empty_row(run, part, "kind=x"))
+    shown = [facts(row, "metric slice n") for row in rows]
+    assert shown == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
 
 
 def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: MadeRun) -> None:
     run = score(own)
     scores = run.points[0]
-    levels = [
-        row
-        for row in majority_and_chance(scores, empty_row(run, scores))
-        if row.contestant == "chance (level)"
-    ]
-    assert [(row.metric, row.value) for row in levels] == [("accuracy", 0.5), ("sharp", 0.125)]
-    assert [
-        row.metric for row in majority_and_chance(scores, empty_row(run, scores, "kind=x"))
-    ] == ["accuracy"] * 2
+    whole = majority_and_chance(scores, empty_row(run, scores))
+    levels = [(row.metric, row.value) for row in whole if row.contestant == "chance (level)"]
+    assert levels == [("accuracy", 0.5), ("sharp", 0.125)]
+    part = majority_and_chance(scores, empty_row(run, scores, "kind=x"))
+    assert [row.metric for row in part] == ["accuracy"] * 2
 
 
 def test_a_scorer_s_key_is_an_answer_unless_it_says_otherwise(made: MadeRun) -> None:
@@ -179,7 +140,7 @@ def test_a_scorer_s_key_is_an_answer_unless_it_says_otherwise(made: MadeRun) -> 
     made.answers(made.point("plain", "t", facts=ALL_RIGHT), ["A", "A", "A"])
     run = score(made)
     majority, _ = majority_and_chance(run.points[0], empty_row(run, run.points[0]))
-    assert (majority.contestant, majority.right, majority.wrong) == ("majority (key)", 2, 1)
+    assert facts(majority, "contestant right wrong") == ("majority (key)", 2, 1)
 
 
 # ---- groups
@@ -275,50 +236,46 @@ def test_chance_for_a_group_is_the_product_of_its_samples(
 # ---- readers
 
 
+def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
+    """A reply of each to a question with the key A; `judged` is what a judge found there."""
+    made.task("t", ["A"] * len(replies))
+    point = made.point("plain", "t")
+    for number, given in enumerate(replies):
+        sample = f"s{number}"
+        if "text" not in given:
+            made.record(point, sample, **given)
+            continue
+        made.reply(point, sample, given["text"])
+        made.records[-1] = replace(made.records[-1], error=given.get("error", ""))
+        told = {name: given[name] for name in ("answer", "scores") if name in given}
+        if told:
+            kind, words = "cot" if "scores" in told else "unreadable", words_of(made.records[-1])
+            append(made.path, Judgement(kind, point, sample, 0, "solomon", "id", words, **told))
+    return score(made).points[0]
+
+
+HMM = {"text": "Hmm", "answer": "A"}
+
+
 @pytest.mark.parametrize(
-    ("fields", "reader"),
+    ("replies", "reader"),
     [
         ([{"answer": "A"}, {"reason": "abstained: no idea"}, {"error": "boom"}], ""),
         ([{"answer": "A"}, {"text": "(A)"}], "robust"),
         ([{"text": "Let me see"}], "robust"),  # it could not read it
-        ([{"text": "Hmm", "judged": "A"}], "judge solomon"),
-        ([{"text": "(A)"}, {"text": "Hmm", "judged": "A"}], "robust + judge solomon"),
+        ([HMM], "judge solomon"),
+        ([{"text": "(A)"}, HMM], "robust + judge solomon"),
     ],
 )
-def test_who_read_the_replies(made: MadeRun, fields: Sequence[dict[str, Any]], reader: str) -> None:
-    made.task("t", ["A"] * len(fields))
-    point = made.point("plain", "t")
-    for number, given in enumerate(fields):
-        if "text" not in given:
-            made.record(point, f"s{number}", **given)
-            continue
-        made.reply(point, f"s{number}", given["text"])
-        if "judged" in given:
-            words = words_of(made.records[-1])
-            append(
-                made.path,
-                Judgement("unreadable", point, f"s{number}", 0, "solomon", "id", words, answer="A"),
-            )
-    assert score(made).points[0].reader == reader
+def test_who_read_the_replies(
+    made: MadeRun, replies: Sequence[dict[str, Any]], reader: str
+) -> None:
+    assert ask(made, *replies).reader == reader
 
 
 def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> None:
-    made.task("t", ["A", "A", "A"])
-    point = made.point("plain", "t")
-    made.record(point, "s0", answer="A")
-    made.reply(point, "s1", "(A)")
-    made.reply(point, "s2", "Hmm")
-    append(
-        made.path,
-        Judgement(
-            "unreadable", point, "s2", 0, "solomon", "id", words_of(made.records[-1]), answer="A"
-        ),
-    )
-    assert {entry.sample: entry.read for entry in score(made).points[0].all} == {
-        "s0": False,
-        "s1": True,
-        "s2": True,
-    }
+    scores = ask(made, {"answer": "A"}, {"text": "(A)"}, HMM)
+    assert [entry.read for entry in scores.all] == [False, True, True]
     assert not ReadResult(answer="A").read
     assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
     assert Score(Verdict.WRONG).value == 0.0
@@ -328,12 +285,5 @@ def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> No
 def test_a_failed_record_takes_no_marks_of_a_judge(
     made: MadeRun, error: str, marks: dict[str, float]
 ) -> None:
-    made.task("t", ["A"])
-    point = made.point("plain", "t")
-    made.reply(point, "s0", "(A)")
-    made.records[-1] = replace(made.records[-1], error=error)
-    words = words_of(made.records[-1])
-    append(
-        made.path, Judgement("cot", point, "s0", 0, "solomon", "id", words, scores={"clues": 0.5})
-    )
-    assert score(made).points[0].all[0].judged == marks
+    scores = ask(made, {"text": "(A)", "error": error, "scores": {"clues": 0.5}})
+    assert scores.all[0].judged == marks

@@ -14,11 +14,11 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records import Record
 from looktwice.eval.scoring import AllRight, Row, Scorer
 from looktwice.eval.scoring.notes import notes
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks import CountScorer, JointScorer, PairScorer, SweepScorer, TwiceScorer
-from looktwice.pipelines.config import spec
-from tests.made_run import MadeRun
+from looktwice.pipelines.config.spec import spec
+from tests.made_run import MadeRun, facts
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 
@@ -59,12 +59,11 @@ def test_samples_that_the_killed_run_never_listed_are_counted_as_missing(made: M
     made.answers(point, ["A", "A"])
     made.record(point, "s2", error="boom")
     found = rows(made, planned={"id-t": 10}, arms=[point])
-    accuracy = found["accuracy"]
-    assert (accuracy.value, accuracy.n, accuracy.missing) == (pytest.approx(2 / 3), 3, 7)  # type: ignore[comparison-overlap]
-    assert (accuracy.low, accuracy.high) == wilson(2, 3)
+    assert facts(found["accuracy"], "value n missing") == (pytest.approx(2 / 3), 3, 7)
+    assert facts(found["accuracy"], "low high") == wilson(2, 3)
     assert found["coverage"].value == pytest.approx(2 / 3)
-    assert (found["accuracy_answered"].value, found["accuracy_answered"].n) == (1.0, 2)
-    assert (found["missing"].value, found["missing"].n) == (0.7, 10)
+    assert facts(found["accuracy_answered"], "value n") == (1.0, 2)
+    assert facts(found["missing"], "value n") == (0.7, 10)
 
 
 def test_more_than_planned_is_nothing_missing(made: MadeRun) -> None:
@@ -72,7 +71,7 @@ def test_more_than_planned_is_nothing_missing(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.answers(made.point("plain", "t"), ["A", "A", "B", "B"])
     found = rows(made, planned={"id-t": 2}, samples={"id-t": 4})
-    assert (found["accuracy"].value, found["accuracy"].n, found["accuracy"].missing) == (0.5, 4, 0)
+    assert facts(found["accuracy"], "value n missing") == (0.5, 4, 0)
     assert "missing" not in found
 
 
@@ -84,7 +83,7 @@ def test_a_draw_that_was_not_asked_is_not_in_the_sample_s_mean(made: MadeRun) ->
     made.answers(point, ["A", "A"], draw=0)
     made.answers(point, ["B"], draw=2)
     found = rows(made)
-    assert (found["accuracy"].value, found["accuracy"].n, found["accuracy"].missing) == (0.75, 2, 6)
+    assert facts(found["accuracy"], "value n missing") == (0.75, 2, 6)
     assert found["missing"].value == pytest.approx(6 / 9)
 
 
@@ -96,8 +95,8 @@ def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
         made.answers(made.point("plain", task), said)
     found = score_table(made.write().path).where(metric="accuracy", contestant="plain")
     macro, micro = (found.where(task=name).rows[0] for name in ("macro", "micro"))
-    assert (macro.value, macro.n, macro.n_tasks, macro.of_tasks) == (0.75, 6, 2, 3)
-    assert (micro.value, micro.n, micro.missing) == (pytest.approx(5 / 6), 6, 6)  # type: ignore[comparison-overlap]
+    assert facts(macro, "value n n_tasks of_tasks") == (0.75, 6, 2, 3)
+    assert facts(micro, "value n missing") == (pytest.approx(5 / 6), 6, 6)
 
 
 def test_slices_are_over_what_was_asked(made: MadeRun) -> None:
@@ -113,64 +112,63 @@ def test_slices_are_over_what_was_asked(made: MadeRun) -> None:
     }
 
 
-def test_a_group_with_a_member_that_was_not_asked_falls_out(made: MadeRun) -> None:
-    ask(
-        made,
-        AllRight(),
-        "AAAAAA",
-        [{"circle": name} for name in "aabbcc"],
-        ["A", "A", "A", None, "A", "B"],
-    )
-    found = rows(made)["circular_accuracy"]
-    assert (found.value, found.n) == (0.5, 2)
+PAIRS = [{"pair": name} for name in "aabbccde"]
+JOINT = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(6)]
+CIRCLES, IMAGES = ([{name: each} for each in "aabbcc"] for name in ("circle", "image"))
+# pair a is right, of b one half was not asked, c is wrong, d has one half by nature and was asked,
+# e was not: over a, c and d
+PAIRED = ["T", "F", "T", None, "F", "F", "T", None]
+THIRD = (pytest.approx(1 / 3), 3)
+FALLS_OUT: tuple[tuple[Any, str, list[dict[str, Any]], list[str | None], dict[str, Any]], ...] = (
+    (AllRight(), "AAAAAA", CIRCLES, [*"AAA", None, *"AB"], {"circular_accuracy": (0.5, 2)}),
+    (
+        PairScorer("GC-Mat"),
+        "TFTFTFTT",
+        PAIRS,
+        PAIRED,
+        {"pair_accuracy": THIRD, "pair_accuracy_vlmevalkit": THIRD},
+    ),
+    (
+        CountScorer("OC-Cnt"),
+        "213",
+        [{"image_len": 4}] * 3,
+        ["2", "many"],
+        {"numeric_official": (1.0, 1), "numeric_vlmevalkit": (0.5, 2)},
+    ),
+    (
+        JointScorer(),
+        "111111",
+        JOINT,
+        [*"110", "1", None, "1"],
+        {
+            "perception_accuracy": (0.5, 2),
+            "reasoning_accuracy": (1.0, 3),
+            "both": (0.5, 2),
+            "perception_wrong_when_reasoning_right": (0.5, 2),
+        },
+    ),
+    (
+        TwiceScorer(),
+        "ABAB",
+        IMAGES[:4],
+        ["A", "B", "A", None],
+        {"q_acc": (1.0, 3), "i_acc": (1.0, 1), "q_acc_either": (1.0, 1)},
+    ),
+)
 
 
-def test_pairs_that_were_not_asked_whole_fall_out(made: MadeRun) -> None:
-    """Pair a is right, of b one half was not asked, c is wrong, d has one half by nature and was
-    asked, e was not."""
-    meta = [{"pair": name} for name in "aabbccde"]
-    ask(made, PairScorer("GC-Mat"), "TFTFTFTT", meta, ["T", "F", "T", None, "F", "F", "T", None])
+@pytest.mark.parametrize(("scorer", "keys", "meta", "said", "wanted"), FALLS_OUT)
+def test_units_that_were_not_asked_whole_fall_out(
+    made: MadeRun,
+    scorer: Scorer,
+    keys: str,
+    meta: list[dict[str, Any]],
+    said: list[str | None],
+    wanted: dict[str, Any],
+) -> None:
+    ask(made, scorer, keys, meta, said)
     found = rows(made)
-    for name in ("pair_accuracy", "pair_accuracy_vlmevalkit"):  # over a, c and d
-        assert found[name].value == pytest.approx(1 / 3)
-        assert found[name].n == 3
-    assert (found["positive_accuracy"].n, found["negative_accuracy"].n) == (3, 3)
-
-
-def test_counts_that_were_not_asked_are_no_zeros(made: MadeRun) -> None:
-    ask(made, CountScorer("OC-Cnt"), "213", [{"image_len": 4}] * 3, ["2", "many"])
-    found = rows(made)
-    assert (found["numeric_official"].value, found["numeric_official"].n) == (1.0, 1)
-    assert (found["numeric_vlmevalkit"].value, found["numeric_vlmevalkit"].n) == (0.5, 2)
-
-
-def test_joint_questions_that_were_not_asked_together_fall_out(made: MadeRun) -> None:
-    meta = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(6)]
-    ask(made, JointScorer(), "111111", meta, ["1", "1", "0", "1", None, "1"])
-    found = rows(made)
-    values = {
-        name: (found[name].value, found[name].n)
-        for name in ("perception_accuracy", "reasoning_accuracy", "both")
-    }
-    assert values == {
-        "perception_accuracy": (0.5, 2),
-        "reasoning_accuracy": (1.0, 3),
-        "both": (0.5, 2),
-    }
-    wrong = found["perception_wrong_when_reasoning_right"]
-    assert (wrong.value, wrong.n) == (0.5, 2)
-
-
-def test_images_of_two_questions_fall_out_with_one(made: MadeRun) -> None:
-    meta = [{"image": name} for name in "aabb"]
-    ask(made, TwiceScorer(), "ABAB", meta, ["A", "B", "A", None])
-    found = rows(made)
-    assert {name: found[name].n for name in ("q_acc", "i_acc", "q_acc_either")} == {
-        "q_acc": 3,
-        "i_acc": 1,
-        "q_acc_either": 1,
-    }
-    assert found["i_acc"].value == 1.0
+    assert {name: facts(found[name], "value n") for name in wanted} == wanted
 
 
 def test_levels_of_a_control_are_over_what_was_asked(made: MadeRun) -> None:

@@ -17,50 +17,46 @@ from statsmodels.stats.inter_rater import (
 )
 
 from looktwice.eval.statistics import cohens_kappa, fleiss_kappa, mean_difference, pass_at_k
-from looktwice.eval.statistics.answers import majority_value, position_bias, split_variance
-from looktwice.eval.statistics.settings import Cell, contrast, swap_over_halves, swap_over_settings
+from looktwice.eval.statistics.answers import (
+    majority_value,
+    position_bias,
+    split_variance,
+    swap_over_halves,
+    swap_over_settings,
+)
+from looktwice.eval.statistics.paired import Cell, contrast
 
 RANDOM = np.random.default_rng(11)
 
 
-def test_an_interaction_by_hand() -> None:
-    """The ring helps u by 1 with the zoom and not without: +1; v the other way round: -1; w lacks a
-    cell."""
-    ring, zoom, both, none = ("ring", "-"), ("-", "zoom"), ("ring", "zoom"), ("-", "-")
-    cells: dict[Cell, dict[str, float]] = {
-        none: {"u": 0.0, "v": 0.0, "w": 0.0},
-        ring: {"u": 0.0, "v": 1.0},
-    }
-    cells[zoom] = {"u": 0.0, "v": 1.0, "w": 0.0}
-    cells[both] = {"u": 1.0, "v": 1.0, "w": 1.0}
-    assert contrast(cells, {0: ("ring", "-"), 1: ("zoom", "-")}) == {"u": 1.0, "v": -1.0}
-    assert contrast(cells, {0: ("ring", "-")}) == {"u": 0.5, "v": 0.5}
-    del cells[none]  # then no square is whole, and one pair of cells is left
-    assert contrast(cells, {0: ("ring", "-"), 1: ("zoom", "-")}) == {}
-    assert contrast(cells, {0: ("ring", "-")}) == {"u": 1.0, "v": 0.0, "w": 1.0}
+def test_the_weights_of_an_interaction_by_hand() -> None:
+    """What the ring does with the zoom less what it does without."""
+    cells: list[Cell | None] = [("-", "-"), ("ring", "-"), ("-", "zoom"), None, ("ring", "zoom")]
+    ring, zoom = {0: ("ring", "-")}, {1: ("zoom", "-")}
+    assert contrast(cells, ring | zoom).tolist() == [1, -1, -1, 0, 1]
+    assert contrast(cells, ring).tolist() == [-0.5, 0.5, -0.5, 0, 0.5]
+    # then no square is whole, and one pair of cells is left
+    assert not contrast(cells[1:], ring | zoom).any()
+    assert contrast(cells[1:], ring).tolist() == [0, -1, 0, 1]
 
 
 def test_effects_are_the_coefficients_of_statsmodels() -> None:
     """A saturated model of three factors coded -1 and 1, with errors clustered by unit."""
-    names: list[Cell]
+    names: list[Cell | None]
     names, n = list(product("ab", "cd", "ef")), 60
-    cells = {
-        name: {f"u{i}": float(v) for i, v in enumerate(RANDOM.integers(0, 2, n))} for name in names
-    }
-    signs = np.array([[1 if level in "bdf" else -1 for level in name] for name in names])
+    values = RANDOM.integers(0, 2, (len(names), n)).astype(float)
+    signs = np.array([[1 if level in "bdf" else -1 for level in name or ()] for name in names])
     design = np.column_stack(
         [np.prod(signs[:, [i for i in range(3) if code >> i & 1]], axis=1) for code in range(8)]
     )
-    y = np.concatenate([list(values.values()) for values in cells.values()])
-    fitted = OLS(y, np.repeat(design, n, axis=0)).fit()
+    fitted = OLS(values.ravel(), np.repeat(design, n, axis=0)).fit()
     clustered = fitted.get_robustcov_results(
         "cluster", groups=np.tile(np.arange(n), 8), df_correction=True
     )
     scale = sqrt((8 * n - 8) / (8 * n - 1))  # theirs corrects for the parameters too
     for code, times, changes in ((1, 2, {0: "ba"}), (2, 2, {1: "dc"}), (3, 4, {0: "ba", 1: "dc"})):
-        found = mean_difference(
-            [*contrast(cells, {i: (pair[0], pair[1]) for i, pair in changes.items()}).values()]
-        )
+        weights = contrast(names, {i: (pair[0], pair[1]) for i, pair in changes.items()})
+        found = mean_difference(weights @ values)
         assert found.value == pytest.approx(times * clustered.params[code])
         low, high = times * clustered.conf_int()[code]
         assert found.high - found.low == pytest.approx((high - low) * scale, rel=0.05)

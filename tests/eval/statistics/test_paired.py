@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binomtest, bootstrap, multinomial, norm
-from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from looktwice.eval.statistics import bootstrap_mean, compare_paired
+from looktwice.eval.statistics import bootstrap_mean, compare_paired, mean_difference
 from looktwice.eval.statistics.intervals import cluster_codes, wilson
 from looktwice.eval.statistics.paired import (
     FLIP,
@@ -49,11 +48,21 @@ def test_p_speaks_of_the_difference_that_is_shown() -> None:
     assert compare_paired([0.5] * 9 + [0.0], [0.0] * 9 + [0.5]).p == pytest.approx(2 * 11 / 2**10)
 
 
-@pytest.mark.parametrize("n", [20, 200])
-def test_p_values_are_those_of_statsmodels(n: int) -> None:
-    mine, theirs = RANDOM.integers(0, 2, (2, n))
-    table = [[int(np.sum((mine == a) & (theirs == b))) for b in (1, 0)] for a in (1, 0)]
-    assert compare_paired(mine, theirs).p == pytest.approx(mcnemar(table, exact=True).pvalue)
+@pytest.mark.parametrize(
+    ("better", "worse"), [(0, 0), (0, 1), (0, 12), (3, 1), (7, 7), (40, 61), (9000, 9200)]
+)
+def test_p_values_are_the_binomial_ones_of_scipy(better: int, worse: int) -> None:
+    mine = np.repeat([1.0, 0.0, 0.0], [better, worse, 3])
+    theirs = np.repeat([0.0, 1.0, 0.0], [better, worse, 3])
+    wanted = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
+    assert compare_paired(mine, theirs).p == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "p"), [([1.0] * 5, 2 / 2**5), ([1.0, 0.5, 0.0], 0.5), ([1.0, -1.0], 1.0), ([0.0], 1.0)]
+)
+def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> None:
+    assert mean_difference(gaps).p == pytest.approx(p)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +73,10 @@ def test_signs_of_differences_that_are_as_large_are_flipped_as_coins(
 ) -> None:
     """All of up to 13, else drawn ones and the observed one, so that p is never 0, and 1 where none
     leads."""
-    found, exact = (
-        sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7),
-        binomtest(better, better + worse).pvalue,
-    )
-    assert found == (
-        pytest.approx(exact)
-        if better + worse <= 13 or exact == 1
-        else pytest.approx(exact, abs=0.008)
-    )
-    assert found >= 1 / 10_001
+    p = sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7)
+    exact = binomtest(better, better + worse).pvalue
+    assert p == pytest.approx(exact, abs=1e-9 if better + worse <= 13 or exact == 1 else 0.008)
+    assert p >= 1 / 10_001
 
 
 @pytest.mark.parametrize(("method", "ours"), [("holm", holm), ("fdr_bh", benjamini_hochberg)])
@@ -206,15 +209,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
     n: int, up: float, down: float, size: int
 ) -> None:
     assert 0.93 <= covered(n, up, down, size) <= 0.97
-
-
-def test_values_of_numpy_are_tested_as_numbers_are() -> None:
-    """A hundred of them that differ have more ways to fall than a machine's integer holds."""
-    mine = [1.0] * 70 + [0.0] * 30
-    theirs = [1.0 - value for value in mine]
-    wanted = compare_paired(mine, theirs)
-    assert compare_paired(list(np.array(mine)), list(np.array(theirs))) == wanted
-    assert wanted.p == pytest.approx(binomtest(30, 100, 0.5).pvalue)
 
 
 def test_clusters_may_be_given_by_their_numbers() -> None:

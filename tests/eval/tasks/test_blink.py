@@ -23,14 +23,12 @@ SCHEMA = pa.schema(
 
 
 def picture(value: int) -> dict[str, Any]:
-    return {
-        "bytes": bytes(cv2.imencode(".jpg", np.full((6, 8, 3), value, np.uint8))[1]),
-        "path": "image.jpg",
-    }
+    pixels = np.full((6, 8, 3), value, np.uint8)
+    return {"bytes": bytes(cv2.imencode(".jpg", pixels)[1]), "path": "image.jpg"}
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
-    found = {
+    fields = {
         "idx": f"val_Jigsaw_{number}",
         "question": "Which one?",
         "sub_task": "Jigsaw",
@@ -41,7 +39,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "prompt": "Which one?\n(A) the second image\n(B) the third image\n",
         "explanation": "it is secret",
     }
-    return found | changes
+    return fields | changes
 
 
 def write(
@@ -89,93 +87,71 @@ def test_several_files_are_one_split(tmp_path: Path) -> None:
     assert [item.sample.id for item in task] == ["val_Jigsaw_1", "val_Jigsaw_2", "val_Jigsaw_3"]
     assert [item.sample.meta["row"] for item in task] == [0, 1, 2]
     write(tmp_path, [row(2)], "val-00001-of-00002.parquet")
-    with pytest.raises(
-        TaskError, match=r"Jigsaw: 1 fault\n  row 2: the id 'val_Jigsaw_2' is already that of row 1"
-    ):
+    with pytest.raises(TaskError, match=r"Jigsaw: 1 fault\n  row 2: the id 'val_Jigsaw_2' is"):
         len(Blink(tmp_path, "Jigsaw"))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {"answer": "(C)"},
-            r"val_Jigsaw_2 has the answer '(C)'; with its choices it can be (A), (B) or hidden",
-        ),
+        ({"answer": "(C)"}, "has the answer '(C)'; with its choices it can be (A), (B) or hidden"),
         ({"answer": "B"}, "has the answer 'B'"),
         ({"answer": None}, "has the answer None"),
         ({"idx": "val_Jigsaw_1"}, "the id 'val_Jigsaw_1' is already that of row 0"),
         ({"choices": None}, "val_Jigsaw_2 needs at least two texts as choices, found None"),
         ({"choices": ["one"]}, "needs at least two texts"),
         ({"choices": ["one", None]}, "needs at least two texts"),
-        (
-            {"question": None, "prompt": ""},
-            "question, prompt: no text, but every question needs one",
-        ),
+        ({"question": None, "prompt": ""}, "question, prompt: no text, but every question needs"),
     ],
 )
 def test_a_faulty_row_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError) as caught:
         len(write(tmp_path, [row(1), row(2, **changes)]))
-    assert "row 1: " in str(caught.value)
-    assert said in str(caught.value)
+    assert "row 1: " in str(caught.value) and said in str(caught.value)
     assert "val-00000-of-00001.parquet: 1 fault" in str(caught.value)
-
-
-def test_all_faults_come_at_once(tmp_path: Path) -> None:
-    with pytest.raises(TaskError) as caught:
-        len(write(tmp_path, [row(number, answer="?") for number in range(25)]))
-    assert len(str(caught.value).splitlines()) == 22
 
 
 @pytest.mark.parametrize(
     "image", [None, {"bytes": None, "path": "image.jpg"}, {"bytes": b"", "path": None}]
 )
-def test_an_absent_first_image_fails_only_its_own_sample(tmp_path: Path, image: Any) -> None:
-    bad, good = write(tmp_path, [row(1, image_1=image), row(2)])
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_absent_image_before_another_fails_only_its_own_sample(
+    tmp_path: Path, image: Any, place: int
+) -> None:
+    changes = {f"image_{place + 1}": image, f"image_{place + 2}": picture(3)}
+    bad, good = write(tmp_path, [row(1, **changes), row(2)])
     assert good.sample.images[0].size == (8, 6)
-    with pytest.raises(PictureError, match="val_Jigsaw_1 image_1: the parquet file holds no bytes"):
-        _ = bad.sample.images[0].pixels
+    assert [image.name[-7:] for image in bad.sample.images][-1] == f"image_{place + 2}"
+    with pytest.raises(PictureError, match=f"Jigsaw_1 image_{place + 1}: the parquet file holds"):
+        _ = bad.sample.images[place].pixels
 
 
-def test_columns_are_checked(tmp_path: Path) -> None:
+NO_PICTURE = {"idx": ["a"], "query": ["b"], "image_1": pa.array([picture(1)], IMAGE)}
+WRONG_TYPE: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names} | {"idx": [1]}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (NO_PICTURE, "lacks the columns question, sub_task, choices, answer, prompt, image_2"),
+        (NO_PICTURE, "it has idx, query, image_1"),
+        (WRONG_TYPE, "row 0: idx: no text, but every question needs one"),
+    ],
+)
+def test_columns_and_their_types_are_checked(tmp_path: Path, table: Any, said: str) -> None:
     (tmp_path / "Jigsaw").mkdir()
-    table = pa.table({"idx": ["a"], "query": ["b"], "image_1": pa.array([picture(1)], IMAGE)})
-    pq.write_table(table, tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
-    with pytest.raises(TaskError) as caught:
+    pq.write_table(pa.table(table), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
+    with pytest.raises(TaskError, match=said):
         len(Blink(tmp_path, "Jigsaw"))
-    assert "lacks the columns question, sub_task, choices, answer, prompt, image_2" in str(
-        caught.value
-    )
-    assert "it has idx, query, image_1" in str(caught.value)
 
 
-def test_the_types_of_columns_are_checked(tmp_path: Path) -> None:
-    (tmp_path / "Jigsaw").mkdir()
-    columns: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names}
-    pq.write_table(
-        pa.table(columns | {"idx": [1]}), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet"
-    )
-    with pytest.raises(TaskError) as caught:
-        len(Blink(tmp_path, "Jigsaw"))
-    assert "row 0: idx: no text, but every question needs one" in str(caught.value)
-
-
-@pytest.mark.parametrize("damage", [b"not parquet", b""])
-def test_a_file_that_is_no_parquet(tmp_path: Path, damage: bytes) -> None:
-    task = write(tmp_path, [row(1)])
-    (tmp_path / "Jigsaw" / "val-00000-of-00001.parquet").write_bytes(damage)
-    with pytest.raises(TaskError, match="is no whole parquet file"):
-        len(task)
-
-
-def test_a_file_whose_pages_are_damaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [b"not parquet", b"", None])
+def test_a_file_that_is_damaged(tmp_path: Path, damage: bytes | None) -> None:
     task = write(tmp_path, [row(number) for number in range(40)])
     file = tmp_path / "Jigsaw" / "val-00000-of-00001.parquet"
-    data = bytearray(file.read_bytes())
-    data[4:400] = bytes(396)
-    file.write_bytes(bytes(data))
-    with pytest.raises(TaskError, match="damaged"):
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4] + bytes(396) + whole[400:] if damage is None else damage)
+    with pytest.raises(TaskError, match="is no whole parquet file"):
         list(task)
 
 
@@ -224,24 +200,16 @@ def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "n", "images", "letters"),
-    [("Jigsaw", 75, 3, "AB"), ("Relative_Depth", 62, 1, "AB"), ("Spatial_Relation", 72, 1, "AB")],
+    ("name", "n", "images"),
+    [("Jigsaw", 75, 3), ("Relative_Depth", 62, 1), ("Spatial_Relation", 72, 1)],
 )
-def test_the_real_files(shared_data: Path, name: str, n: int, images: int, letters: str) -> None:
+def test_the_real_files(shared_data: Path, name: str, n: int, images: int) -> None:
     items = list(Blink(shared_data / "blink", name))
     assert len(items) == n
-    assert {len(item.sample.images) for item in items} == {images}
-    assert {item.answer for item in items} == set(letters)
-    assert all(item.sample.id.startswith(f"val_{name}_") for item in items)
-    assert all(item.sample.meta["prompt"].count("\n(") == len(letters) for item in items)
-    assert all(
-        image.payload.note == "" and image.payload.media_type == "image/jpeg"
-        for image in items[0].sample.images
-    )
-
-
-def test_an_image_that_is_absent_before_another_fails_its_sample(tmp_path: Path) -> None:
-    (item,) = write(tmp_path, [row(1, image_2=None, image_3=picture(3))])
-    assert [image.name[-7:] for image in item.sample.images] == ["image_1", "image_2", "image_3"]
-    with pytest.raises(PictureError, match="val_Jigsaw_1 image_2: the parquet file holds no bytes"):
-        _ = item.sample.images[1].payload
+    assert {item.answer for item in items} == {"A", "B"}
+    for item in items:
+        assert len(item.sample.images) == images
+        assert item.sample.id.startswith(f"val_{name}_")
+        assert item.sample.meta["prompt"].count("\n(") == 2
+    payload = items[0].sample.images[0].payload
+    assert (payload.note, payload.media_type) == ("", "image/jpeg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks import BlinkTwice, TaskError, TwiceScorer
 from looktwice.eval.tasks.blink_twice import cot_score, judged_cot
-from looktwice.pipelines.config import spec
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
+
+FACTS = {"scorer": spec(TwiceScorer())}
 
 
 def write(root: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -32,26 +35,16 @@ def write(root: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def row(image: str = "1_1.png", answer: Any = "B) No", **more: Any) -> dict[str, Any]:
-    return {
-        "question": "Is it so?",
-        "image": image,
-        "answer": answer,
-        "Detailed Visual Clues": "secret",
-        **more,
-    }
+    fields = {"question": "Is it so?", "image": image, "answer": answer}
+    return {**fields, "Detailed Visual Clues": "secret", **more}
 
 
 # ---- files
 
 
 def test_columns_are_guessed(tmp_path: Path) -> None:
-    rows = [
-        row("1_1.png", "B) No", group_id=1),
-        row("1_1.png", "yes", group_id=1),
-        row("1_2.png", "A", group_id=1),
-        row("1_2.png", False, group_id=1),
-    ]
-    task = BlinkTwice(write(tmp_path, rows))
+    cells = [("1_1.png", "B) No"), ("1_1.png", "yes"), ("1_2.png", "A"), ("1_2.png", False)]
+    task = BlinkTwice(write(tmp_path, [row(*pair, group_id=1) for pair in cells]))
     items = list(task)
     assert [i.answer for i in items] == ["B", "A", "A", "B"]
     assert [i.sample.meta["image"] for i in items] == ["1_1.png", "1_1.png", "1_2.png", "1_2.png"]
@@ -75,70 +68,56 @@ def test_columns_can_be_said_and_cells_can_be_lists(tmp_path: Path) -> None:
 
 
 def embedded(value: int, ending: str = ".png") -> str:
-    return base64.b64encode(
-        cv2.imencode(ending, np.full((4, 6, 3), value, np.uint8))[1].tobytes()
-    ).decode()
+    pixels = np.full((4, 6, 3), value, np.uint8)
+    return base64.b64encode(cv2.imencode(ending, pixels)[1].tobytes()).decode()
+
+
+def figures(tmp_path: Path, keys: Any, meta: Any, answers: str) -> dict[str, Any]:
+    """The metrics of these answers: value and count."""
+    made = MadeRun(tmp_path / "run")
+    made.task("twice", list(keys), meta=list(meta))
+    made.answers(made.point("plain", "twice", facts=FACTS), list(answers))
+    rows = score_table(made.write().path).where(contestant="plain", task="twice").rows
+    return {row.metric: (row.value, row.n) for row in rows}
 
 
 def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
     images = [embedded(0), embedded(0, ".bmp"), embedded(9), embedded(9), "%%%" * 200, "%%%" * 200]
-    task = BlinkTwice(write(tmp_path, [row(image) for image in images]))
-    names = [item.sample.meta["image"] for item in task]
+    items = list(BlinkTwice(write(tmp_path, [row(image) for image in images])))
+    meta = [item.sample.meta for item in items]
+    names = [fields["image"] for fields in meta]
     assert names[0] == names[1] != names[2] == names[3]
     assert names[4:] == ["row 4", "row 5"]  # what cannot be read is nobody's twin
-    assert [item.sample.meta["slot"] for item in task] == ["1", "2", "1", "2", "1", "1"]
-    made = MadeRun(tmp_path / "run")
-    made.task("twice", [item.answer for item in task], meta=[item.sample.meta for item in task])
-    made.answers(
-        made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())}),
-        ["B", "B", "B", "A", "B", "B"],
-    )
-    rows = score_table(made.write().path).where(contestant="plain", task="twice").rows
-    found = {row.metric: (row.value, row.n) for row in rows}
-    assert found["i_acc"] == (0.5, 2)
+    assert [fields["slot"] for fields in meta] == ["1", "2", "1", "2", "1", "1"]
+    keys = [item.answer for item in items]
+    assert figures(tmp_path, keys, meta, "BBBABB")["i_acc"] == (0.5, 2)
+
+
+TWO = [row(embedded(0)), row(embedded(0))]
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([row(embedded(0)), row(embedded(0))], "images: a hash of their pixels tells them apart"),
-        (
-            [row(embedded(0)), row(embedded(0))],
-            "warning: g_acc cannot be computed, because no column names groups",
-        ),
-        (
-            [row(), row(group=1)],
-            "warning: g_acc cannot be computed, because no group has four questions",
-        ),
-        (
-            [row(), row("1_2.png")],
-            "warning: i_acc and q_acc_either cannot be computed, because no image has two",
-        ),
+        (TWO, "images: a hash of their pixels tells them apart"),
+        (TWO, "warning: g_acc cannot be computed, because no column names groups"),
+        ([row(group=""), row(group=1)], "g_acc cannot be computed, because no group has four"),
+        ([row(), row("1_2.png")], "i_acc and q_acc_either cannot be computed, because no image"),
     ],
 )
 def test_metrics_that_cannot_be_computed_are_warned_of(
     tmp_path: Path, rows: list[Any], said: str
 ) -> None:
-    columns = {"group": "group"} if "group" in rows[-1] else {}
-    rows = [{"group": "", **row} for row in rows] if columns else rows
-    assert said in BlinkTwice(write(tmp_path, rows), columns).facts.note
+    assert said in BlinkTwice(write(tmp_path, rows)).facts.note
 
 
 @pytest.mark.parametrize(
     ("rows", "settings", "words"),
     [
-        (
-            [{"q": "Is it?", "pic": "x"}],
-            {},
-            "no column was found for question, answer, image; the columns are q, pic",
-        ),
+        ([{"q": "?", "pic": "x"}], {}, "no column for `question` and `answer` and `image` is"),
         ([row()], {"columns": {"question": "ask"}}, "there is no column 'ask'"),
         ([row()], {"columns": {"questoin": "ask"}}, "did you mean 'question'"),
-        (
-            [row(answer="perhaps")],
-            {},
-            "1 of 1 rows cannot be used\n  row 0: the answer 'perhaps' is neither",
-        ),
+        ([row(answer="perhaps")], {}, "1 of 1 rows .*\\n  row 0: the answer 'perhaps' is neither"),
         ([row()], {"path": None}, "either `path`"),
     ],
 )
@@ -150,19 +129,13 @@ def test_what_cannot_be_used(
 
 
 def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> None:
-    rows = [
-        *(row(id=n) for n in range(10)),
-        row(id=10, image="gone.png"),
-        row(id=3),
-        row(id=11, answer="hidden"),
-    ]
+    rows = [row(id=n) for n in range(10)]
+    rows += [row(id=10, image="gone.png"), row(id=3), row(id=11, answer="hidden")]
     task = BlinkTwice(write(tmp_path, rows))
     items = list(task)
-    assert len(items) == 12
-    assert task.facts.left_out == (
-        "1 rows of twice.jsonl left out",
-        "row 11: the id '3' is already that of row 3; ids must be unique",
-    )
+    count, reason = task.facts.left_out
+    assert (len(items), count) == (12, "1 rows of twice.jsonl left out")
+    assert reason == "row 11: the id '3' is already that of row 3; ids must be unique"
     assert items[-1].answer is None
     with pytest.raises(PictureError, match="gone"):
         items[10].sample.images[0].size  # noqa: B018
@@ -173,43 +146,24 @@ def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> N
 
 def meta(images: int) -> list[dict[str, str]]:
     """Two questions per image, two images per group."""
-    return [
-        {"image": f"i{i}", "group": f"g{i // 2}", "slot": str(slot)}
-        for i in range(images)
-        for slot in (1, 2)
-    ]
+    pairs = product(range(images), "12")
+    return [{"image": f"i{i}", "group": f"g{i // 2}", "slot": slot} for i, slot in pairs]
 
 
 def test_the_accuracies(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
-    made.task("twice", list("BABA") * 2 + ["B", "A"], meta=meta(5))
-    point = made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())})
-    made.answers(point, ["B", "A", "B", "A", "B", "B", "A", "A", "A", "B"])
-    found = {
-        r.metric: r
-        for r in score_table(made.write().path).where(contestant="plain", task="twice").rows
-    }
-    shares = {
-        name: (found[name].value, found[name].n)
-        for name in (
-            "no_acc",
-            "yes_acc",
-            "q_acc",
-            "q_acc_either",
-            "i_acc",
-            "q_acc_naturalbench",
-            "g_acc",
-        )
-    }
-    assert shares == {
-        "no_acc": (0.6, 5),
-        "yes_acc": (0.6, 5),
-        "q_acc": (0.6, 10),
-        "q_acc_either": (0.8, 5),
-        "i_acc": (0.4, 5),
-        "q_acc_naturalbench": (0.5, 4),
-        "g_acc": (0.5, 2),
-    }
+    shares = figures(tmp_path, "BABABABABA", meta(5), "BABABBAAAB")
+    assert (
+        shares.items()
+        >= {
+            "no_acc": (0.6, 5),
+            "yes_acc": (0.6, 5),
+            "q_acc": (0.6, 10),
+            "q_acc_either": (0.8, 5),
+            "i_acc": (0.4, 5),
+            "q_acc_naturalbench": (0.5, 4),
+            "g_acc": (0.5, 2),
+        }.items()
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -218,40 +172,23 @@ def test_the_accuracies(tmp_path: Path) -> None:
     st.integers(2, 8),
 )
 def test_how_the_accuracies_bound_each_other(drawn: list[tuple[str, bool]], count: int) -> None:
-    fields = meta(4)[:count]
-    rows = {
-        f"s{n}": SampleRow(
-            "t", "", drawn[n][0], {"id": f"s{n}", "choices": ["Yes", "No"], "meta": fields[n]}
-        )
-        for n in range(count)
-    }
-    scored = {
-        f"s{n}": {
-            0: ScoredRecord(
-                f"s{n}",
-                0,
-                "A",
-                Score(Verdict.RIGHT if drawn[n][1] else Verdict.WRONG, float(drawn[n][1])),
-            )
-        }
-        for n in range(count)
-    }
-    figures = {
-        f.name: f
-        for f in TwiceScorer().metrics(PointScores(PointRow("p", "c", "t", "t"), rows, scored))
-    }
-    mean = {name: sum(f.units.values()) / len(f.units) for name, f in figures.items()}
-    sides = [figures[name] for name in ("no_acc", "yes_acc") if name in figures]
-    assert mean["q_acc"] * count == pytest.approx(sum(len(f.units) * mean[f.name] for f in sides))
-    if "i_acc" in figures:
+    rows, scored = {}, {}
+    for n, fields in enumerate(meta(4)[:count]):
+        name, (key, right) = f"s{n}", drawn[n]
+        sample = {"id": name, "choices": ["Yes", "No"], "meta": fields}
+        rows[name] = SampleRow("t", "", key, sample)
+        score = Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
+        scored[name] = {0: ScoredRecord(name, 0, "A", score)}
+    point = PointScores(PointRow("p", "c", "t", "t"), rows, scored)
+    units = {metric.name: metric.units for metric in TwiceScorer().metrics(point)}
+    mean = {name: sum(values.values()) / len(values) for name, values in units.items()}
+    sides = [sum(units[name].values()) for name in ("no_acc", "yes_acc") if name in units]
+    assert mean["q_acc"] * count == pytest.approx(sum(sides))
+    if "i_acc" in units:
         assert mean["i_acc"] <= mean["q_acc_either"]
-    if "g_acc" in figures:
-        inside = [
-            figures["i_acc"].units[f"i{2 * int(g[1:]) + k}"]
-            for g in figures["g_acc"].units
-            for k in (0, 1)
-        ]
-        assert mean["g_acc"] <= sum(inside) / len(inside)
+    if "g_acc" in units:
+        images = [f"i{2 * int(group[1:]) + k}" for group, k in product(units["g_acc"], (0, 1))]
+        assert mean["g_acc"] <= sum(units["i_acc"][image] for image in images) / len(images)
         assert mean["g_acc"] <= mean["q_acc_naturalbench"]
 
 

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
 from looktwice.eval.tasks.blink import NAMES
-from looktwice.eval.tasks.cells import answer_key, as_list
-from looktwice.pipelines.config import spec
+from looktwice.eval.tasks.files import answer_key, as_list
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
 
@@ -38,22 +39,16 @@ def jpeg(value: int = 90) -> bytes:
 CODE = base64.b64encode(jpeg()).decode()
 
 
-def jsonl(root: Path, rows: Sequence[Any], name: str = "set.jsonl") -> Path:
+def jsonl(root: Path, rows: Sequence[Any]) -> Path:
     lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-    (root / name).write_text("\n".join(lines), encoding="utf-8")
+    (root / "set.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (root / "a.jpg").write_bytes(jpeg())
-    return root / name
+    return root / "set.jsonl"
 
 
 def asked(number: int, **more: Any) -> dict[str, Any]:
-    return {
-        "id": f"q{number}",
-        "question": "Which?",
-        "image": "a.jpg",
-        "choices": ["cat", "dog"],
-        "answer": "B",
-        **more,
-    }
+    fields = {"question": "Which?", "image": "a.jpg", "choices": ["cat", "dog"], "answer": "B"}
+    return {"id": f"q{number}", **fields, **more}
 
 
 # ---- cells
@@ -80,50 +75,47 @@ def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str
     assert answer_key(cell, choices, first) == found
 
 
-@pytest.mark.parametrize(("cell", "first"), [("C", None), ("z", None), (2, 0), (0, 1), ("A", 0)])
-def test_keys_that_are_none_of_the_choices(cell: Any, first: int | None) -> None:
-    with pytest.raises(ValueError, match="the answer"):
-        answer_key(cell, ("x", "y"), first)
+@pytest.mark.parametrize(
+    ("cell", "choices", "first", "words"),
+    [
+        ("C", "xy", None, "the answer"),
+        ("z", "xy", None, "the answer"),
+        (2, "xy", 0, "the answer"),
+        (0, "xy", 1, "the answer"),
+        ("A", "xy", 0, "the answer"),
+        ("A", "BA", None, r"write it as \(A\)"),
+    ],
+)
+def test_keys_that_are_none_of_the_choices(
+    cell: Any, choices: str, first: int | None, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        answer_key(cell, tuple(choices), first)
 
 
-def test_a_key_that_is_a_letter_and_another_choice_s_text() -> None:
-    with pytest.raises(ValueError, match=r"write it as \(A\)"):
-        answer_key("A", ("B", "A"))
-
-
-def test_lists_in_cells() -> None:
-    assert [as_list(cell) for cell in ("['a', 'b']", '["a"]', "[sic]", "a", None, ("a",))] == [
-        ["a", "b"],
-        ["a"],
-        ["[sic]"],
-        ["a"],
-        [],
-        ["a"],
-    ]
+@pytest.mark.parametrize(
+    ("cell", "parts"),
+    [
+        ("['a', 'b']", ["a", "b"]),
+        ('["a"]', ["a"]),
+        ("[sic]", ["[sic]"]),
+        ("a", ["a"]),
+        (None, []),
+        (("a",), ["a"]),
+    ],
+)
+def test_lists_in_cells(cell: Any, parts: list[str]) -> None:
+    assert as_list(cell) == parts
 
 
 # ---- any table
 
 
 def test_json_lines_with_a_map(tmp_path: Path) -> None:
-    rows = [
-        {
-            "uid": n,
-            "ask": "Which?",
-            "pic": "a.jpg",
-            "options": "['cat', 'dog']",
-            "gold": n % 2,
-            "kind": "pet",
-        }
-        for n in range(3)
-    ]
-    task = Columns(
-        jsonl(tmp_path, rows),
-        {"question": "ask", "images": "pic", "answer": "gold"},
-        ("kind",),
-        answers_from=0,
-    )
-    items = list(task)
+    cells = {"ask": "Which?", "pic": "a.jpg", "options": "['cat', 'dog']", "kind": "pet"}
+    path = jsonl(tmp_path, [{"uid": n, **cells, "gold": n % 2} for n in range(3)])
+    columns = {"question": "ask", "images": "pic", "answer": "gold"}
+    items = list(Columns(path, columns, ("kind",), answers_from=0))
     assert [(i.sample.id, i.answer) for i in items] == [("0", "A"), ("1", "B"), ("2", "A")]
     assert items[0].sample.choices == ("cat", "dog")
     assert items[0].sample.meta == {"kind": "pet", "row": 0}
@@ -133,9 +125,8 @@ def test_json_lines_with_a_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", [CODE, f"data:image/jpeg;base64,{CODE}", "a.jpg", [CODE, "a.jpg"]])
 def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
     (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
-    assert [image.payload.data for image in item.sample.images] == [jpeg()] * (
-        2 if isinstance(cell, list) else 1
-    )
+    count = len(cell) if isinstance(cell, list) else 1
+    assert [image.payload.data for image in item.sample.images] == [jpeg()] * count
 
 
 @pytest.mark.parametrize(
@@ -156,20 +147,17 @@ def test_an_image_that_is_none_fails_its_own_sample(tmp_path: Path, cell: Any, w
 
 
 def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
-    path = tmp_path / "set.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(["index", "question", "A", "B", "C", "answer", "image", "category"])
-        for n in range(8):
-            out.writerow(
-                [n, f"line one\nline {n}", "x", "y", "" if n % 2 else "z", "A", CODE, "ab"[n % 2]]
-            )
-    items = list(Columns(path, where={"category": "b"}))
-    assert [(i.sample.id, i.sample.choices) for i in items] == [
-        (str(n), ("x", "y")) for n in (1, 3, 5, 7)
-    ]
+    rows: list[list[Any]] = [["index", "question", "A", "B", "C", "answer", "image", "category"]]
+    for n in range(8):
+        choices = ["x", "y", "" if n % 2 else "z"]
+        rows.append([n, f"line one\nline {n}", *choices, "A", CODE, "ab"[n % 2]])
+    with (tmp_path / "set.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    items = list(Columns(tmp_path / "set.csv", where={"category": "b"}))
+    assert [item.sample.id for item in items] == ["1", "3", "5", "7"]
+    assert {item.sample.choices for item in items} == {("x", "y")}
     assert items[3].sample.question == "line one\nline 7"
-    few = list(Columns(path, subset=Subset(n=3)))
+    few = list(Columns(tmp_path / "set.csv", subset=Subset(n=3)))
     assert len(few) == 3
     assert all(item.sample.question.endswith(item.sample.id) for item in few)
 
@@ -178,14 +166,8 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
     ("settings", "words"),
     [
         ({"columns": {"qustion": "x"}}, "did you mean 'question'"),
-        (
-            {"columns": {"question": "ask"}},
-            r"there is no column 'ask'.*id, question, image, choices, answer",
-        ),
-        (
-            {"columns": {"images": None}},
-            "no column for `images` is known; the table has the columns id, question",
-        ),
+        ({"columns": {"question": "ask"}}, "there is no column 'ask'.*id, question, image, choic"),
+        ({"columns": {"images": None}}, "no column for `images` is known; .* id, question"),
         ({"meta": ("kind",)}, "there is no column 'kind'"),
         ({"answers_from": 2}, "answers_from is 0, 1 or null"),
         ({"where": {"id": "nobody"}}, "set.jsonl holds no row, or none that the settings keep"),
@@ -199,11 +181,8 @@ def test_wrong_columns_and_settings(tmp_path: Path, settings: dict[str, Any], wo
 
 def test_a_hub_is_asked_only_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    task = Columns(hub="somebody/something")
-    with pytest.raises(
-        TaskError, match="needs huggingface_hub; install it with: pip install huggingface_hub"
-    ):
-        len(task)
+    with pytest.raises(TaskError, match="needs huggingface_hub; install it with: pip"):
+        len(Columns(hub="somebody/something"))
 
 
 @pytest.mark.parametrize(
@@ -246,27 +225,16 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
     """Questions with embedded images; `size` pads each to so many bytes of noise."""
     rng = np.random.default_rng(0)
-    schema = pa.schema(
-        [
-            ("idx", pa.string()),
-            ("question", pa.string()),
-            ("image", IMAGE),
-            ("choices", pa.list_(pa.string())),
-            ("answer", pa.string()),
-        ]
-    )
+    text = pa.string()
+    columns = {"idx": text, "question": text, "image": IMAGE, "choices": pa.list_(text)}
+    schema = pa.schema([*columns.items(), ("answer", text)])
+    same = {"question": "Which?", "choices": ["x", "y"], "answer": "(A)"}
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, 1000):
-            batch = [
-                {
-                    "idx": f"q{n}",
-                    "question": "Which?",
-                    "image": {"bytes": jpeg(n % 250) + rng.bytes(size), "path": "a"},
-                    "choices": ["x", "y"],
-                    "answer": "(A)",
-                }
-                for n in range(start, min(rows, start + 1000))
-            ]
+            batch = []
+            for n in range(start, min(rows, start + 1000)):
+                image = {"bytes": jpeg(n % 250) + rng.bytes(size), "path": "a"}
+                batch.append({"idx": f"q{n}", "image": image, **same})
             writer.write_table(pa.Table.from_pylist(batch, schema), **options)
     return path
 
@@ -274,14 +242,10 @@ def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
 def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
     for shard in range(2):
         parquet(tmp_path / f"{shard}.parquet", 30, row_group_size=7)
-    with pytest.raises(
-        TaskError,
-        match="30 of 60 rows cannot be used\n  row 30: the id 'q0' is already that of row 0",
-    ):
+    with pytest.raises(TaskError, match=r"30 of 60 rows .*\n  row 30: the id 'q0' is .* row 0"):
         len(Columns(tmp_path))
     assert len(Columns(tmp_path, {"id": None})) == 60
-    one = Columns(tmp_path / "0.parquet", subset=Subset(n=5))
-    items = list(one)
+    items = list(Columns(tmp_path / "0.parquet", subset=Subset(n=5)))
     assert len(items) == 5
     for item in items:
         number = int(item.sample.id[1:])
@@ -310,19 +274,14 @@ print(first, peak() - before, count)
 def test_six_thousand_items_stream(tmp_path: Path) -> None:
     path = parquet(tmp_path / "set.parquet", 6000, size=60_000)
     command = [sys.executable, "-c", MEASURE, str(path)]
-    said = [
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(3)
-    ]
-    first, megabytes = (
-        min(float(words[0]) for words in said),
-        max(float(words[1]) for words in said),
-    )
-    assert {words[2] for words in said} == {"6000"}
-    assert first < 0.5, f"the first sample came after {first:.2f} s"
-    assert 1 < megabytes < 300, (
-        f"{megabytes:.0f} MB above the imports, of a file of {path.stat().st_size >> 20} MB"
-    )
+    runs = []
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        runs.append([float(word) for word in done.stdout.split()])
+    seconds, megabytes, counts = zip(*runs, strict=True)
+    assert set(counts) == {6000}
+    assert min(seconds) < 0.5, "the first sample came late"
+    assert 1 < max(megabytes) < 300, f"MB above the imports, of {path.stat().st_size >> 20} MB"
 
 
 # ---- VLMEvalKit's TSV
@@ -342,11 +301,8 @@ def test_tsv_items(tmp_path: Path) -> None:
         [3, "Open?", "", "", "seven", "maths", repr([CODE, CODE])],
     ]
     items = list(Tsv(tsv(tmp_path, rows)))
-    assert [(i.sample.id, i.answer, i.sample.choices) for i in items] == [
-        ("1", "B", ("x", "y")),
-        ("2", "A", ("x", "y")),
-        ("3", "seven", ()),
-    ]
+    assert [item.answer for item in items] == ["B", "A", "seven"]
+    assert [item.sample.choices for item in items] == [("x", "y"), ("x", "y"), ()]
     assert items[0].sample.question == 'Say "hi"\nWhich?'
     assert items[0].sample.meta == {"category": "art", "row": 0, "circle": "1"}
     assert [len(i.sample.images) for i in items] == [1, 1, 2]
@@ -368,84 +324,66 @@ def test_tsv_paths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "head", "words"),
     [
-        ([[1, "a"]], ["id", "question"], "lacks the columns index, image; it has id, question"),
-        ([[1, "Which?", "x"]], [], "line 2: 3 cells under 7 columns; the file may be cut short"),
+        ([[1, "a"]], ["id", "question"], "lacks the columns index, image, split; it has id"),
+        ([[1, "Which?", "x"]], [], "lacks the columns split"),
+        ([[1, "Which?"]], ["index", "question", "image", "split"], "line 2: 2 cells under 4 colu"),
         ([], ["index", "index"], "a column comes twice"),
     ],
 )
 def test_tsv_faults(tmp_path: Path, rows: Any, head: Sequence[str], words: str) -> None:
     with pytest.raises(TaskError, match=words):
-        len(Tsv(tsv(tmp_path, rows, head)))
-
-
-def test_no_tsv_and_no_such_column(tmp_path: Path) -> None:
+        len(Tsv(tsv(tmp_path, rows, head), where={"split": "dev"}))
     with pytest.raises(TaskError, match=r"is no \.tsv file"):
         len(Tsv(tmp_path / "set.csv"))
-    with pytest.raises(TaskError, match="lacks the columns split"):
-        len(Tsv(tsv(tmp_path, [[1, "Which?", "x", "y", "B", "art", CODE]]), where={"split": "dev"}))
 
 
 # ---- circular evaluation and BLINK's totals
 
 
 def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
-    rows = [
-        [r * 1_000_000 + n, "Which?", "x", "y", "AB"[(n + r) % 2], "art", CODE]
-        for r in (0, 1)
-        for n in (1, 2)
-    ]
+    rows = []
+    for r, n in product((0, 1), (1, 2)):
+        rows.append([r * 1_000_000 + n, "Which?", "x", "y", "AB"[(n + r) % 2], "art", CODE])
     task = Tsv(tsv(tmp_path, rows), scorer=AllRight())
     items = list(task)
     assert [i.sample.meta["circle"] for i in items] == ["1", "2", "1", "2"]
     made = MadeRun(tmp_path / "run")
     made.task("t", [i.answer for i in items], meta=[i.sample.meta for i in items])
-    made.answers(
-        made.point("plain", "t", facts={"scorer": spec(task.facts.scorer)}), ["B", "A", "A", "A"]
-    )
-    found = score_table(made.write().path)
-    (circle,) = found.where(metric="circular_accuracy", contestant="plain").rows
-    assert (circle.value, circle.n) == (0.5, 2)
-    (chance,) = found.where(metric="circular_accuracy", contestant="chance (level)").rows
-    assert chance.value == 0.25
+    point = made.point("plain", "t", facts={"scorer": spec(task.facts.scorer)})
+    made.answers(point, ["B", "A", "A", "A"])
+    table = score_table(made.write().path).where(metric="circular_accuracy")
+    (circle,), (chance,) = (table.where(contestant=who).rows for who in ("plain", "chance (level)"))
+    assert (circle.value, circle.n, chance.value) == (0.5, 2, 0.25)
 
 
 def test_rotations_by_a_sweep(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("t", ["A", "B", "A"])
-    for by, answers in ((0, ["A", "B", "B"]), (1, ["A", "A", "A"])):
+    for by, answers in enumerate(("ABB", "AAA")):
         stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}
-        point = made.point(
-            "plain", "t", changes={"stages.turn.by": by}, spec={"stages": {"turn": stage}}
-        )
-        made.answers(point, answers)
+        changes, node = {"stages.turn.by": by}, {"stages": {"turn": stage}}
+        made.answers(made.point("plain", "t", changes=changes, spec=node), list(answers))
     (row,) = score_table(made.write().path).where(metric="circular_accuracy").rows
     assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
     assert row.value == pytest.approx(1 / 3)
 
 
 def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
-    for number, name in enumerate(NAMES):
-        made.task(name, ["A"] * (2 + number % 2))
-        right = 0 if name == "Relative_Reflectance" else 1
+    """Of two or three questions of each task one is right, and none of Relative_Reflectance."""
+    made, counts = MadeRun(tmp_path / "run"), {name: 2 + n % 2 for n, name in enumerate(NAMES)}
+    for name, count in counts.items():
+        made.task(name, ["A"] * count)
+        right = int(name != "Relative_Reflectance")
         point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
-        made.answers(point, ["A"] * right + ["B"] * (2 + number % 2 - right))
-    found = {
-        row.metric: row
-        for row in score_table(made.write().path).where(contestant="plain", task="BLINK").rows
-    }
-    shares = [
-        (0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(NAMES)
-    ]
-    sure = [share for share in shares if share[0]]
-    assert found["blink_macro"].value == pytest.approx(sum(r / n for r, n in shares) / 14)
-    assert found["blink_micro"].value == pytest.approx(13 / sum(n for _, n in shares))
-    assert found["blink_macro_without_reflectance"].value == pytest.approx(
-        sum(r / n for r, n in sure) / 13
-    )
-    assert found["blink_micro_without_reflectance"].value == pytest.approx(
-        13 / sum(n for _, n in sure)
-    )
+        made.answers(point, ["A"] * right + ["B"] * (count - right))
+    rows = score_table(made.write().path).where(contestant="plain", task="BLINK").rows
+    figures, total = {row.metric: row.value for row in rows}, sum(counts.values())
+    left_out = counts.pop("Relative_Reflectance")
+    shares = sum(1 / count for count in counts.values())
+    assert figures["blink_macro"] == pytest.approx(shares / 14)
+    assert figures["blink_micro"] == pytest.approx(13 / total)
+    assert figures["blink_macro_without_reflectance"] == pytest.approx(shares / 13)
+    assert figures["blink_micro_without_reflectance"] == pytest.approx(13 / (total - left_out))
 
 
 def test_facts_without_a_scorer_name_none() -> None:

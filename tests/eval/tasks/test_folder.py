@@ -19,13 +19,8 @@ from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, check_marks
 
-ROW: dict[str, Any] = {
-    "id": "a",
-    "question": "Which?",
-    "image": "a.png",
-    "choices": ["cat", "dog"],
-    "answer": "B",
-}
+CHOICES: dict[str, Any] = {"choices": ["cat", "dog"], "answer": "B"}
+ROW: dict[str, Any] = {"id": "a", "question": "Which?", "image": "a.png", **CHOICES}
 
 
 @pytest.fixture
@@ -92,11 +87,8 @@ def test_the_key_is_a_letter_where_there_are_choices(
 
 
 def test_choices_may_be_pictures(folder: Path) -> None:
-    sample = only(folder, choices=[{"image": "a.png"}, {"image": "sub/b.jpg"}]).sample
-    assert [choice.size for choice in sample.choices if isinstance(choice, Picture)] == [
-        (20, 10),
-        (8, 6),
-    ]
+    choices = only(folder, choices=[{"image": "a.png"}, {"image": "sub/b.jpg"}]).sample.choices
+    assert [c.size for c in choices if isinstance(c, Picture)] == [(20, 10), (8, 6)]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +99,7 @@ def test_choices_may_be_pictures(folder: Path) -> None:
         ({"id": True}, "`id` must be"),
         ({"question": " "}, "`question` must be a text"),
         ({"choises": []}, "unknown key 'choises'; did you mean 'choices'?"),
-        (
-            {"colour_of_the_sky": 1},
-            "unknown key 'colour_of_the_sky'. Fields of your own go under `meta`",
-        ),
+        ({"colour_of_the_sky": 1}, "Fields of your own go under `meta`"),
         ({"images": ["a.png"]}, "`image` and `images` are both there"),
         ({"image": 7}, "`image` is a path"),
         ({"image": "../a.png"}, "'../a.png' leads out of the folder"),
@@ -126,26 +115,14 @@ def test_choices_may_be_pictures(folder: Path) -> None:
         ({"answer": "AB"}, "none of the letters"),
         ({"answer": ["B"]}, "`answer` must be a text or a number"),
         ({"answer": ""}, "`answer` must be a text or a number"),
-        (
-            {"choices": ["B", "A"], "answer": "A"},
-            "is a letter and the text of another choice; write it as (A)",
-        ),
+        ({"choices": ["B", "A"], "answer": "A"}, "text of another choice; write it as (A)"),
         ({"marks": [{"label": "A"}]}, "this is no mark"),
         ({"marks": [{"x": None, "y": 1}]}, "a value that is no number"),
         ({"marks": {"x": 1, "y": 1}}, "`marks` must be a list of objects"),
-        (
-            {"marks": [{"x": 1, "y": 1, "image": 1}]},
-            "is on image 1, but there are 1, counted from 0",
-        ),
+        ({"marks": [{"x": 1, "y": 1, "image": 1}]}, "on image 1, but there are 1, counted from 0"),
         ({"marks": [{"x0": 5, "y0": 5, "x1": 5, "y1": 9}]}, "has no area"),
-        (
-            {"marks": [{"size": [8, 8], "counts": [0, 5]}]},
-            "found size [8, 8] and 2 counts of 5 pixels",
-        ),
-        (
-            {"marks": [{"size": [8, 8], "counts": [-3, 67]}]},
-            "counts of 0 or more that add up to that many pixels",
-        ),
+        ({"marks": [{"size": [8, 8], "counts": [0, 5]}]}, "size [8, 8] and 2 counts of 5 pixels"),
+        ({"marks": [{"size": [8, 8], "counts": [-3, 67]}]}, "counts of 0 or more that add up to"),
         ({"marks": [{"size": 64, "counts": [0, 64]}]}, "a mask has its size as [height, width]"),
         ({"marks": [{"size": [10**6, 10**6], "counts": [0, 10**12]}]}, "at most 268435456"),
         ({"meta": [1]}, "`meta` must be an object"),
@@ -156,8 +133,7 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
     with pytest.raises(TaskError) as caught:
         only(folder, **changes)
     assert said in str(caught.value)
-    assert "line 1: " in str(caught.value)
-    assert str(folder / "samples.jsonl") in str(caught.value)
+    assert f"{folder / 'samples.jsonl'}: 1 fault\n  line 1: " in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -205,23 +181,19 @@ def test_all_faults_come_at_once_up_to_twenty(folder: Path) -> None:
         ({"label": "P", "x": 1e999, "y": 3}, "(inf, 3)"),
         ({"label": "P", "x0": 0, "y0": 0, "x1": 22, "y1": 5}, "(0, 0, 22, 5)"),
         ({"label": "P", "size": [6, 8], "counts": [0, 48]}, "of 8 x 6"),
+        ({"x": 19.5, "y": -0.5}, ""),
+        ({"x0": -0.4, "y0": 0, "x1": 20.9, "y1": 10}, ""),
     ],
 )
 def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str) -> None:
     text = json.dumps({**ROW, "id": "b", "marks": [mark]}).replace("Infinity", "1e999")
-    fine, wrong = write(folder, ROW, text)
-    check_marks(fine.sample)
-    with pytest.raises(
-        ValueError, match=f"sample b: .*{re.escape(where)}.* outside its image 0 of 20 x 10 pixels"
-    ):
-        check_marks(wrong.sample)
-
-
-@pytest.mark.parametrize(
-    "mark", [{"x": 19.5, "y": -0.5}, {"x0": -0.4, "y0": 0, "x1": 20.9, "y1": 10}]
-)
-def test_a_mark_on_the_rim_is_inside(folder: Path, mark: dict[str, Any]) -> None:
-    assert len(only(folder, marks=[mark]).sample.marks) == 1
+    (item,) = write(folder, text)
+    if not where:
+        check_marks(item.sample)
+        return
+    said = f"sample b: .*{re.escape(where)}.* outside its image 0 of 20 x 10 pixels"
+    with pytest.raises(ValueError, match=said):
+        check_marks(item.sample)
 
 
 def test_marks_are_in_the_frame_of_the_upright_image(folder: Path) -> None:
@@ -230,34 +202,25 @@ def test_marks_are_in_the_frame_of_the_upright_image(folder: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (20, 10)).save(folder / "turned.jpg", exif=exif)
-    assert only(folder, image="turned.jpg", marks=[{"x": 5, "y": 15}]).sample.images[0].size == (
-        10,
-        20,
-    )
+    inside = only(folder, image="turned.jpg", marks=[{"x": 5, "y": 15}]).sample
+    assert inside.images[0].size == (10, 20)
+    check_marks(inside)
     with pytest.raises(ValueError, match="10 x 20"):
         check_marks(only(folder, image="turned.jpg", marks=[{"x": 15, "y": 5}]).sample)
 
 
-@pytest.mark.parametrize("kind", ["missing", "empty", "text", "cut jpeg", "cut png", "bomb"])
-def test_one_bad_image_fails_only_its_own_sample(folder: Path, kind: str) -> None:
-    noise = np.random.default_rng(0).integers(0, 255, (90, 120, 3), np.uint8)
-    jpeg, png = (bytes(cv2.imencode(ending, noise)[1]) for ending in (".jpg", ".png"))
-    data = {
-        "empty": b"",
-        "text": b"hello",
-        "cut jpeg": jpeg[: len(jpeg) // 2],
-        "cut png": png[: len(png) // 2],
-    }
-    head = b"IHDR" + struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
-    data["bomb"] = (
-        png[:8] + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + png[33:]
-    )
-    if kind in data:
-        (folder / "bad.img").write_bytes(data[kind])
-    marks = [{"label": "A", "x": 5, "y": 5}]
-    bad, good = write(
-        folder, {**ROW, "image": "bad.img", "marks": marks}, {**ROW, "id": "b", "marks": marks}
-    )
+NOISE = np.random.default_rng(0).integers(0, 255, (90, 120, 3), np.uint8)
+JPEG, PNG = (bytes(cv2.imencode(ending, NOISE)[1]) for ending in (".jpg", ".png"))
+HEAD = b"IHDR" + struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
+BOMB = PNG[:8] + struct.pack(">I", 13) + HEAD + struct.pack(">I", zlib.crc32(HEAD)) + PNG[33:]
+
+
+@pytest.mark.parametrize("data", [None, b"", b"hello", JPEG[:999], PNG[:999], BOMB])
+def test_one_bad_image_fails_only_its_own_sample(folder: Path, data: bytes | None) -> None:
+    if data is not None:
+        (folder / "bad.img").write_bytes(data)
+    row = {**ROW, "marks": [{"label": "A", "x": 5, "y": 5}]}
+    bad, good = write(folder, {**row, "image": "bad.img"}, {**row, "id": "b"})
     assert good.sample.images[0].pixels.shape == (10, 20, 3)
     with pytest.raises(PictureError, match=r"bad\.img"):
         _ = bad.sample.images[0].pixels
@@ -296,12 +259,13 @@ def test_subset_and_facts(folder: Path) -> None:
     assert Folder(folder, label_version="v2").facts.label_version == "v2"
     halls = [item.sample.meta["room"] for item in Folder(folder, subset=Subset(n=2, whole="room"))]
     assert len(halls) == 8 and len(set(halls)) == 2  # all four questions of each of two rooms
-    with pytest.raises(TaskError, match=r"subset\.whole: item 0 has no field 'floor'"):
-        len(Folder(folder, subset=Subset(n=1, whole="floor")))
-    with pytest.raises(TaskError, match="has no field 'floor'; it has"):
-        len(Folder(folder, subset=Subset(n=1, per="floor")))
-    with pytest.raises(TaskError, match="leaves no question"):
-        len(Folder(folder, subset=Subset(n=0)))
+    for subset, said in (
+        (Subset(n=1, whole="floor"), r"subset\.whole: item 0 has no field 'floor'"),
+        (Subset(n=1, per="floor"), "has no field 'floor'; it has"),
+        (Subset(n=0), "leaves no question"),
+    ):
+        with pytest.raises(TaskError, match=said):
+            len(Folder(folder, subset=subset))
 
 
 @pytest.mark.parametrize(

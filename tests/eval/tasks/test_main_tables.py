@@ -48,27 +48,21 @@ def blink(root: Path) -> list[str]:
     return [f"tasks.Relative_Depth.path={root}"]
 
 
-def dysm(root: Path) -> list[str]:
-    made.dysm(root)
-    return [f"tasks.figure_ground.path={root}"]
+def dysm(task: str) -> Callable[[Path], list[str]]:
+    def lay(root: Path) -> list[str]:
+        made.dysm(root)
+        return [f"tasks.{task}.path={root}"]
 
-
-def redrawn(root: Path) -> list[str]:
-    made.dysm(root)
-    return [f"tasks.shape.path={root}"]
+    return lay
 
 
 def vlm2(root: Path) -> list[str]:
     """With a reply for each question: one pair of three right, one "T." for T, one count unread and
     one near."""
-    said = made.vlm2(root)
-    made.json_lines(
-        root / "said.jsonl", [{"idx": name, "reply": text} for name, text in said.items()]
-    )
-    return [
-        f"tasks.gc_mat.path={root}",
-        f"models.chat={{use: pipelines.models.Replay, path: {root / 'said.jsonl'}}}",
-    ]
+    rows = [{"idx": name, "reply": text} for name, text in made.vlm2(root).items()]
+    made.json_lines(root / "said.jsonl", rows)
+    model = f"models.chat={{use: pipelines.models.Replay, path: {root / 'said.jsonl'}}}"
+    return [f"tasks.gc_mat.path={root}", model]
 
 
 def prompted(root: Path) -> list[str]:
@@ -77,13 +71,11 @@ def prompted(root: Path) -> list[str]:
     pytest.importorskip("transformers")
     made.vlm2(root, few=True)
     detector = grounding_dino(root / "detector")  # untrained: any box will do
-    objects, faces = (
-        f"contestants.VP-zoom-{name[0]}.stages.{name[2:]}.detector"
-        for name in ("o objects", "p faces")
-    )
+    objects = "contestants.VP-zoom-o.stages.objects.detector"
+    faces = "contestants.VP-zoom-p.stages.faces.detector"
+    words = [f"tasks.gc_mat.path={root}", f"{objects}.model={detector}"]
     return [
-        f"tasks.gc_mat.path={root}",
-        f"{objects}.model={detector}",
+        *words,
         f"{objects}.threshold=0.0",
         f"{faces}={{use: specialists.detection.FaceCascade}}",
     ]
@@ -111,7 +103,7 @@ TABLES = [
     # 1 is the key of three pictures of 3 + second; of the two questions of a picture of the first
     MainTable(
         "dysm_bench",
-        dysm,
+        dysm("figure_ground"),
         "The answer is 1.",
         {"plain": 5 + 8 + 4 + 6 + 10 + 4 + 7 + 4 + 5 + 4 + 4 + 6},
         {
@@ -137,7 +129,7 @@ TABLES = [
     # setting
     MainTable(
         "dysm_redraw",
-        redrawn,
+        dysm("shape"),
         SVG,
         {"image": 4 + 6 + 3 + 8 + 4 + 3 + 4, "SVG": 4 + 6 + 3 + 8 + 4 + 3 + 4},
         {
@@ -248,13 +240,11 @@ TABLES = [
 def test_a_main_table_runs_whole(table: MainTable, tmp_path: Path) -> None:
     words = table.lay(tmp_path / "set")
     if table.said:
-        words.append(
-            f"{table.model}={{use: pipelines.models.Scripted, answer: {json.dumps(table.said)}}}"
-        )
+        answer = json.dumps(table.said)
+        words.append(f"{table.model}={{use: pipelines.models.Scripted, answer: {answer}}}")
     folder = ran(table.config, words, tmp_path)
-    facts = folder.facts
-    assert not facts["left_out"] and facts["finished"]
-    asked = {name: 0 for name in table.records}
+    assert not folder.facts["left_out"] and folder.facts["finished"]
+    asked = dict.fromkeys(table.records, 0)
     for record in folder.records().values():
         assert not record.error
         asked[folder.points[record.point].contestant] += 1
@@ -264,53 +254,30 @@ def test_a_main_table_runs_whole(table: MainTable, tmp_path: Path) -> None:
     assert cells_of(folder.path, table.cells) == pytest.approx(table.cells, abs=0.0051)
 
 
+FOUR = ("1. Understand", "2. Perceive", "3. Connect", "4. Conclude")
+GRID = ("instruction", "6 rows and 6 columns", "(image, row, column)", "four steps", *FOUR[:2])
+CONNECT = ("coordinates", FOUR[2], "the same places", FOUR[3], "MY_ANSWER:")
 STRUCTURE = {
     "vanilla": ("Q gc_mat0?",),
     "CoT-normal": ("Q gc_mat0?", "step by step"),
-    "CoT-special": (
-        "Q gc_mat0?",
-        "four steps",
-        "1. Understand",
-        "form",
-        "2. Perceive",
-        "3. Connect",
-        "4. Conclude",
-    ),
-    "VP-grid": (
-        "Q gc_mat0?",
-        "instruction",
-        "6 rows and 6 columns",
-        "(image, row, column)",
-        "four steps",
-        "1. Understand",
-        "2. Perceive",
-        "coordinates",
-        "3. Connect",
-        "the same places",
-        "4. Conclude",
-        "MY_ANSWER:",
-    ),
+    "CoT-special": ("Q gc_mat0?", "four steps", FOUR[0], "form", *FOUR[1:]),
+    "VP-grid": ("Q gc_mat0?", *GRID, *CONNECT),
 }
 """What the prompts of VLM2-Bench hold, one after the other, as its Tables 16 and 17 and Fig. 9
 print it."""
 
 
 def check_prompts(folder: RunFolder) -> None:
-    for arm, parts in STRUCTURE.items():
-        points = {
-            name
-            for name, point in folder.points.items()
-            if (point.contestant, point.task) == (arm, "gc_mat")
-        }
-        record = next(r for r in folder.records().values() if r.point in points)
-        text, at = folder.messages(record)[0].text, 0
-        for part in parts:
-            assert (at := text.find(part, at)) >= 0, (arm, part, text)
-    views = {}
+    views, texts = {}, dict[str, str]()
     for record in folder.records().values():
-        views[folder.points[record.point].contestant, record.sample] = len(
-            folder.messages(record)[0].views
-        )
+        point, message = folder.points[record.point], folder.messages(record)[0]
+        views[point.contestant, record.sample] = len(message.views)
+        if point.task == "gc_mat":
+            texts.setdefault(point.contestant, message.text)
+    for arm, parts in STRUCTURE.items():
+        at = 0
+        for part in parts:
+            assert (at := texts[arm].find(part, at)) >= 0, (arm, part, texts[arm])
     for arm in ("VP-grid", "VP-zoom-o", "VP-zoom-p"):  # each image once, with dots or as its crop
         shown = {sample: count for (name, sample), count in views.items() if name == arm}
         assert shown and all(count == views["vanilla", sample] for sample, count in shown.items())
@@ -324,20 +291,18 @@ def ran(config: str, words: list[str], root: Path) -> RunFolder:
 
 
 def cells_of(folder: Path, wanted: Mapping[str, float]) -> dict[str, float]:
-    rows = [row for row in score_table(folder).rows if not row.slice and row.value is not None]
-    found = {
-        f"{row.contestant} | {row.task} | {row.metric}": 100 * (row.value or 0) for row in rows
-    }
-    return {name: found[name] for name in wanted if name in found}
+    cells = {}
+    for row in score_table(folder).rows:
+        name = f"{row.contestant} | {row.task} | {row.metric}"
+        if name in wanted and not row.slice and row.value is not None:
+            cells[name] = 100 * row.value
+    return cells
 
 
 def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> None:
     """68 arms of a question of depth, with the key A, and of a correspondence with the key C."""
-    words = [
-        "tasks.depth.n=1",
-        "tasks.correspondence.n=1",
-        "model={use: pipelines.models.Scripted, answer: (A)}",
-    ]
+    words = ["tasks.depth.n=1", "tasks.correspondence.n=1"]
+    words += ["model={use: pipelines.models.Scripted, answer: (A)}"]
     Study(load_plan(CONFIGS / "marker_fragility.yaml", words), tmp_path)()
     folder = RunFolder(tmp_path / "marker_fragility")
     records = folder.records().values()
@@ -345,14 +310,11 @@ def test_every_style_and_codec_of_marker_fragility_is_asked(tmp_path: Path) -> N
     prompts = {folder.messages(record)[0].text for record in records}
     for said in ("circle in blue", "diamond in red", "(B) Point 2"):  # the words go with the style
         assert any(said in text for text in prompts), said
-    arms = [
-        row for row in score_table(folder.path).where(metric="accuracy", slice="").rows if row.point
-    ]
+    rows = score_table(folder.path).where(metric="accuracy", slice="").rows
+    arms = [row for row in rows if row.point]
     assert len({row.contestant for row in arms}) == 68
-    assert {(row.task_name, row.value, row.n) for row in arms} == {
-        ("depth", 1.0, 1),
-        ("correspondence", 0.0, 1),
-    }
+    shares = {(row.task_name, row.value, row.n) for row in arms}
+    assert shares == {("depth", 1.0, 1), ("correspondence", 0.0, 1)}
 
 
 def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path) -> None:
@@ -366,11 +328,8 @@ def test_blink_on_the_real_files_that_are_here(shared_data: Path, tmp_path: Path
     folder = RunFolder(tmp_path / "blink_bench")
     assert not any(record.error for record in folder.records().values())
     key = load_key(shared_data / "blink_replies" / "val_answers.json")
-    assert sum(key[name] == "(A)" for _, name in folder.samples) == sum(
-        count for count, _ in right.values()
-    )
+    assert sum(key[name] == "(A)" for _, name in folder.samples) == 38 + 27 + 39
+    table = score_table(folder.path).where(metric="accuracy", slice="")
     for contestant in ("official", "robust"):
-        rows = (
-            score_table(folder.path).where(metric="accuracy", slice="", contestant=contestant).rows
-        )
+        rows = table.where(contestant=contestant).rows
         assert {row.task_name: (row.right, row.n) for row in rows if row.task_name} == right

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.contestants import contestants, pair_table
+from looktwice.eval.analysis.contestants import Together, pair_table
 from looktwice.eval.cli import app
-from looktwice.eval.display.table import Table, make_table
+from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import Record, RunFolder
@@ -27,9 +27,10 @@ from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord
 from looktwice.eval.tasks import CountScorer, TaskError
-from looktwice.pipelines.config import Plan, load_plan, spec
+from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.models import Replay
 from looktwice.pipelines.pipeline import NoModel
@@ -54,41 +55,31 @@ OF_LLAVA_7B = {"LLaVA-7B": 1210, "LLaVA-13B": 898, "QwenVLMax": 804, "GPT4V": 65
 CONCATENATED = {"GPT4V": (38.63, 38.27), "GeminiProVision": (36.31, 35.92)}
 
 
-def scored(planned: Plan, out: Path) -> RunScores:
+def scored(plan: Plan, out: Path) -> RunScores:
     """What a run of recorded replies comes to, without the runner: the same judge on the same
     replies."""
-    folder, keys = RunFolder(out), {}
-    points = []
-    for point in planned.points:
-        if point.task_id not in keys:
-            keys[point.task_id] = {item.sample.id: row(point, item) for item in point.task}
-        points.append(_scored(folder, point, keys[point.task_id]))
+    folder, rows, points = RunFolder(out), dict[str, dict[str, SampleRow]](), []
+    for point in plan.points:
+        if point.task_id not in rows:
+            rows[point.task_id] = {
+                item.sample.id: SampleRow(point.task_id, "", item.answer, item.sample.to_dict())
+                for item in point.task
+            }
+        points.append(_scored(folder, point, rows[point.task_id]))
     return RunScores(folder, tuple(points))
 
 
-def row(point: Arm, item: Any) -> SampleRow:
-    return SampleRow(point.task_id, "", item.answer, item.sample.to_dict())
-
-
 def _scored(folder: RunFolder, point: Arm, samples: Mapping[str, SampleRow]) -> PointScores:
-    facts = asdict(point.task.facts) | {"scorer": spec(point.task.facts.scorer)}
-    held = PointRow(
-        point.id,
-        point.contestant,
-        point.task_name,
-        point.task_id,
-        point.changes,
-        point.baseline,
-        facts,
-    )
-    scorer = build_scorer(facts)
+    scorer = build_scorer({"scorer": spec(point.task.facts.scorer)})
+    names = (point.id, point.contestant, point.task_name, point.task_id)
+    asked = PointRow(*names, point.changes, point.baseline, asdict(point.task.facts))
     judge, found = RecordScorer(folder, point.read, scorer), dict[str, dict[int, ScoredRecord]]()
     if isinstance(point.model, Replay):
         for name, sample in samples.items():
             call = {"messages": [], "draw": 0, "reply": {"text": point.model.of(name)(()).text}}
             found[name] = {0: judge(Record(point.id, name, "", calls=(call,)), sample)}
     label = " ".join([point.contestant, *map(str, point.changes.values())])
-    return PointScores(held, samples, found, contestant=label, task=point.task_name, scorer=scorer)
+    return PointScores(asked, samples, found, contestant=label, task=point.task_name, scorer=scorer)
 
 
 def percent(found: Table, metric: str, contestant: str, **fields: Any) -> float:
@@ -99,13 +90,16 @@ def percent(found: Table, metric: str, contestant: str, **fields: Any) -> float:
 # ---- BLINK
 
 
+def planned(config: str, task: str, path: Path) -> Plan:
+    plan = load_plan(CONFIGS / f"{config}.yaml", [f"tasks.{task}.path={path}"])
+    assert not plan.left_out
+    return plan
+
+
 @pytest.fixture(scope="module")
 def blink_val(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> RunScores:
-    planned = load_plan(
-        CONFIGS / "blink_val.yaml", [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"]
-    )
-    assert not planned.left_out
-    return scored(planned, tmp_path_factory.mktemp("blink_val"))
+    plan = planned("blink_val", "Art_Style", shared_data / "blink_replies")
+    return scored(plan, tmp_path_factory.mktemp("blink_val"))
 
 
 @pytest.fixture(scope="module")
@@ -128,35 +122,34 @@ def test_the_total_that_does_not_depend_on_the_labels_version(
     assert percent(val_table, "blink_macro_without_reflectance", model) == share
 
 
-def test_every_subtask_of_the_val_column(val_table: Table, shared_data: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "file"),
+    [("GPT4V", "GPT4V"), ("LLaVA-7B", "llava_v1.5_7b"), ("MiniGPT-4", "MiniGPT-4-v2")],
+)
+def test_every_subtask_of_the_val_column(
+    val_table: Table, shared_data: Path, model: str, file: str
+) -> None:
     """Against a count of equal strings, file by file."""
     keys = load_key(shared_data / "blink_replies/val_answers.json")
-    for model, file in (
-        ("GPT4V", "GPT4V"),
-        ("LLaVA-7B", "llava_v1.5_7b"),
-        ("MiniGPT-4", "MiniGPT-4-v2"),
-    ):
-        right: dict[str, int] = defaultdict(int)
-        rows = load_replies(shared_data / f"blink_replies/{file}.jsonl.gz").rows
-        for row in rows.to_dict("records"):
-            right[row["task"]] += row["label"] == keys.get(row["sample"], "none")
-        found = {
-            r.task: r.right
-            for r in val_table.where(metric="accuracy", contestant=model).rows
-            if r.task_name
-        }
-        assert found == right
-        assert len(found) == 14
+    right: dict[str, int] = defaultdict(int)
+    rows = load_replies(shared_data / f"blink_replies/{file}.jsonl.gz").rows
+    for row in rows.to_dict("records"):
+        right[row["task"]] += row["label"] == keys.get(row["sample"], "none")
+    accuracies = val_table.where(metric="accuracy", contestant=model).rows
+    assert {row.task: row.right for row in accuracies if row.task_name} == right
+    assert len(right) == 14
 
 
 def test_the_overlap_of_errors(blink_val: RunScores) -> None:
     """App. C.2 on val: 1,210 mistakes of LLaVA-1.5-7B, 1,096 of 13B, 898 in common."""
-    found = {one.name: one for one in contestants(blink_val)}
-    assert {
-        name: found["LLaVA-7B"].common_errors(found[name])[0] for name in OF_LLAVA_7B
-    } == OF_LLAVA_7B
-    assert found["LLaVA-7B"].common_errors(found["LLaVA-13B"]) == (898, 1210, 1096)
-    shown = pair_table([blink_val])
+    arms = defaultdict[str, list[PointScores]](list)
+    for arm in blink_val.points:
+        arms[arm.contestant].append(arm)
+    llava = {"LLaVA-7B": arms["LLaVA-7B"]}
+    for name, shared in OF_LLAVA_7B.items():
+        both = Together.of({**llava, name: arms[name]})
+        assert both.mistakes.startswith(f"{shared}\n")
+    shown = pair_table(make_table([blink_val]))
     assert len(shown.rows) == 8 * 7 / 2
     (line,) = (cells for cells in shown.rows if set(cells[:2]) == {"LLaVA-7B", "LLaVA-13B"})
     cells = dict(zip(shown.header, line, strict=True))
@@ -165,22 +158,17 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
 
 
 def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
-    planned = load_plan(
-        CONFIGS / "blink_concatenation_recorded.yaml", [f"tasks.Jigsaw.path={shared_data}"]
-    )
-    found = make_table([scored(planned, tmp_path)])
+    plan = planned("blink_concatenation_recorded", "Jigsaw", shared_data)
+    found = make_table([scored(plan, tmp_path)])
     for model, totals in CONCATENATED.items():
-        one = f"concatenated {model}"
-        assert (
-            percent(found, "accuracy", one, task="macro"),
-            percent(found, "accuracy", one, task="micro"),
-        ) == totals
+        for task, total in zip(("macro", "micro"), totals, strict=True):
+            assert percent(found, "accuracy", f"concatenated {model}", task=task) == total
     for task in {r.task for r in found.rows if r.task_name}:
-        fell = [
+        separate, concatenated = (
             percent(found, "accuracy", f"{how} GPT4V", task=task)
             for how in ("separate", "concatenated")
-        ]
-        assert fell[0] > fell[1], "GPT-4V falls on every task"
+        )
+        assert separate > concatenated, "GPT-4V falls on every task"
     (whole,) = found.where(metric="accuracy", contestant="concatenated GPT4V", task="micro").rows
     assert (whole.baseline, whole.n, (whole.p or 0) < 1e-4) == ("separate GPT4V", 1108, True)
     assert round(100 * (whole.delta or 0), 2) == -11.82
@@ -188,40 +176,35 @@ def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_commands_give_the_same(shared_data: Path, tmp_path: Path) -> None:
-    data = shared_data / "blink_replies"
-    words = [
-        "run",
-        str(CONFIGS / "blink_val.yaml"),
-        f"tasks.Art_Style.path={data}",
-        "--out",
-        str(tmp_path),
-    ]
+    path = f"tasks.Art_Style.path={shared_data / 'blink_replies'}"
+    words = ["run", str(CONFIGS / "blink_val.yaml"), path, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "15208 new, 0 were there, 0 failed" in result.output
-    said = (tmp_path / "blink_val/report.md").read_text(encoding="utf-8")
+    report = (tmp_path / "blink_val/report.md").read_text(encoding="utf-8")
     for model, (macro, _) in VAL.items():
-        assert f"| BLINK | blink_macro | {model} | {macro:.2f}<br>" in said
+        assert f"| BLINK | blink_macro | {model} | {macro:.2f}<br>" in report
 
 
-def test_recorded_questions_and_their_faults(tmp_path: Path) -> None:
-    (tmp_path / "val_answers.json").write_text(
-        json.dumps({"val_Jigsaw_1": "(B)", "val_Counting_1": "(D)"})
-    )
-    (item,) = RecordedQuestions(tmp_path, "Counting")
-    assert (item.answer, item.sample.letters, item.sample.meta["subtask"]) == (
-        "D",
-        tuple("ABCD"),
-        "Counting",
-    )
-    assert "2025-09-03" not in str(RecordedQuestions(tmp_path, "Jigsaw").facts)
-    for name, key, said in (
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
         ("jigsaw", "val_answers.json", "did you mean 'Jigsaw'"),
         ("IQ_Test", "val_answers.json", "has no key of val_IQ_Test_1"),
         ("Jigsaw", "none.json", "cannot be read as a key"),
-    ):
-        with pytest.raises(TaskError, match=said):
-            len(RecordedQuestions(tmp_path, name, key))
+    ],
+)
+def test_recorded_questions_and_their_faults(
+    tmp_path: Path, name: str, key: str, said: str
+) -> None:
+    keys = {"val_Jigsaw_1": "(B)", "val_Counting_1": "(D)"}
+    (tmp_path / "val_answers.json").write_text(json.dumps(keys))
+    (item,) = RecordedQuestions(tmp_path, "Counting")
+    assert (item.answer, item.sample.letters) == ("D", tuple("ABCD"))
+    assert item.sample.meta["subtask"] == "Counting"
+    assert "2025-09-03" not in str(RecordedQuestions(tmp_path, "Jigsaw").facts)
+    with pytest.raises(TaskError, match=said):
+        len(RecordedQuestions(tmp_path, name, key))
 
 
 @pytest.mark.parametrize(
@@ -242,18 +225,18 @@ def test_an_official_label_counts_as_the_official_code_counts_it(
     assert state.answer == answer
 
 
-@pytest.mark.parametrize("reply", ["E", "(C)", None])
+@pytest.mark.parametrize(
+    ("reply", "coverage"), [("E", "100.00"), ("(C)", "100.00"), (None, "0.00")]
+)
 def test_a_letter_beyond_the_choices_and_no_reply_at_all_are_not_right(
-    tmp_path: Path, reply: str | None
+    tmp_path: Path, reply: str | None, coverage: str
 ) -> None:
     """The official rule takes E and (C) as they are on two choices, and then they are wrong; None
     is an exception."""
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps({"idx": "val_Jigsaw_1", "reply": reply, "answer": "(A)"}) + "\n")
     line = next(replies_lines([file], "blink_official"))
-    assert line.startswith(
-        f"m: n=1, accuracy=0.00%, coverage={'0.00' if reply is None else '100.00'}%"
-    )
+    assert line.startswith(f"m: n=1, accuracy=0.00%, coverage={coverage}%")
 
 
 # ---- Do You See Me
@@ -283,10 +266,8 @@ CHANCE = {
 
 
 def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> None:
-    planned = load_plan(
-        CONFIGS / "dysm_baselines.yaml", [f"tasks.figure_ground.path={shared_data / 'dysm'}"]
-    )
-    found = make_table([scored(planned, tmp_path)])
+    plan = planned("dysm_baselines", "figure_ground", shared_data / "dysm")
+    found = make_table([scored(plan, tmp_path)])
     for who, levels in (("majority (key)", MAJORITY), ("chance (level)", CHANCE)):
         rows = found.where(metric="accuracy", contestant=who, slice="").rows
         assert {r.task: round(100 * (r.value or 0), 2) for r in rows if r.task_name} == levels
@@ -321,32 +302,21 @@ def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | Non
 def counted(tmp_path: Path, items: Sequence[tuple[str, int, str]]) -> dict[str, Row]:
     """The metrics of counts (key, images, reply)."""
     made = MadeRun(tmp_path / "run")
-    made.task(
-        "cnt",
-        [k for k, _, _ in items],
-        choices=0,
-        meta=[{"image_len": L, "subtask": "OC-Cnt"} for _, L, _ in items],
-    )
+    keys, lengths, replies = zip(*items, strict=True)
+    meta = [{"image_len": length, "subtask": "OC-Cnt"} for length in lengths]
+    made.task("cnt", list(keys), choices=0, meta=meta)
     read = {"use": "eval.readers.Vlm2Official"}
     point = made.point("plain", "cnt", facts={"scorer": spec(CountScorer("OC-Cnt"))}, read=read)
-    for number, (_, _, reply) in enumerate(items):
+    for number, reply in enumerate(replies):
         made.reply(point, f"s{number}", reply)
-    from looktwice.eval.display.table import score_table
-
-    return {
-        r.metric: r
-        for r in score_table(made.write().path).where(contestant="plain", slice="", task="cnt").rows
-    }
+    table = score_table(made.write().path)
+    return {row.metric: row for row in table.where(contestant="plain", slice="", task="cnt").rows}
 
 
 def test_one_exact_one_near_and_one_unparsable_count(tmp_path: Path) -> None:
     found = counted(tmp_path, [("2", 3, "2"), ("1", 4, "2"), ("2", 4, "no idea")])
-    shares = {name: round(100 * (found[name].value or 0), 2) for name in found}
-    assert (shares["numeric_official"], shares["numeric_vlmevalkit"], shares["accuracy"]) == (
-        55.20,
-        36.80,
-        33.33,
-    )
+    names = ("numeric_official", "numeric_vlmevalkit", "accuracy")
+    assert [round(100 * (found[name].value or 0), 2) for name in names] == [55.20, 36.80, 33.33]
 
 
 def test_a_count_out_of_range_is_left_out_officially(tmp_path: Path) -> None:
@@ -380,9 +350,8 @@ def test_the_published_table_of_vlm2(who: str) -> None:
     for name, units in UNITS.items() if not who.startswith("people") else ():
         assert min(abs(row[name] - 100 * k / units) for k in range(units + 1)) < 0.0051, name
     if "overall_9" in row:
-        assert fmean(scores) == pytest.approx(
-            row["overall_9"], abs=0.0151 if who == "InternVL2.5-8B" else 0.0106
-        )
+        error = 0.0151 if who == "InternVL2.5-8B" else 0.0106
+        assert fmean(scores) == pytest.approx(row["overall_9"], abs=error)
     if "overall_8" in row:
         assert fmean(scores[:8]) == pytest.approx(row["overall_8"], abs=0.006)
         assert row["overall_8"] == PRINTED.get(who, row["overall_8"])

@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,10 @@ from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Marked, Robust
 from looktwice.eval.tasks import NearSighted
-from looktwice.pipelines.config import ConfigError, Scope, build, identity, load_plugin, spec
+from looktwice.pipelines.config import ConfigError, build, identity
+from looktwice.pipelines.config.classes import load_plugin
+from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import (
     CallOptions,
@@ -72,6 +75,9 @@ from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
 
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
+FORMS = pytest.mark.parametrize(
+    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
+)
 
 
 def pixels(width: int = 80, height: int = 60) -> Pixels:
@@ -128,6 +134,10 @@ def seen(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
     ]
 
 
+def outcomes(state: State) -> list[str]:
+    return [look.outcome for look in read_looks(state.notes)]
+
+
 def ended(state: State) -> EpisodeEnd:
     found = read_end(state.notes)
     assert found is not None
@@ -152,17 +162,9 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
     assert asked[1][3].call_id == "c"
     assert state.reply == "It is a cat." and state.answer is None and len(state.views) == 2
     assert (state.views[1].pixels == pixels()[20:50, 10:30]).all()
-    assert read_looks(state.notes) == [
-        Look(
-            1,
-            0,
-            "zoom",
-            "shown",
-            {"box": [10, 20, 30, 50], "image": 0},
-            (2,),
-            ((0, 10, 20, 30, 50),),
-        )
-    ]
+    arguments = {"box": [10, 20, 30, 50], "image": 0}
+    look = Look(1, 0, "zoom", "shown", arguments, (2,), ((0, 10, 20, 30, 50),))
+    assert read_looks(state.notes) == [look]
     assert ended(state).by == "reply"
 
 
@@ -201,37 +203,22 @@ def test_plain_lines_ask_and_answer_and_nothing_else_does() -> None:
     )
     assert seen(asked[1])[-1] == ("user", "RESULT of zoom:", "Image 2 (40 x 30 pixels):", (40, 30))
     assert seen(asked[2])[-1][1].startswith("error: the reply has neither a line")
-    assert state.reply == "ANSWER: a cat" and [
-        look.outcome for look in read_looks(state.notes)
-    ] == ["shown", "refused"]
+    assert state.reply == "ANSWER: a cat" and outcomes(state) == ["shown", "refused"]
 
 
-@pytest.mark.parametrize(
-    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
-)
+@FORMS
 def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
-    wanted = [
-        ("zoom", {"box": [0, 0, 40, 30]}),
-        ("turn", {"degrees": 90}),
-        ("zoom", {"image": 1, "box": [0, 0, 8, 6]}),
-    ]
+    boxes: list[dict[str, Any]] = [{"box": [0, 0, 40, 30]}, {"image": 1, "box": [0, 0, 8, 6]}]
+    wanted = [("zoom", boxes[0]), ("turn", {"degrees": 90}), ("zoom", boxes[1])]
+    tags = (json.dumps({"name": name, "arguments": given}) for name, given in wanted)
+    lines = (f"CALL {name} {json.dumps(given)}" for name, given in wanted)
     replies = {
-        NativeCalls: raw(*((name, json.dumps(arguments)) for name, arguments in wanted)),
-        TaggedCalls: Reply(
-            "".join(
-                f"<tool_call>{json.dumps({'name': n, 'arguments': a})}</tool_call>"
-                for n, a in wanted
-            )
-        ),
-        PlainCalls: Reply(
-            "\n".join(f"CALL {name} {json.dumps(arguments)}" for name, arguments in wanted)
-        ),
+        NativeCalls: raw(*((name, json.dumps(given)) for name, given in wanted)),
+        TaggedCalls: Reply("".join(f"<tool_call>{tag}</tool_call>" for tag in tags)),
+        PlainCalls: Reply("\n".join(lines)),
     }
-    state, asked = scripted(
-        Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()}, protocol=form),
-        replies[type(form)],
-        "ANSWER: x",
-    )
+    agent = Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()}, protocol=form)
+    state, asked = scripted(agent, replies[type(form)], "ANSWER: x")
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (30, 40), (8, 6)]
     assert ended(state).steps == 1 and len(asked) == 2
     if isinstance(form, NativeCalls):
@@ -249,35 +236,19 @@ def test_the_model_is_offered_tools_with_their_schemas() -> None:
     class Hears:
         identity: str = "hears"
 
-        def __call__(
-            self, messages: Any, draw: int = 0, options: CallOptions = CallOptions()
-        ) -> Reply:
+        def __call__(self, messages: Any, draw: int = 0, options: Any = None) -> Reply:
             wants.append(options)
             return Reply("x")
 
-    ran(
-        Agent(
-            {"zoom": Zoom(), "undo": Undo()},
-            options=CallOptions(temperature=0.5),
-            coordinates="0-1",
-        ),
-        Hears(),
-    )
-    tools = wants[0].tools
-    assert (
-        wants[0].temperature == 0.5
-        and tools is not None
-        and [tool.name for tool in tools] == ["zoom", "undo"]
-    )
-    box = tools[0].parameters["properties"]["box"]
-    assert (box["type"], box["items"], box["minItems"], box["maxItems"]) == (
-        "array",
-        {"type": "number"},
-        4,
-        4,
-    )
-    assert "from 0 to 1" in box["description"] and tools[0].parameters["required"] == ["box"]
-    json.dumps(tools[1].parameters)
+    tools: dict[str, AgentTool] = {"zoom": Zoom(), "undo": Undo()}
+    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), Hears())
+    told = wants[0].tools or ()
+    assert wants[0].temperature == 0.5 and [tool.name for tool in told] == ["zoom", "undo"]
+    box = told[0].parameters["properties"]["box"]
+    four = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+    assert box.items() >= four.items()
+    assert "from 0 to 1" in box["description"] and told[0].parameters["required"] == ["box"]
+    json.dumps(told[1].parameters)
 
 
 def test_history_can_drop_the_images_of_earlier_turns() -> None:
@@ -292,13 +263,10 @@ def test_history_can_drop_the_images_of_earlier_turns() -> None:
 def test_a_probe_asks_beside_the_conversation() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, probe="What now?", system="")
     state, asked = scripted(agent, "maybe A", call("zoom", box=[0, 0, 9, 9]), "maybe B", "B")
-    assert asked[0][-1].text.endswith("What is it?\nWhat now?") and asked[2][-1].text.endswith(
-        "What now?"
-    )
+    assert asked[0][-1].text.endswith("What is it?\nWhat now?")
+    assert asked[2][-1].text.endswith("What now?") and state.reply == "B"
     assert "What now?" not in "".join(message.text for message in asked[3])
-    assert [(look.probe, look.call) for look in read_looks(state.notes)] == [
-        (0, 1)
-    ] and state.reply == "B"
+    assert [(look.probe, look.call) for look in read_looks(state.notes)] == [(0, 1)]
 
 
 # Places
@@ -330,16 +298,10 @@ def test_a_box_reaches_the_source_through_what_was_shown(
 
 def test_places_ride_through_crops_turns_and_joined_views() -> None:
     two = sample(pixels(80, 60), pixels(80, 60)[:, ::-1])
-    joined = Pipeline(
-        {"join": Concatenate(margin=10), "agent": Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})}
-    )
-    looks = (
-        call("zoom", box=[100, 10, 130, 50]),
-        call("turn", degrees=180),
-        call("zoom", box=[0, 0, 10, 20]),
-    )
-    script: list[str | Reply] = [*looks, "x"]
-    state = joined(State.start(two), Scripted(script))
+    agent = Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()})
+    first, last = call("zoom", box=[100, 10, 130, 50]), call("zoom", box=[0, 0, 10, 20])
+    joined = Pipeline({"join": Concatenate(margin=10), "agent": agent})
+    state = joined(State.start(two), Scripted([first, call("turn", degrees=180), last, "x"]))
     regions = [look.regions for look in read_looks(state.notes)]
     assert regions[0] == ((1, 10, 10, 40, 50),)
     assert regions[1] == ((),)  # turned, it shows the same
@@ -360,40 +322,33 @@ def test_a_choice_that_is_a_picture_can_be_zoomed_though_it_is_no_source() -> No
 # Tools
 
 
-@dataclass(frozen=True)
-class Finds:
-    """A detector of one box, whatever the word, except "nothing"."""
-
-    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        count = 0 if words == ("nothing",) else 1
-        return Boxes(np.array([[10, 10, 30, 40]] * count), np.ones(count), np.array(["it"] * count))
+def finds(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+    """One box, whatever the word, except "nothing"."""
+    count = 0 if words == ("nothing",) else 1
+    return Boxes(np.array([[10, 10, 30, 40]] * count), np.ones(count), np.array(["it"] * count))
 
 
-@dataclass(frozen=True)
-class Ramp:
-    """Depth that grows to the right."""
-
-    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        return DepthMap(np.tile(np.arange(image.shape[1], dtype=float), (image.shape[0], 1)), True)
+def ramp(image: Pixels, /, *others: Pixels) -> DepthMap:
+    return DepthMap(np.tile(np.arange(image.shape[1], dtype=float), (image.shape[0], 1)), True)
 
 
-@dataclass(frozen=True)
-class Halves:
-    """Two segments."""
-
-    def __call__(self, pixels: Pixels, /) -> Masks:
-        left = np.zeros(pixels.shape[:2], bool)
-        left[:, : pixels.shape[1] // 2] = True
-        return Masks(np.array([left, ~left]), np.ones(2), np.array(["", ""]))
+def empty(image: Pixels, /, *others: Pixels) -> DepthMap:
+    return DepthMap(np.full(image.shape[:2], math.nan), True)
 
 
-@dataclass(frozen=True)
-class Same:
-    """Three matches."""
+def unopened(image: Pixels, /, *others: Pixels) -> DepthMap:
+    raise WeightsError("there is no folder 'depth'")
 
-    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        xy = np.array([[10, 10], [40, 30], [60, 50]])
-        return Matches(xy, xy, np.ones(3))
+
+def halves(pixels: Pixels, /) -> Masks:
+    left = np.zeros(pixels.shape[:2], bool)
+    left[:, : pixels.shape[1] // 2] = True
+    return Masks(np.array([left, ~left]), np.ones(2), np.array(["", ""]))
+
+
+def same(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+    xy = np.array([[10, 10], [40, 30], [60, 50]])
+    return Matches(xy, xy, np.ones(3))
 
 
 TOOLS: dict[str, tuple[Any, dict[str, Any], tuple[int, int], str]] = {
@@ -404,11 +359,11 @@ TOOLS: dict[str, tuple[Any, dict[str, Any], tuple[int, int], str]] = {
     "grid": (ShowGrid(), {}, (80, 60), ""),
     "rotate": (Rotate(), {"degrees": 90}, (60, 80), "turned by 90"),
     "contrast": (Contrast(), {}, (80, 60), ""),
-    "word": (CropByWord(Finds(), crop=Crop(padding=0, min_px=1)), {"word": "dog"}, (20, 30), ""),
-    "faces": (ZoomOnFaces(Finds(), crop=Crop(padding=0, min_px=1)), {}, (20, 30), ""),
-    "depth": (ShowDepth(Ramp()), {}, (80, 60), ""),
-    "segment": (ShowSegments(Halves()), {}, (80, 60), ""),
-    "match": (ShowMatches(Same()), {}, (170, 60), ""),
+    "word": (CropByWord(finds, crop=Crop(padding=0, min_px=1)), {"word": "dog"}, (20, 30), ""),
+    "faces": (ZoomOnFaces(finds, crop=Crop(padding=0, min_px=1)), {}, (20, 30), ""),
+    "depth": (ShowDepth(ramp), {}, (80, 60), ""),
+    "segment": (ShowSegments(halves), {}, (80, 60), ""),
+    "match": (ShowMatches(same), {}, (170, 60), ""),
     "apply": (ApplyStage(LongestSide(40), "Shows it smaller."), {}, (40, 30), ""),
 }
 
@@ -538,11 +493,8 @@ def test_each_bound_stops_the_loop_and_forces_an_answer(name: str) -> None:
         call("zoom", image=1, box=[0, 0, 30, 30 - n], tokens=100, seconds=1.0) for n in range(looks)
     ]
     state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, bounds=bounds), *script, Reply("A cat."))
-    assert (
-        len(asked) == looks + 1
-        and asked[-1][-1].text.endswith(FINAL)
-        and asked[-1][-1].role == "user"
-    )
+    last = asked[-1][-1]
+    assert len(asked) == looks + 1 and last.role == "user" and last.text.endswith(FINAL)
     assert ended(state).by == name and state.reply == "A cat." and not state.ended
 
 
@@ -567,22 +519,14 @@ def test_images_that_a_bound_leaves_no_room_for_are_not_shown() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(images=2))
     calls = raw(*(("zoom", json.dumps({"image": 1, "box": [0, 0, 10 + n, 10]})) for n in range(4)))
     state, asked = scripted(agent, calls, "x")
-    assert [look.outcome for look in read_looks(state.notes)] == [
-        "shown",
-        "shown",
-        "bound",
-        "bound",
-    ]
+    assert outcomes(state) == ["shown", "shown", "bound", "bound"]
     assert len(state.views) == 3 and "not shown" in asked[1][-2].text
 
 
 def test_the_same_call_is_not_run_twice() -> None:
-    state, asked = scripted(
-        Agent({"zoom": PLAIN_ZOOM}), *[call("zoom", image=1, box=[0, 0, 9, 9])] * 2, "x"
-    )
-    assert [look.outcome for look in read_looks(state.notes)] == ["shown", "repeated"] and len(
-        state.views
-    ) == 2
+    twice = [call("zoom", image=1, box=[0, 0, 9, 9])] * 2
+    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), *twice, "x")
+    assert outcomes(state) == ["shown", "repeated"] and len(state.views) == 2
     assert "it brought image 2" in asked[2][-1].text
 
 
@@ -597,10 +541,7 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "a list": (("zoom", "[1, 2, 3, 4]"), "must be a JSON object"),
     "deep": (("zoom", '{"box": ' + "[" * 100_000), "the arguments are no JSON"),
     "missing": (("zoom", "{}"), "box: Field required"),
-    "unknown": (
-        ("zoom", '{"box": [0, 0, 9, 9], "shell": "ls"}'),
-        "shell: Extra inputs are not permitted",
-    ),
+    "unknown": (("zoom", '{"box": [0, 0, 9, 9], "shell": "ls"}'), "shell: Extra inputs"),
     "three numbers": (("zoom", '{"box": [1, 2, 3]}'), "box"),
     "words": (("zoom", '{"box": ["a", "b", "c", "d"]}'), "box.0: Input should be a valid number"),
     "NaN": (("zoom", '{"box": [NaN, 0, 9, 9]}'), "NaN is no number"),
@@ -609,21 +550,12 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "large": (("zoom", '{"box": [0, 0, 1e308, 9]}'), "lies outside image 1"),
     "long": (("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}"), "box"),
     "longest": (("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}"), "the arguments are no JSON"),
-    "outside": (
-        ("zoom", '{"box": [100, 100, 140, 160]}'),
-        "lies outside image 1, which is 80 x 60 pixels",
-    ),
+    "outside": (("zoom", '{"box": [100, 100, 140, 160]}'), "outside image 1, which is 80 x 60"),
     "swapped": (("zoom", '{"box": [40, 30, 10, 5]}'), "has no area; give left, top, right, bottom"),
     "no area": (("zoom", '{"box": [10, 10, 10, 20]}'), "has no area"),
     "no image": (("zoom", '{"box": [0, 0, 9, 9], "image": 7}'), "there is no image 7; there are 1"),
-    "before the first": (
-        ("zoom", '{"box": [0, 0, 9, 9], "image": -1}'),
-        "image: Input should be greater",
-    ),
-    "long name": (
-        ("mark", '{"box": [0, 0, 9, 9], "label": "' + "x" * 999 + '"}'),
-        "label: String should have at most",
-    ),
+    "before the first": (("zoom", '{"box": [0, 0, 9, 9], "image": -1}'), "image: Input should be"),
+    "long name": (("mark", f'{{"box": [0, 0, 9, 9], "label": "{"x" * 999}"}}'), "label: String"),
 }
 
 
@@ -632,13 +564,10 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> No
     wrong, reason = REFUSED[name]
     agent = Agent({"zoom": PLAIN_ZOOM, "mark": DrawBox()})
     state, asked = scripted(agent, raw(wrong), raw(wrong))
-    assert (
-        len(asked) == 2 and asked[1][-1].text.startswith("error: ") and reason in asked[1][-1].text
-    )
+    told = asked[-1][-1].text
+    assert len(asked) == 2 and told.startswith("error: ") and reason in told
     assert state.reason.startswith("abstained: malformed tool call: ") and reason in state.reason
-    assert [look.outcome for look in read_looks(state.notes)] == ["refused", "refused"] and len(
-        state.views
-    ) == 1
+    assert outcomes(state) == ["refused", "refused"] and len(state.views) == 1
     assert ended(state).by == "malformed"
     "".join(state.notes).encode()
     state, _ = scripted(agent, raw(wrong), call("zoom", box=[0, 0, 9, 9]), "A cat.")
@@ -657,12 +586,10 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
         (TaggedCalls(), Reply(f"<tool_call>{json.dumps(one)}</tool_call>" * 10_000)),
         (PlainCalls(), Reply("CALL zoom {}\n" * 10_000)),
     ):
-        state, asked = scripted(
-            Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=2), reply, "ANSWER: x"
-        )
-        assert len(
-            read_looks(state.notes)
-        ) == 8 and "9992 more calls of this reply were not run" in "".join(state.notes)
+        agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=2)
+        state, asked = scripted(agent, reply, "ANSWER: x")
+        assert len(outcomes(state)) == 8
+        assert "9992 more calls of this reply were not run" in "".join(state.notes)
         assert len(asked[1][2].tool_calls or asked[1][2].text) < 1000
 
 
@@ -686,9 +613,7 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
     ],
     ids=lambda text: text[:20],
 )
-@pytest.mark.parametrize(
-    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
-)
+@FORMS
 def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
     state, asked = scripted(
         Agent({"zoom": PLAIN_ZOOM}, protocol=form, bounds=Bounds(steps=2)), *[text] * 4
@@ -708,27 +633,16 @@ def test_words_of_the_question_and_of_tools_call_nothing() -> None:
 
 
 def test_what_a_tool_cannot_do_is_told_and_no_correction() -> None:
-    agent = Agent({"word": CropByWord(Finds()), "depth": ShowDepth(Empty())})
+    agent = Agent({"word": CropByWord(finds), "depth": ShowDepth(empty)})
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
-    assert [look.outcome for look in read_looks(state.notes)] == [
-        "failed",
-        "failed",
-    ] and state.reply == "A cat."
+    assert outcomes(state) == ["failed", "failed"] and state.reply == "A cat."
     assert "no box for nothing in image 0" in asked[1][-1].text
-
-
-@dataclass(frozen=True)
-class Empty:
-    """Knows no depth."""
-
-    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        return DepthMap(np.full(image.shape[:2], math.nan), True)
 
 
 def test_a_tool_whose_weights_are_missing_fails_the_sample_and_is_not_told_to_the_model() -> None:
     model = Scripted([call("depth", image=1), "A cat."])
     with pytest.raises(StageFailed) as caught:
-        ran(Agent({"depth": ShowDepth(Unopened())}), model)
+        ran(Agent({"depth": ShowDepth(unopened)}), model)
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
 
 
@@ -747,14 +661,10 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
 def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
     replies: list[str | Reply] = [call("zoom", box=[10, 20, 30, 50]), "(A)"]
-    state, _ = scripted(
-        Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3
-    )
-    assert [(look.number, look.call) for look in read_looks(state.notes)] == [
-        (1, 0),
-        (1, 2),
-        (1, 4),
-    ]
+    voted = Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3)
+    state, _ = scripted(voted, *replies * 3)
+    looks = [(look.number, look.call) for look in read_looks(state.notes)]
+    assert looks == [(1, 0), (1, 2), (1, 4)]
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -764,19 +674,9 @@ def test_looks_before_a_failure_are_kept(nested: bool) -> None:
     with pytest.raises(StageFailed) as caught:
         ran(Pipeline({"inner": agent}) if nested else agent, model)
     notes = caught.value.state.notes
-    assert [(look.number, look.call, look.outcome) for look in read_looks(notes)] == [
-        (1, 0, "shown"),
-        (2, 1, "shown"),
-    ]
+    looks = [(look.number, look.call, look.outcome) for look in read_looks(notes)]
+    assert looks == [(1, 0, "shown"), (2, 1, "shown")]
     assert read_end(notes) is None and len(caught.value.state.trace[-1].calls) == 3
-
-
-@dataclass(frozen=True)
-class Unopened:
-    """A network without weights."""
-
-    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        raise WeightsError("there is no folder 'depth'")
 
 
 # A real server
@@ -798,21 +698,16 @@ class Numbered:
 def test_over_http_the_whole_conversation_is_on_the_wire(tmp_path: Path) -> None:
     of = sample(question="What is it? #tool")
     with chat_server(tmp_path / "log.jsonl") as server:
-        state = ran(
-            Agent({"zoom": Numbered(True)}, system="Look."), ChatAPI("m", url=server.url), of
-        )
+        agent = Agent({"zoom": Numbered(True)}, system="Look.")
+        state = ran(agent, ChatAPI("m", url=server.url), of)
         first, second = server.bodies
-    assert [tool["function"]["name"] for tool in first["tools"]] == ["zoom"] and len(
-        first["messages"]
-    ) == 2
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["zoom"]
+    assert len(first["messages"]) == 2
     system, user, assistant, tool, image = second["messages"]
     assert (system["content"], user["content"][-1]["text"]) == ("Look.", "What is it? #tool")
     assert assistant["tool_calls"][0]["function"] == {"name": "zoom", "arguments": '{"x": 1}'}
-    assert tool == {
-        "role": "tool",
-        "tool_call_id": "call_7",
-        "content": "column\nImage 2 (80 x 60 pixels):",
-    }
+    words = "column\nImage 2 (80 x 60 pixels):"
+    assert tool == {"role": "tool", "tool_call_id": "call_7", "content": words}
     assert [part["type"] for part in image["content"]] == ["text", "image_url"]
     assert state.reply in ("(A)", "(B)", "(C)", "(D)") and ended(state).tokens == 214
 
@@ -834,35 +729,28 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("name", "tool", "settings", "words"),
     [
-        ({"tools": {"a b": {"use": "prompting.agent.Zoom"}}}, "cannot be the name of a tool"),
-        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"steps": -1}}, "steps >= 0"),
-        ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"tokens": 0}}, "tokens > 0"),
-        (
-            {"tools": {"z": {"use": "prompting.agent.Zoom"}}, "coordinates": "percent"},
-            "coordinates",
-        ),
-        ({"tools": {"z": {"use": "prompting.agent.Answer"}}}, "needs a `reader:`"),
+        ("a b", "Zoom", {}, "cannot be the name of a tool"),
+        ("z", "Zoom", {"bounds": {"steps": -1}}, "steps >= 0"),
+        ("z", "Zoom", {"bounds": {"tokens": 0}}, "tokens > 0"),
+        ("z", "Zoom", {"coordinates": "percent"}, "coordinates"),
+        ("z", "Answer", {}, "needs a `reader:`"),
     ],
 )
 def test_wrong_settings_are_said_before_anything_runs(
-    settings: Mapping[str, Any], words: str
+    name: str, tool: str, settings: Mapping[str, Any], words: str
 ) -> None:
+    tools = {name: {"use": f"prompting.agent.{tool}"}}
     with pytest.raises(ConfigError, match=words):
-        build({"use": "prompting.agent.Agent", **settings})
+        build({"use": "prompting.agent.Agent", "tools": tools, **settings})
     with pytest.raises(ValueError, match="tools is empty"):
         Agent({})
 
 
 def test_an_agent_is_its_spec() -> None:
-    agent = Agent(
-        {"zoom": OracleZoom(label="t"), "grid": ShowGrid()},
-        Robust(),
-        TaggedCalls(),
-        Bounds(steps=2),
-        fit=LongestSide(9),
-    )
+    tools: Any = {"zoom": OracleZoom(label="t"), "grid": ShowGrid()}
+    agent = Agent(tools, Robust(), TaggedCalls(), Bounds(steps=2), fit=LongestSide(9))
     assert build(spec(agent)) == agent and identity(build(spec(agent))) == identity(agent)
 
 
@@ -875,23 +763,13 @@ def test_a_fit_that_does_more_than_size_is_refused() -> None:
 # The near-sighted model
 
 
-@dataclass(frozen=True)
-class Letter:
-    """A black letter-like bar of a height on white, as the model sees it."""
+def letter(high: int, size: tuple[int, int] = (200, 150)) -> Pixels:
+    """A red K of a height on white."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    high: int
-    size: tuple[int, int] = (200, 150)
-    color: tuple[int, int, int] = (222, 20, 20)
-    at: tuple[int, int] = field(default=(60, 40))
-
-    @property
-    def pixels(self) -> Pixels:
-        from PIL import Image, ImageDraw, ImageFont
-
-        image = Image.new("RGB", self.size, "white")
-        font = ImageFont.load_default(self.high / 0.7)
-        ImageDraw.Draw(image).text(self.at, "K", fill=self.color, font=font)
-        return np.asarray(image)
+    image, font = Image.new("RGB", size, "white"), ImageFont.load_default(high / 0.7)
+    ImageDraw.Draw(image).text((60, 40), "K", fill=(222, 20, 20), font=font)
+    return np.asarray(image)
 
 
 def asked(picture: Pixels, question: str = "Which letter is red?", **settings: Any) -> Reply:
@@ -900,32 +778,28 @@ def asked(picture: Pixels, question: str = "Which letter is red?", **settings: A
 
 
 def test_the_near_sighted_model_reads_only_what_is_large_enough() -> None:
-    assert asked(Letter(30).pixels).text.endswith("ANSWER: K")
-    assert "too small for me" in asked(Letter(12).pixels).text
-    assert asked(Letter(12).pixels, min_height=10).text.endswith("ANSWER: K")
-    assert asked(Letter(30).pixels, "Which letter is blue?").text == "I see nothing blue."
-    assert asked(Letter(30).pixels, "Who are you?").text == "I do not understand the question."
+    assert asked(letter(30)).text.endswith("ANSWER: K")
+    assert "too small for me" in asked(letter(12)).text
+    assert asked(letter(12), min_height=10).text.endswith("ANSWER: K")
+    assert asked(letter(30), "Which letter is blue?").text == "I see nothing blue."
+    assert asked(letter(30), "Who are you?").text == "I do not understand the question."
 
 
 def test_the_near_sighted_model_counts_tokens_of_the_images_it_is_sent() -> None:
-    small, large = asked(Letter(12).pixels).usage, asked(Letter(12, (400, 300)).pixels).usage
+    small, large = asked(letter(12)).usage, asked(letter(12, (400, 300))).usage
     assert large.tokens_in - small.tokens_in == math.ceil(400 / 28) * math.ceil(300 / 28) - 8 * 6
     assert small.tokens_out > 0
 
 
 @pytest.mark.parametrize("frame", ["pixels", "0-1", "0-1000"])
-@pytest.mark.parametrize(
-    "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
-)
+@FORMS
 def test_the_near_sighted_model_plays_every_protocol_in_every_frame(form: Any, frame: Any) -> None:
-    of = sample(Letter(22, (400, 300)).pixels, question="Which letter is red?")
+    of = sample(letter(22, (400, 300)), question="Which letter is red?")
     agent = Agent(
         {"zoom": PLAIN_ZOOM}, protocol=form, coordinates=frame, fit=LongestSide(200, grow=True)
     )
     state = ran(agent, NearSighted(coordinates=frame), of)
-    assert state.reply.endswith("ANSWER: K") and [
-        look.outcome for look in read_looks(state.notes)
-    ] == ["shown"]
+    assert state.reply.endswith("ANSWER: K") and outcomes(state) == ["shown"]
 
 
 def test_marks_of_all_kinds_are_no_trouble_for_a_zoom() -> None:

@@ -18,8 +18,7 @@ from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
-from looktwice.prompting.grids.grids import source_box
-from looktwice.prompting.grids.words import column_letters, read_coordinates
+from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
 
 BLACK, WHITE, RED = (0, 0, 0), (255, 255, 255), (255, 0, 0)
 
@@ -270,18 +269,13 @@ def test_ticks_stand_at_source_pixels_in_a_mirrored_crop(place: Any) -> None:
     columns = np.flatnonzero(red[top + 100 :, left + 60 :].all(0)) + left + 60
     expected = [after.to_view(Point("", x, 100.0))[0].center[0] for x in (250, 200, 150, 100)]
     assert list(columns) == [round(x) for x in expected]
-    for x, y in [(150, 100), (200, 240)]:
-        assert axes.at(after, x, y) == pytest.approx(after.to_view(Point("", x, y))[0].center)
-        assert axes.source(after, x, y) == pytest.approx((0, x, y))
-    assert axes.source(after, 90, 100) is None
 
 
 def test_thousandths_are_of_what_is_shown_of_the_image() -> None:
     view = crop(start(plain(400, 300)).views[0], 100, 50, 300, 250)
-    axes = Axes(frame="0-1000", place="margin")
-    after = axes.draw(view)
-    assert axes.source(after, 500, 250) == pytest.approx((0, 199.5, 99.5))
-    assert axes.source(after, 0, 1000) == pytest.approx((0, 99.5, 249.5))
+    after = Axes(frame="0-1000", place="inside", step=500, color="red", lines=1).draw(view)
+    red = (after.pixels == RED).all(-1)
+    assert list(np.flatnonzero(red[100:].all(0))) == [0, 100, 199]
 
 
 def test_joined_images_have_axes_of_their_own_inside() -> None:
@@ -293,7 +287,6 @@ def test_joined_images_have_axes_of_their_own_inside() -> None:
     assert list(np.flatnonzero(red[50:58].all(0))) == [410, 510, 610]
     with pytest.raises(ValueError, match="views of one image, this one shows 2; set place: inside"):
         Axes().draw(pair)
-    assert axes.source(pair, 100, 50, part=1) == pytest.approx((1, 100, 50))
 
 
 def test_a_turned_image_has_no_pixel_axes() -> None:

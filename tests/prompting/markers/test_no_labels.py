@@ -13,7 +13,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.pipelines.config import build, spec
+from looktwice.pipelines.config import build
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel

@@ -3,12 +3,14 @@ region."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from looktwice.pipelines.geometry import common_rect, overlaps
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture, Pixels
@@ -21,7 +23,7 @@ from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
-from looktwice.prompting.markers.chosen_mark import read_choice
+from looktwice.prompting.markers.set_of_mark import read_choice
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
@@ -130,12 +132,9 @@ def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
 )
 def test_pixels_of_two_masks_go_to_one(overlap: Any, big: int, small: int) -> None:
     source = Found(((10, 10, 110, 90), (40, 40, 70, 70)), (0.5, 0.9))
-    masks = [
-        m
-        for m in marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks
-        if isinstance(m, Mask)
-    ]
-    assert [int(m.pixels.sum()) for m in masks] == [area for area in (big, small) if area]
+    marks = marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks
+    areas = [int(mark.pixels.sum()) for mark in marks if isinstance(mark, Mask)]
+    assert areas == [area for area in (big, small) if area]
 
 
 @pytest.mark.parametrize("overlap", ["smaller", "keep"])
@@ -148,33 +147,24 @@ def test_a_number_keeps_off_the_smaller_region_inside(overlap: Any) -> None:
     assert 35 <= plates_of(pixels, "2")[0][0] <= 85 - width
 
 
+WIDE, TINY, LEAST = (0, 0, 200, 100), (150, 120, 156, 126), (70, 140, 72, 142)
+HIGH, SQUARE = (0, 110, 60, 150), (100, 110, 120, 130)
+
+
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
-        ({}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
-        ({"min_area": 0.01}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130)]),
-        ({"max_area": 0.5}, [(0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
-        ({"most": 2}, [(0, 110, 60, 150), (100, 110, 120, 130)]),
-        (
-            {"order": "score"},
-            [(100, 110, 120, 130), (0, 110, 60, 150), (0, 0, 200, 100), (150, 120, 156, 126)],
-        ),
-        (
-            {"order": "reading"},
-            [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)],
-        ),
+        ({}, [WIDE, HIGH, SQUARE, TINY]),
+        ({"min_area": 0.01}, [WIDE, HIGH, SQUARE]),
+        ({"max_area": 0.5}, [HIGH, SQUARE, TINY]),
+        ({"most": 2}, [HIGH, SQUARE]),
+        ({"order": "score"}, [SQUARE, HIGH, WIDE, TINY]),
+        ({"order": "reading"}, [WIDE, HIGH, SQUARE, TINY]),
     ],
 )
 def test_filters_and_order(settings: dict[str, Any], kept: list[tuple[int, int, int, int]]) -> None:
-    boxes = (
-        (0, 0, 200, 100),
-        (150, 120, 156, 126),
-        (0, 110, 60, 150),
-        (100, 110, 120, 130),
-        (70, 140, 72, 142),
-    )
-    stage = SetOfMark(segmenter=Found(boxes, (0.3, 0.2, 0.5, 0.9, 0.95)), **settings)
-    assert list(regions(stage).values()) == kept
+    source = Found((WIDE, TINY, HIGH, SQUARE, LEAST), (0.3, 0.2, 0.5, 0.9, 0.95))
+    assert list(regions(SetOfMark(segmenter=source, **settings)).values()) == kept
 
 
 def test_a_small_region_has_its_number_beside_it_with_a_line() -> None:
@@ -192,36 +182,27 @@ def test_a_small_region_has_its_number_beside_it_with_a_line() -> None:
 
 
 def test_no_room_for_a_number_is_said() -> None:
-    with pytest.raises(
-        ValueError, match=r"sample s1: number 1 of .* pixels has no room beside its region of 4 x 4"
-    ):
+    with pytest.raises(ValueError, match=r"s1: number 1 of .* no room beside its region of 4 x 4"):
         marked(SetOfMark(segmenter=Found(((1, 1, 5, 5),))), start(images=(plain(8, 8),)))
     with pytest.raises(ValueError, match="no room"):
         marked(SetOfMark(segmenter=Slic()), start(images=(plain(1, 1),)))
 
 
 def test_boxes_of_a_detector_stay_whole_and_are_cut_at_the_rim() -> None:
-    detector = Detected(
-        ((-5, 10.5, 100, 80), (50, 40, 300, 140), (20, 20, 20, 60), (220, 10, 230, 20))
-    )
+    nothing = (20, 20, 20, 60), (220, 10, 230, 20)
+    detector = Detected(((-5, 10.5, 100, 80), (50, 40, 300, 140), *nothing))
     state = marked(SetOfMark(detector=detector, words=("cup",)))
-    assert [m.xyxy for m in state.sample.marks if isinstance(m, Box)] == [
-        (50, 40, 200, 140),
-        (0, 10.5, 100, 80),
-    ]
+    boxes = [mark.xyxy for mark in state.sample.marks if isinstance(mark, Box)]
+    assert boxes == [(50, 40, 200, 140), (0, 10.5, 100, 80)]
 
 
 def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
     mask = np.zeros((150, 200), bool)
     mask[100:140, 100:150] = True
     state = start(Box("A", 10, 10, 60, 60), Mask("B", mask), Point("C", 5, 5))
-    assert regions(SetOfMark(), state) == {
-        "A": (10, 10, 60, 60),
-        "B": (100, 100, 150, 140),
-        "C": (0, 0, 0, 0),
-        "1": (10, 10, 60, 60),
-        "2": (100, 100, 150, 140),
-    }
+    one, two = (10, 10, 60, 60), (100, 100, 150, 140)
+    numbered = {"A": one, "B": two, "C": (0, 0, 0, 0), "1": one, "2": two}
+    assert regions(SetOfMark(), state) == numbered
     boxes = marked(SetOfMark(keep="boxes"), state).sample.marks[-1]
     assert isinstance(boxes, Box)
     assert boxes.xyxy == (100, 100, 150, 140)
@@ -229,15 +210,10 @@ def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
 
 def test_numbers_run_through_all_images_and_letters_go_on_after_z() -> None:
     state = marked(SetOfMark(segmenter=TWO), start(images=(plain(), plain())))
-    assert [(m.label, m.image) for m in state.sample.marks] == [
-        ("1", 0),
-        ("2", 0),
-        ("3", 1),
-        ("4", 1),
-    ]
-    many = Found(
-        tuple((x * 20, y * 20, x * 20 + 20, y * 20 + 20) for y in range(4) for x in range(7))
-    )
+    assert [m.label for m in state.sample.marks] == ["1", "2", "3", "4"]
+    assert [m.image for m in state.sample.marks] == [0, 0, 1, 1]
+    corners = [(x * 20, y * 20) for y in range(4) for x in range(7)]
+    many = Found(tuple((x, y, x + 20, y + 20) for x, y in corners))
     labels = [m.label for m in marked(SetOfMark(segmenter=many, text="letters")).sample.marks]
     assert labels[:2] == ["A", "B"]
     assert labels[-2:] == ["AA", "AB"]
@@ -260,25 +236,19 @@ def test_only_the_views_that_show_a_region_are_changed() -> None:
     [SetOfMark(segmenter=Found(())), SetOfMark(), SetOfMark(segmenter=Found(((5, 5, 5, 9),)))],
 )
 def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
-    with pytest.raises(
-        ValueError,
-        match="sample s1: no region of 30 to 30000 pixels was found in image 0; set missing",
-    ):
+    why = "no region of 30 to 30000 pixels was found in image 0"
+    with pytest.raises(ValueError, match=f"sample s1: {why}; set missing"):
         marked(stage)
     state = start()
     kept = marked(replace(stage, missing="keep"), state)
-    assert kept.views == state.views
-    assert kept.notes == ("no region of 30 to 30000 pixels was found in image 0; kept as it is",)
+    assert kept.views == state.views and kept.notes == (f"{why}; kept as it is",)
     assert marked(replace(stage, missing="abstain")).reason.startswith("abstained: no region")
 
 
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        (
-            SetOfMark(segmenter=Found(((1, 1, 9, 9),), shape=(20, 30))),
-            "masks of image 0 are 30 x 20.*the image 200 x 150",
-        ),
+        (SetOfMark(Found(((1, 1, 9, 9),), shape=(20, 30))), "masks of image 0 are 30 x 20.*200 x"),
         (SetOfMark(segmenter=TWO, images=(1,)), "images names 1, but there are 1"),
         (SetOfMark(detector=Detected(()), words=("mug",)), r"no words \('mug',\)"),
     ],
@@ -336,13 +306,8 @@ def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
 
 def test_letters_and_several_numbers_in_a_reply() -> None:
     replies = ("B", "(AA)", "Answer: B", "A cup is at (B).", "A cup.")
-    assert [read_choice(reply, ["A", "B", "AA"]) for reply in replies] == [
-        "B",
-        "AA",
-        "B",
-        "B",
-        None,
-    ]
+    labels = [read_choice(reply, ["A", "B", "AA"]) for reply in replies]
+    assert labels == ["B", "AA", "B", "B", None]
 
 
 def said(state: State, reply: str) -> State:
@@ -361,10 +326,8 @@ def said(state: State, reply: str) -> State:
     ],
 )
 def test_a_reply_leads_back_to_the_region(gives: Any, reply: str, answer: str | None) -> None:
-    state = marked(
-        SetOfMark(segmenter=TWO),
-        start(Point("B", 30, 30), Box("A", 121, 20, 182, 79), choices=("left", "right")),
-    )
+    own = Point("B", 30, 30), Box("A", 121, 20, 182, 79)
+    state = marked(SetOfMark(segmenter=TWO), start(*own, choices=("left", "right")))
     after = ChosenMark(gives)(said(state, reply), NoModel())
     assert after.answer == answer
     assert after.reason.startswith("unread: the reply names no region" if answer is None else "")
@@ -400,17 +363,12 @@ def test_superpixels_part_the_picture(segmenter: Felzenszwalb | Slic) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cls", "wrong"),
-    [
-        (Felzenszwalb, {"scale": 0}),
-        (Slic, {"segments": 0}),
-        (Slic, {"most": 0}),
-        (Slic, {"longest": 0}),
-    ],
+    ("cls", "name"),
+    [(Felzenszwalb, "scale"), (Slic, "segments"), (Slic, "most"), (Slic, "longest")],
 )
-def test_superpixels_refuse_what_makes_no_sense(cls: Any, wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        cls(**wrong)
+def test_superpixels_refuse_what_makes_no_sense(cls: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        cls(**{name: 0})
 
 
 @settings(max_examples=40, deadline=None)
@@ -439,14 +397,12 @@ def test_what_is_drawn_lies_on_the_mapped_region(
     for part, left in zip(pair.parts, (0, half + 7), strict=True):
         piece = pixels[:, left : left + half]
         red = (piece == (255, 0, 0)).all(-1)
-        corners = part.affine(
-            [(a, b) for a in (x, min(199, x + width - 1)) for b in (y, min(149, y + height - 1))]
-        )
+        far = min(199, x + width - 1), min(149, y + height - 1)
+        corners = part.affine([(x, y), (x, far[1]), (far[0], y), far])
         ys, xs = np.nonzero(red)
-        assert xs.min() + left == pytest.approx(corners[:, 0].min(), abs=1.51)
-        assert xs.max() + left == pytest.approx(corners[:, 0].max(), abs=1.51)
-        assert ys.min() == pytest.approx(corners[:, 1].min(), abs=1.51)
-        assert ys.max() == pytest.approx(corners[:, 1].max(), abs=1.51)
+        seen = np.transpose([xs + left, ys])
+        assert seen.min(0) == pytest.approx(corners.min(0), abs=1.51)
+        assert seen.max(0) == pytest.approx(corners.max(0), abs=1.51)
 
 
 @settings(max_examples=40, deadline=None)
@@ -465,15 +421,9 @@ def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]
             spots.append((str(number), region))
     placed = place_numbers(spots, {label: (13, 11) for label, _ in spots}, [(0, 0, 400, 300)])
     assert sorted(number.label for number in placed) == sorted(label for label, _ in spots)
-    for i, one in enumerate(placed):
-        assert one.area[0] >= 0
-        assert one.area[1] >= 0
-        assert one.area[2] <= 400
-        assert one.area[3] <= 300
-        for two in placed[i + 1 :]:
-            across = min(one.area[2], two.area[2]) - max(one.area[0], two.area[0])
-            down = min(one.area[3], two.area[3]) - max(one.area[1], two.area[1])
-            assert across <= 0 or down <= 0
+    areas = [number.area for number in placed]
+    assert all(common_rect(area, (0, 0, 400, 300)) == area for area in areas)
+    assert not any(overlaps(*pair) for pair in combinations(areas, 2))
 
 
 def test_hues_are_apart() -> None:

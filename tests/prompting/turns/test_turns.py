@@ -96,121 +96,82 @@ CODED: dict[str, Any] = {"redraw": "Draw.", "frame": "{code}|{prompt}", "compare
 CLAIM = "(A)\nLOOK: image 1, [0, 0, 500, 500]"
 SMALL = ZoomOnClaim(crop=Crop(padding=0, min_px=0))
 
-GOLDEN: list[tuple[str, int, Stage, list[str], list[Turns]]] = [
-    ("one pass", 1, Ask(), ["a"], [[("user", ["I1", "Is it?"])]]),
-    (
-        "look, doubt, conclude, image attached again",
+ASKED, LOOKED, OMITTED = ["I1", "Is it?"], ["I1", "L Is it?"], "[an image was shown here]"
+LATEST = Ask(images="after", history=History("latest"))
+# number of images, stage, replies, and of each call its turns: user, assistant, user ...
+GOLDEN: dict[str, tuple[int, Stage, list[str], list[list[list[str]]]]] = {
+    "one pass": (1, Ask(), ["a"], [[ASKED]]),
+    "look, doubt, conclude, image attached again": (
         1,
         Reperceive(turns=3, **LOOKS),
         ["a", "b", "c"],
         [
-            [("user", ["I1", "L Is it?"])],
-            [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["I1", "D"])],
-            [
-                ("user", ["I1", "L Is it?"]),
-                ("assistant", ["a"]),
-                ("user", ["I1", "D"]),
-                ("assistant", ["b"]),
-                ("user", ["I1", "C Is it?"]),
-            ],
+            [LOOKED],
+            [LOOKED, ["a"], ["I1", "D"]],
+            [LOOKED, ["a"], ["I1", "D"], ["b"], ["I1", "C Is it?"]],
         ],
     ),
-    (
-        "image attached once",
+    "image attached once": (
         1,
         Reperceive(turns=2, attach="none", **LOOKS),
         ["a", "b"],
-        [
-            [("user", ["I1", "L Is it?"])],
-            [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["C Is it?"])],
-        ],
+        [[LOOKED], [LOOKED, ["a"], ["C Is it?"]]],
     ),
-    (
-        "only the last look is kept",
+    "only the last look is kept": (
         2,
-        Reperceive(turns=2, ask=Ask(images="after", history=History("latest")), **LOOKS),
+        Reperceive(turns=2, ask=LATEST, **LOOKS),
         ["a", "b"],
         [
-            [("user", ["L Is it?", "I1", "I2"])],
-            [
-                ("user", ["L Is it?", "[an image was shown here]", "[an image was shown here]"]),
-                ("assistant", ["a"]),
-                ("user", ["C Is it?", "I1", "I2"]),
-            ],
+            [["L Is it?", "I1", "I2"]],
+            [["L Is it?", OMITTED, OMITTED], ["a"], ["C Is it?", "I1", "I2"]],
         ],
     ),
-    (
-        "a single turn is the question",
-        1,
-        Reperceive(turns=1, **LOOKS),
-        ["a"],
-        [[("user", ["I1", "Is it?"])]],
-    ),
-    (
-        "a caption for each image, then blind",
+    "a single turn is the question": (1, Reperceive(turns=1, **LOOKS), ["a"], [[ASKED]]),
+    "a caption for each image, then blind": (
         2,
         CaptionThenAnswer(**BLIND),
         ["one", "two", "b"],
-        [
-            [("user", ["I1", "Tell."])],
-            [("user", ["I2", "Tell."])],
-            [("user", ["Image 1: one\n\nImage 2: two|Is it?"])],
-        ],
+        [[["I1", "Tell."]], [["I2", "Tell."]], [["Image 1: one\n\nImage 2: two|Is it?"]]],
     ),
-    (
-        "one caption for all",
+    "one caption for all": (
         2,
         CaptionThenAnswer(each=False, **BLIND),
         ["both", "b"],
-        [[("user", ["I1", "I2", "Tell."])], [("user", ["The images: both|Is it?"])]],
+        [[["I1", "I2", "Tell."]], [["The images: both|Is it?"]]],
     ),
-    (
-        "drawn, then blind",
+    "drawn, then blind": (
         1,
         RedrawThenAnswer(**CODED),
         [f"Here:\n```svg\n{SVG}\n```", "b"],
-        [[("user", ["I1", "Draw."])], [("user", [f"{SVG}|Is it?"])]],
+        [[["I1", "Draw."]], [[f"{SVG}|Is it?"]]],
     ),
-    (
-        "ask, zoom on the claim, ask again",
+    "ask, zoom on the claim, ask again": (
         1,
         Verify(where="W {prompt}", check="K {prompt}", zoom=SMALL),
         [CLAIM, "(B)"],
-        [
-            [("user", ["I1", "W Is it?"])],
-            [("user", ["I1", "W Is it?"]), ("assistant", [CLAIM]), ("user", ["40x30", "K Is it?"])],
-        ],
+        [[["I1", "W Is it?"]], [["I1", "W Is it?"], [CLAIM], ["40x30", "K Is it?"]]],
     ),
-    (
-        "nothing claimed: asked again without another image",
+    "nothing claimed: asked again without another image": (
         1,
         Verify(where="{prompt}", check="K {prompt}", zoom=SMALL),
         ["(A)", "(B)"],
-        [
-            [("user", ["I1", "Is it?"])],
-            [("user", ["I1", "Is it?"]), ("assistant", ["(A)"]), ("user", ["K Is it?"])],
-        ],
+        [[ASKED], [ASKED, ["(A)"], ["K Is it?"]]],
     ),
-    ("a vote of three", 1, Vote(READ, n=3), ["(A)"], [[("user", ["I1", "Is it?"])]] * 3),
-]
+    "a vote of three": (1, Vote(READ, n=3), ["(A)"], [[ASKED]] * 3),
+}
 
 
-@pytest.mark.parametrize(
-    ("images", "stage", "replies", "sent"), [row[1:] for row in GOLDEN], ids=[g[0] for g in GOLDEN]
-)
-def test_every_kind_of_turn_sends_exactly_this(
-    images: int, stage: Stage, replies: list[str], sent: list[Turns]
-) -> None:
+@pytest.mark.parametrize("name", GOLDEN)
+def test_every_kind_of_turn_sends_exactly_this(name: str) -> None:
+    images, stage, replies, sent = GOLDEN[name]
     state, model = start(images), Heard(*replies)
     after = stage(state, model)
-    assert [transcript(messages, state) for messages, _, _ in model.calls] == sent
+    roles = "user", "assistant"
+    expected = [[(roles[n % 2], parts) for n, parts in enumerate(turns)] for turns in sent]
+    assert [transcript(messages, state) for messages, _, _ in model.calls] == expected
     assert after.prompt == "Is it?" and after.draw == 0
     assert after.messages[-1].role == "assistant"
     assert after.shown == tuple(view for message in after.messages for view in message.views)
-
-
-@pytest.mark.parametrize("stage", [row[2] for row in GOLDEN], ids=[g[0] for g in GOLDEN])
-def test_a_system_text_is_kept_by_every_kind_of_turn(stage: Stage) -> None:
     model = Heard(SVG)
     stage(System("S")(start(), NoModel()), model)
     assert transcript(model.calls[-1][0], start())[0] == ("system", ["S"])
@@ -222,34 +183,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         yield running
 
 
-@pytest.mark.parametrize("stage", [row[2] for row in GOLDEN], ids=[g[0] for g in GOLDEN])
-def test_a_real_server_receives_the_same(server: ChatServer, stage: Stage) -> None:
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_real_server_receives_the_same(server: ChatServer, name: str) -> None:
     """What arrives as JSON is what the stage's calls say, in their order, with the pictures byte by
     byte."""
     state, before = start(2), len(server.bodies)
     door = RecordingModel(ChatAPI("any", server.url), "s1")
-    after = stage(state, door)
+    after = GOLDEN[name][1](state, door)
     bodies = server.bodies[before:]
-    assert [body["messages"] for body in bodies] == [
-        wire_messages(call.messages) for call in door.calls
-    ]
+    wired = [wire_messages(call.messages) for call in door.calls]
+    assert [body["messages"] for body in bodies] == wired
     for body, call in zip(bodies, door.calls, strict=True):
-        urls = [
-            p["image_url"]["url"]
-            for m in body["messages"]
-            if isinstance(m["content"], list)
-            for p in m["content"]
-            if p["type"] == "image_url"
-        ]
+        listed = [m["content"] for m in body["messages"] if isinstance(m["content"], list)]
+        urls = [p["image_url"]["url"] for parts in listed for p in parts if "image_url" in p]
         shas = [hashlib.sha256(base64.b64decode(url.partition(",")[2])).hexdigest() for url in urls]
-        assert shas == [
-            view.picture.payload.sha for message in call.messages for view in message.views
-        ]
+        views = [view for message in call.messages for view in message.views]
+        assert shas == [view.picture.payload.sha for view in views]
     if not after.ended:
         assert after.reply in {call.reply.text for call in door.calls if call.reply}
 
 
-# ---- votes
+SETTLED = "ended after 3 draws: it was settled"
 
 
 def voting(*replies: str, **settings: Any) -> State:
@@ -262,13 +216,7 @@ def voting(*replies: str, **settings: Any) -> State:
         (["(A)", "(B)", "(A)"], {}, "A", 2 / 3, "vote: A 2, B 1"),
         (["(B)", "(A)", "(A)", "(B)"], {}, "B", 0.5, "vote: B 2, A 2"),
         (["(B)", "(A)", "I cannot tell.", "(A)"], {}, "A", 0.5, "vote: A 2, B 1, no answer 1"),
-        (
-            ["(A)", "(A)", "(A)", "x", "y"],
-            {"stop_early": True},
-            "A",
-            1.0,
-            "vote: A 3; ended after 3 draws: it was settled",
-        ),
+        (["(A)"] * 3 + ["x", "y"], {"stop_early": True}, "A", 1.0, f"vote: A 3; {SETTLED}"),
         (["(A)", "(B)", "(A)"], {"stop_early": True}, "A", 2 / 3, "vote: A 2, B 1"),
     ],
 )
@@ -286,34 +234,25 @@ def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:
     state = voting("(A)", "(B)", tie="abstain")
     assert (state.answer, state.reason) == (None, "abstained: a tie between A and B")
     vote = Vote(READ, n=2, tie="random")
-    drawn = [
-        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)"))
-        for n in range(40)
-    ]
-    assert 8 < sum(state.answer == "A" for state in drawn) < 32
-    again = [
-        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)"))
-        for n in range(40)
-    ]
-    assert [state.answer for state in again] == [state.answer for state in drawn]
+
+    def drawn() -> list[str | None]:
+        samples = [Sample(f"s{n}", "Is it?", choices=("Yes", "No")) for n in range(40)]
+        return [vote(State.start(sample), Heard("(A)", "(B)")).answer for sample in samples]
+
+    assert 8 < drawn().count("A") < 32 and drawn() == drawn()
 
 
 def test_where_not_one_can_be_read_most_of_the_reasons_count() -> None:
-    state = voting(
-        "I'm sorry, but I can't help with that.",
-        "",
-        "I'm sorry, I cannot assist with this request.",
-    )
+    sorry = "I'm sorry, but I can't help with that."
+    state = voting(sorry, "", sorry)
     assert state.answer is None and not state.ended
     assert state.reason == "refused: not one of 3 replies gives an answer"
 
 
 def test_open_answers_are_compared_without_case_and_space() -> None:
-    state = Vote(WholeReply(), n=3)(
-        State.start(Sample("s", "Which letters?")), Scripted(["ab  c", "AB C", "x"])
-    )
-    assert state.answer == "ab  c"
-    assert state.confidence == pytest.approx(2 / 3)
+    open_question = State.start(Sample("s", "Which letters?"))
+    state = Vote(WholeReply(), n=3)(open_question, Scripted(["ab  c", "AB C", "x"]))
+    assert state.answer == "ab  c" and state.confidence == pytest.approx(2 / 3)
 
 
 def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_single_draws(
@@ -380,9 +319,6 @@ def test_votes_that_cannot_be(settings: Any) -> None:
         Vote(READ, **settings)
 
 
-# ---- blind answers
-
-
 def test_two_models_each_do_their_part() -> None:
     eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
     stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
@@ -396,9 +332,8 @@ def test_two_models_each_do_their_part() -> None:
 
 def test_the_blind_turn_shows_no_image_whatever_is_asked_for() -> None:
     model = Heard("a cat")
-    CaptionThenAnswer(ask=Ask(images="inline", options=CallOptions(temperature=1.0)), **BLIND)(
-        start(2), model
-    )
+    ask = Ask(images="inline", options=CallOptions(temperature=1.0))
+    CaptionThenAnswer(ask=ask, **BLIND)(start(2), model)
     messages, _, options = model.calls[-1]
     assert not any(message.views for message in messages) and options.temperature == 1.0
 
@@ -435,9 +370,6 @@ def test_without_an_image_there_is_nothing_to_tell(stage: Stage) -> None:
             kind(frame="{prompt}")
 
 
-# ---- looking again
-
-
 @pytest.mark.parametrize(
     ("replies", "note"),
     [
@@ -454,10 +386,7 @@ def test_flips_are_recorded(replies: list[str], note: str) -> None:
 
 
 def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
-    model = Heard(
-        Reply("<think>hm</think>(A)", reasoning="apart", usage=Usage(5, 9, reasoning_tokens=4)),
-        "(B)",
-    )
+    model = Heard(Reply("<think>hm</think>(A)", reasoning="apart"), "(B)")
     state = Reperceive(turns=2, **LOOKS)(start(), model)
     assert transcript(model.calls[1][0], state)[1] == ("assistant", ["(A)"])
     assert state.messages[1].text == "<think>hm</think>(A)"
@@ -484,9 +413,6 @@ def test_turns_are_bounded(turns: int) -> None:
         Reperceive(turns=turns)
 
 
-# ---- checking what was claimed
-
-
 @pytest.mark.parametrize(
     ("reply", "sizes"),
     [
@@ -497,16 +423,13 @@ def test_turns_are_bounded(turns: int) -> None:
         ("[0,0,500,500] [0,0,500,500]", [(40, 30)]),
         ("<think>[0, 0, 9, 9]</think>[0, 0, 500, 500]", [(40, 30)]),
         ("[-100, -100, 500, 500]", [(40, 30)]),
+        ("LOOK: image 2, then image #1: (0, 0, 500, 500)", [(40, 30)]),
     ],
 )
 def test_claimed_places_are_cut_out(reply: str, sizes: list[tuple[int, int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
-    after = SMALL(state, NoModel())
-    assert [
-        view.size
-        for view in after.views
-        if view.picture.sha not in {v.picture.sha for v in state.views}
-    ] == sizes
+    after, whole = SMALL(state, NoModel()), {view.picture.sha for view in state.views}
+    assert [view.size for view in after.views if view.picture.sha not in whole] == sizes
     for view in after.views:
         assert view.to_source(0, 0) is not None
 
@@ -532,10 +455,8 @@ def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
 
 
 def test_ten_thousand_claims_are_bounded() -> None:
-    boxes = " ".join(
-        f"[{n % 30 * 30}, {n // 30 * 2}, {n % 30 * 30 + 50}, {n // 30 * 2 + 50}]"
-        for n in range(10_000)
-    )
+    corners = [(n % 30 * 30, n // 30 * 2) for n in range(10_000)]
+    boxes = " ".join(f"[{x}, {y}, {x + 50}, {y + 50}]" for x, y in corners)
     after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
     assert len(after.views) == 6
     assert after.notes == (
@@ -554,30 +475,18 @@ def test_endless_repetition_does_not_stall(reply: str) -> None:
     assert time.perf_counter() - begun < 3
 
 
-def test_a_box_is_of_the_image_named_last_before_it() -> None:
-    claim = Message("assistant", ("LOOK: image 7, then image #1: (0, 0, 500, 500)",))
-    after = SMALL(start().replace(messages=(claim,)), NoModel())
-    assert [view.size for view in after.views] == [(40, 30)]
-
-
 def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:
-    state = Verify(zoom=SMALL, rounds=2, read=READ)(
-        start(), Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)")
-    )
+    model = Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)")
+    state = Verify(zoom=SMALL, rounds=2, read=READ)(start(), model)
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (40, 30)]
     assert state.notes == ("answers: A, B, A; 2 changes",)
     assert [len(message.views) for message in state.messages] == [1, 0, 1, 0, 1, 0]
     assert state.views[2].to_source(0, 0) == (0, 40.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    "zoom",
-    [
-        OracleCrop(crop=Crop(padding=0, min_px=0)),
-        OracleCrop(crop=Crop(padding=0, min_px=0), elsewhere=True),
-    ],
-)
-def test_oracle_and_placebo_zooms_are_control_arms(zoom: Stage) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
+    zoom = OracleCrop(crop=Crop(padding=0, min_px=0), elsewhere=elsewhere)
     region = Box("", 10, 10, 30, 30).to_dict()
     model = Heard("no box at all", "(A)")
     Verify(zoom=zoom)(start(region=region), model)
@@ -591,9 +500,6 @@ def test_the_unit_is_said_as_it_is_read() -> None:
     assert "in pixels of the image." in model.calls[0][0][0].text
 
 
-# ---- what servers and models do
-
-
 @pytest.mark.parametrize("stage", [CaptionThenAnswer(), RedrawThenAnswer(missing="keep")])
 def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -> None:
     state = Pipeline({"blind": stage})(start(1), Heard(Reply("A cat.", usage=Usage(tokens_in=9))))
@@ -602,25 +508,17 @@ def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -
 
 def test_a_server_that_counts_no_image_is_noted() -> None:
     few, enough = Reply("(A)", usage=Usage(tokens_in=9)), Reply("(A)", usage=Usage(tokens_in=60))
-    assert Ask()(start(2), Heard(few)).notes == (
-        (
-            "the server counted 9 tokens for 2 images and 2 words: it may not have looked at the"
-            " images"
-        ),
-    )
+    (note,) = Ask()(start(2), Heard(few)).notes
+    assert note.startswith("the server counted 9 tokens for 2 images and 2 words: it may not")
     assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
     assert Ask(images="none")(start(2), Heard(few)).notes == ()
 
 
 def test_the_schema_goes_with_every_turn() -> None:
     model = Heard('{"answer": "A"}')
-    state = Reperceive(turns=3, ask=Ask(output=JsonAnswer(reasoning=False)), read=READ)(
-        start(), model
-    )
-    assert [
-        options.schema == JsonAnswer(reasoning=False).schema(state.sample)
-        for *_, options in model.calls
-    ] == [True] * 3
+    form = JsonAnswer(reasoning=False)
+    state = Reperceive(turns=3, ask=Ask(output=form), read=READ)(start(), model)
+    assert [options.schema for *_, options in model.calls] == [form.schema(state.sample)] * 3
     assert state.notes == ("answers: A, A, A; 0 changes",)
 
 

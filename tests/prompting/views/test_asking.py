@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.config import Scope
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import make_plan
 from looktwice.pipelines.config.spec import asks_model
 from tests.paths import ROOT

@@ -18,7 +18,7 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel, Pipeline
-from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.turns import Ask

@@ -3,6 +3,7 @@ what they mark."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import cv2
@@ -58,10 +59,8 @@ def sent(ask: Ask, state: State) -> list[str | int]:
 
 def by_pillow(images: list[Pixels]) -> Pixels:
     """BLINK's concatenation as its rule says it: black, 10 pixels between, centred vertically."""
-    height, width = (
-        max(i.shape[0] for i in images),
-        sum(i.shape[1] for i in images) + 10 * (len(images) - 1),
-    )
+    height = max(image.shape[0] for image in images)
+    width = sum(image.shape[1] for image in images) + 10 * (len(images) - 1)
     canvas, left = Image.new("RGB", (width, height), (0, 0, 0)), 0
     for image in images:
         canvas.paste(Image.fromarray(image), (left, (height - image.shape[0]) // 2))
@@ -74,16 +73,14 @@ def by_pillow(images: list[Pixels]) -> Pixels:
 )
 def test_the_default_is_blinks_concatenation(sizes: list[tuple[int, int]]) -> None:
     view = joined(Concatenate(), *sizes)
-    assert (
-        view.pixels == by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])
-    ).all()
+    expected = by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])
+    assert (view.pixels == expected).all()
     assert [part.source for part in view.parts] == list(range(len(sizes)))
 
 
 def test_vertical_grid_and_alignment() -> None:
-    view = joined(
-        Concatenate("vertical", margin=4, color="white", align="start"), (40, 30), (20, 10)
-    )
+    white = Concatenate("vertical", margin=4, color="white", align="start")
+    view = joined(white, (40, 30), (20, 10))
     assert view.size == (40, 44)
     assert tuple(view.pixels[32, 5]) == (255, 255, 255)
     assert tuple(view.pixels[40, 19]) == COLORS[1]
@@ -98,10 +95,8 @@ def test_vertical_grid_and_alignment() -> None:
 
 def test_equal_heights_and_widths_grow_the_smaller() -> None:
     assert joined(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
-    assert joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60)).size == (
-        40,
-        30 + 10 + 120,
-    )
+    wide = joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60))
+    assert wide.size == (40, 30 + 10 + 120)
 
 
 def test_one_view_or_none_is_passed_on() -> None:
@@ -139,9 +134,7 @@ def test_words_that_name_images_by_place_stop_a_reorder(
     question: str, choices: tuple[str, ...], named: str
 ) -> None:
     state = start((8, 8), (8, 8), question=question, choices=choices)
-    with pytest.raises(
-        ValueError, match=f"sample s1: the words name an image by its place .'{named}'"
-    ):
+    with pytest.raises(ValueError, match=f"s1: the words name an image by its place .'{named}'"):
         Reorder("reversed")(state, NoModel())
     kept = Reorder("reversed", words="keep")(state, NoModel())
     assert sent(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]
@@ -150,13 +143,8 @@ def test_words_that_name_images_by_place_stop_a_reorder(
 def test_tags_stand_before_their_images() -> None:
     state = start((8, 8), (9, 9))
     assert sent(Ask(tags="Image {n}:"), state) == ["Image 1:", 0, "Image 2:", 1, "Which?"]
-    assert sent(Ask(tags="Image {n}:", images="after"), state) == [
-        "Which?",
-        "Image 1:",
-        0,
-        "Image 2:",
-        1,
-    ]
+    after = sent(Ask(tags="Image {n}:", images="after"), state)
+    assert after == ["Which?", "Image 1:", 0, "Image 2:", 1]
     pair = Concatenate()(state, NoModel())
     assert sent(Ask(tags="Images {source}:"), pair) == ["Images 1 and 2:", 0, "Which?"]
     choice = state.replace(views=(*state.views, View(plain(7, 7))))
@@ -168,9 +156,8 @@ def test_tags_stand_before_their_images() -> None:
 
 def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
     state = start((8, 8))
-    asked = Ask()(state, Scripted(["go on"])).replace(
-        views=(*state.views, View.of(plain(9, 9, 1))), prompt="And?"
-    )
+    views = (*state.views, View.of(plain(9, 9, 1)))
+    asked = Ask()(state, Scripted(["go on"])).replace(views=views, prompt="And?")
     assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
 
 
@@ -204,9 +191,7 @@ def test_drawn_tags_cover_no_pixel_and_differ() -> None:
     assert (one.pixels[:strip] != two.pixels[:strip]).any()
     after = IndexTags(font_size=16)(Reorder("reversed")(state, NoModel()), NoModel()).views
     assert (after[0].pixels[:strip] == two.pixels[:strip]).all()  # the sample's own number
-    with pytest.raises(
-        ValueError, match=r"sample s1: the tag 'Image 1' is \d+ pixels wide, the view 8"
-    ):
+    with pytest.raises(ValueError, match=r"s1: the tag 'Image 1' is \d+ pixels wide, the view 8"):
         IndexTags()(start((8, 8)), NoModel())
 
 
@@ -279,13 +264,10 @@ def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
         weight = np.where(others < 40, view.pixels[..., channel], 0).astype(np.float64)
         weight[weight < 40] = 0
         ys, xs = np.mgrid[: view.size[1], : view.size[0]]
-        assert (
-            np.hypot((xs * weight).sum() / weight.sum() - x, (ys * weight).sum() / weight.sum() - y)
-            < 1
-        )
+        middle = (xs * weight).sum() / weight.sum(), (ys * weight).sum() / weight.sum()
+        assert math.dist(middle, (x, y)) < 1
         back = view.to_source(x, y)
-        assert back is not None
-        assert back[0] == mark.image
+        assert back is not None and back[0] == mark.image
         assert np.hypot(back[1] - mark.x, back[2] - mark.y) < 1e-6
 
 

@@ -3,7 +3,8 @@ under its map."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ from hypothesis import given, settings, strategies as st
 from looktwice.eval.records import Record
 from looktwice.eval.records.writer import make_record
 from looktwice.pipelines import transforms
-from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
+from looktwice.pipelines.config import ConfigError, build, identity
+from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import make_plan
-from looktwice.pipelines.geometry import Affine, bounds, contains, rectangle
+from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.geometry import Affine, bounds, contains, overlaps, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
@@ -33,6 +36,8 @@ from looktwice.specialists.results import Boxes
 WIDTH, HEIGHT = 240, 180
 RED = (255, 0, 0)
 TIGHT = Crop(padding=0, min_px=0)
+MASKED = np.zeros((HEIGHT, WIDTH), bool)
+MASKED[30:50, 20:60] = True
 
 
 def numbered(width: int = WIDTH, height: int = HEIGHT, blue: int = 0) -> Picture:
@@ -58,25 +63,21 @@ def area(view: View) -> tuple[int, ...]:
     return left, top, right + 1, bottom + 1
 
 
-@dataclass(frozen=True)
-class Finds:
-    """A detector with a fixed answer per word; it tells what it was shown."""
+def finds(*boxes: tuple[float, float, float, float, float, str]) -> Detector:
+    """A detector with fixed boxes, each with its score and word."""
 
-    boxes: tuple[tuple[float, float, float, float, float, str], ...] = ()
-
-    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        rows = [box for box in self.boxes if words is None or box[5] in words]
+    def find(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         if words == ("nonsense",):
             raise NoEvidence("nonsense is no word of mine")
-        xyxy, scores = (
-            np.array([row[:4] for row in rows], float),
-            np.array([row[4] for row in rows], float),
-        )
-        return Boxes(xyxy, scores, np.array([row[5] for row in rows], str))
+        rows = [box for box in boxes if words is None or box[5] in words]
+        numbers = np.array([row[:5] for row in rows], float).reshape(-1, 5)
+        return Boxes(numbers[:, :4], numbers[:, 4], np.array([row[5] for row in rows], str))
+
+    return find
 
 
 CAT, DOG = (20, 30, 60, 50, 0.9, "cat"), (100, 100, 180, 160, 0.6, "dog")
-FINDS = Finds((DOG, CAT))
+FINDS = finds(DOG, CAT)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,7 @@ FINDS = Finds((DOG, CAT))
         (TIGHT, Box("b", 20, 30, 60, 50), (20, 30, 60, 50)),
         (TIGHT, Box("b", 20.4, 30.6, 59.5, 49.5), (20, 30, 60, 50)),
         (TIGHT, Point("p", 100, 80), (100, 80, 101, 81)),
+        (TIGHT, Mask("m", MASKED), (20, 30, 60, 50)),
         (Crop(padding=0.25, min_px=0), Box("b", 60, 60, 100, 80), (50, 50, 110, 90)),
         (Crop(padding=0.05, unit="image", min_px=0), Box("b", 60, 60, 100, 80), (48, 48, 112, 92)),
         (Crop(padding=7, unit="px", min_px=0), Box("b", 60, 60, 100, 80), (53, 53, 107, 87)),
@@ -105,20 +107,12 @@ def test_the_area_is_the_one_that_the_settings_say(
     assert area(view) == expected
 
 
-def test_a_mask_is_zoomed_on_by_its_box() -> None:
-    pixels = np.zeros((HEIGHT, WIDTH), bool)
-    pixels[30:50, 20:60] = True
-    assert area(zoomed(start(Mask("m", pixels))).views[0]) == (20, 30, 60, 50)
-
-
 def test_several_regions_are_several_crops_or_one_union() -> None:
-    state = start(
-        Box("a", 10, 10, 30, 30), Box("b", 100, 90, 120, 100), Box("a again", 10, 10, 30, 30)
-    )
-    assert [area(v) for v in zoomed(state).views] == [(10, 10, 30, 30), (100, 90, 120, 100)]
-    assert [area(v) for v in zoomed(state, replace(TIGHT, merge="union")).views] == [
-        (10, 10, 120, 100)
-    ]
+    places = (10, 10, 30, 30), (100, 90, 120, 100), (10, 10, 30, 30)
+    state = start(*(Box(f"{name}", *place) for name, place in zip("abc", places, strict=True)))
+    assert [area(v) for v in zoomed(state).views] == [*places[:2]]
+    (union,) = zoomed(state, replace(TIGHT, merge="union")).views
+    assert area(union) == (10, 10, 120, 100)
     first = zoomed(state, replace(TIGHT, most=1))
     assert [area(v) for v in first.views] == [(10, 10, 30, 30)]
     assert first.notes == ("view 1: of 3 regions the first 1 count",)
@@ -138,40 +132,29 @@ def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
     assert [area(view) for view in union] == [area(one), area(two)]
 
 
+def part_of(clip: Any) -> View:
+    (whole,) = start().views
+    return replace(whole, parts=(replace(whole.parts[0], clip=clip),))
+
+
+ROUNDED = part_of(rectangle(20 + 1e-9, 30 - 1e-9, 60 - 1e-9, 50 + 1e-9))
+CORNER = part_of(((0.0, 0.0), (60.0, 0.0), (0.0, 60.0)))
+CORNERED = transforms.crop(View.of(numbered()), 0, 0, 50, 40)
+
+
 @pytest.mark.parametrize(
-    ("view", "place", "expected"),
+    ("view", "place", "least", "expected"),
     [
-        (View(numbered()), Box("b", 0, 0, 10, 12), (0, 0, 10, 12)),  # no part: the whole view
-        # pushed in
-        (
-            transforms.crop(View.of(numbered()), 0, 0, 50, 40),
-            Box("b", 45, 35, 60, 60),
-            (35, 15, 50, 40),
-        ),
+        (View(numbered()), (0, 0, 10, 12), 0, (0, 0, 10, 12)),  # no part: the whole view
+        (CORNERED, (45, 35, 60, 60), 0, (35, 15, 50, 40)),  # pushed in
+        (ROUNDED, (30, 35, 50, 45), 1000, (20, 30, 60, 50)),  # a rounding error costs no pixel
+        (CORNER, (40, 40, 50, 50), 100, (0, 0, 60, 60)),  # beside a turned part, in its box
     ],
 )
 def test_an_area_never_leaves_the_part_that_shows_its_region(
-    view: View, place: Box, expected: tuple[int, ...]
+    view: View, place: Any, least: float, expected: tuple[int, ...]
 ) -> None:
-    assert TIGHT.areas(view, [place])[0] == [expected]
-
-
-def test_a_part_that_misses_whole_pixels_by_a_rounding_error_costs_none() -> None:
-    (whole,) = start().views
-    clip = rectangle(20 + 1e-9, 30 - 1e-9, 60 - 1e-9, 50 + 1e-9)
-    view = replace(whole, parts=(replace(whole.parts[0], clip=clip),))
-    assert Crop(padding=0, min_px=1000).areas(view, [Box("b", 30, 35, 50, 45)])[0] == [
-        (20, 30, 60, 50)
-    ]
-
-
-def test_a_region_in_a_rotated_part_stays_in_the_box_around_that_part() -> None:
-    (whole,) = start().views
-    corner = ((0.0, 0.0), (60.0, 0.0), (0.0, 60.0))  # the region is beside the triangle, in its box
-    view = replace(whole, parts=(replace(whole.parts[0], clip=corner),))
-    assert Crop(padding=0, min_px=100).areas(view, [Box("b", 40, 40, 50, 50)])[0] == [
-        (0, 0, 60, 60)
-    ]
+    assert Crop(padding=0, min_px=least).areas(view, [Box("b", *place)])[0] == [expected]
 
 
 def test_a_view_without_a_part_and_a_whole_view_are_passed_on_as_they_are() -> None:
@@ -184,14 +167,10 @@ def test_a_view_without_a_part_and_a_whole_view_are_passed_on_as_they_are() -> N
 def test_an_image_without_a_mark_is_passed_on_beside_one_that_has_one() -> None:
     state = start(Box("b", 20, 30, 60, 50, image=1), images=(numbered(), numbered()))
     after = zoomed(state)
-    assert (after.views[0] is state.views[0], area(after.views[1]), after.notes) == (
-        True,
-        (20, 30, 60, 50),
-        (),
-    )
-    hidden = state.replace(
-        views=(state.views[0], transforms.crop(state.views[1], 100, 100, 200, 150))
-    )
+    assert after.views[0] is state.views[0] and after.notes == ()
+    assert area(after.views[1]) == (20, 30, 60, 50)
+    elsewhere = transforms.crop(state.views[1], 100, 100, 200, 150)
+    hidden = state.replace(views=(state.views[0], elsewhere))
     with pytest.raises(ValueError, match=r"sample s1: view 2: no mark is seen"):
         zoomed(hidden)
     with pytest.raises(ValueError, match=r"sample s1: view 1: no mark is seen"):
@@ -205,9 +184,8 @@ def test_a_crop_is_enlarged_but_never_made_smaller(filter: Any) -> None:
     assert view.size == (600, 200)
     xs, ys = np.meshgrid(np.arange(600), np.arange(200))
     inside = view.pixels[20:-20, 20:-20].astype(float)
-    expected = np.stack(((xs + 0.5) / 10 - 0.5 + 40, (ys + 0.5) / 10 - 0.5 + 60), -1)[
-        20:-20, 20:-20
-    ]
+    ramp = np.stack(((xs + 0.5) / 10 - 0.5 + 40, (ys + 0.5) / 10 - 0.5 + 60), -1)
+    expected = ramp[20:-20, 20:-20]
     assert np.abs(inside[..., :2] - expected).max() < 1.1  # the ramp lies where the map says
     assert (len(np.unique(view.pixels[..., 0])) == 60) or filter != "nearest"
     assert zoomed(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
@@ -246,15 +224,7 @@ def test_beside_fills_as_much_room_as_the_whole_has() -> None:
     assert len(view.to_view(Point("p", 50, 70))) == 2
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "corner"),
-    [
-        (40, 40, "right bottom"),
-        (200, 140, "right top"),
-        (40, 140, "right bottom"),
-        (200, 40, "right bottom"),
-    ],
-)
+@pytest.mark.parametrize(("x", "y", "corner"), [(40, 40, "right bottom"), (200, 140, "right top")])
 def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner: str) -> None:
     state = start(Point("p", x, y))
     crop = Crop(padding=0, min_px=40, show="inset", inset=0.4)
@@ -288,9 +258,8 @@ def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner
 def test_an_inset_with_its_rim_fills_its_share_of_the_view(
     place: Box, thickness: int, shown: tuple[int, ...]
 ) -> None:
-    (view,) = zoomed(
-        start(place), replace(TIGHT, show="inset", inset=0.4, thickness=thickness)
-    ).views
+    crop = replace(TIGHT, show="inset", inset=0.4, thickness=thickness)
+    (view,) = zoomed(start(place), crop).views
     assert bounds(view.parts[-1].clip) == shown
 
 
@@ -318,10 +287,8 @@ def test_an_outline_stands_out_from_its_area_and_from_what_it_covers(
 
 
 def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is_none() -> None:
-    corners = [
-        Point(name, x, y)
-        for name, x, y in [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]
-    ]
+    places = [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]
+    corners = [Point(name, x, y) for name, x, y in places]
     crop = Crop(padding=0, min_px=30, show="inset")
     after = ZoomOnMarks(labels=("a",), crop=crop)(start(*corners), NoModel())
     assert after.notes == ()
@@ -330,9 +297,8 @@ def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is
     after = ZoomOnMarks(labels=("10,10",), crop=crop)(start(*crowd), NoModel())
     hidden = [mark for mark in crowd if mark.label != "10,10" and not after.views[0].to_view(mark)]
     assert hidden
-    assert {f"view 1: an inset lies over the mark {mark.label!r}" for mark in hidden} <= set(
-        after.notes
-    )
+    notes = {f"view 1: an inset lies over the mark {mark.label!r}" for mark in hidden}
+    assert notes <= set(after.notes)
 
 
 def test_four_insets_do_not_lie_on_one_another() -> None:
@@ -340,11 +306,7 @@ def test_four_insets_do_not_lie_on_one_another() -> None:
     (view,) = zoomed(start(*marks), Crop(padding=0, min_px=8, show="inset")).views
     clips = [bounds(part.clip) for part in view.parts[1:]]
     assert len(clips) == 4
-    for number, one in enumerate(clips):
-        assert not any(
-            one[0] < b[2] and b[0] < one[2] and one[1] < b[3] and b[1] < one[3]
-            for b in clips[:number]
-        )
+    assert not any(overlaps(*pair) for pair in combinations(clips, 2))
 
 
 def test_an_inset_that_magnifies_nothing_is_noted() -> None:
@@ -363,17 +325,11 @@ def test_outlines_of_several_colours_tell_insets_apart() -> None:
     crop = Crop(padding=0, min_px=30, show="inset", outline="distinct", inset=0.3)
     view = zoomed(state, crop).views[0]
     left, top, _, _ = bounds(view.parts[2].clip)
-    assert (
-        tuple(view.pixels[round(top) - 1, round(left)])
-        == tuple(view.pixels[45 - 1, 190])
-        == (60, 180, 75)
-    )
+    framed, outlined = view.pixels[round(top) - 1, round(left)], view.pixels[45 - 1, 190]
+    assert tuple(framed) == tuple(outlined) == (60, 180, 75)
     contrast = zoomed(state, replace(crop, outline="contrast", show="both")).views[0]
     assert tuple(contrast.pixels[45 - 1, 190]) in {(0, 255, 255), (0, 0, 255)}  # on red and green
 
-
-# -- the map
-# --------------------------------------------------------------------------------------------------
 
 crops = st.builds(
     Crop,
@@ -422,12 +378,10 @@ def off_the_map(view: View, mark: Point) -> list[float]:
     for place in view.to_view(mark):
         assert np.allclose(view.to_source(*place.center) or (), (0, mark.x, mark.y))
         x, y = (round(c) for c in place.center)
-        part = next(
-            p for p in reversed(view.parts) if contains(p.clip, *(c + 0.5 for c in place.center))
-        )
-        if contains(
-            part.clip, [x - 3, x + 4], [y - 3, y + 4]
-        ).all():  # else it is resampled with the rim
+        at = np.add(place.center, 0.5)
+        part = next(part for part in reversed(view.parts) if contains(part.clip, *at))
+        # else it is resampled with the rim
+        if contains(part.clip, [x - 3, x + 4], [y - 3, y + 4]).all():
             # The pixel itself says which place of the source it shows.
             aim = part.affine.inverse((x, y))
             off = float(np.abs(view.pixels[y, x, :2] - aim).max() * min(1.0, part.affine.scale))
@@ -441,9 +395,8 @@ def test_the_test_of_the_map_looks_at_marks(show: Any) -> None:
     mark, crop = Point("p", 70, 60), Crop(upscale=300, show=show, thickness=0)
     views = zoomed(start(mark), crop).views
     assert sum(len(off_the_map(view, mark)) for view in views) == (1 if show == "crop" else 2)
-    moved = views[-1].transform(
-        views[-1].picture, Affine.shift(3 * views[-1].parts[-1].affine.scale, 0)
-    )
+    last = views[-1]
+    moved = last.transform(last.picture, Affine.shift(3 * last.parts[-1].affine.scale, 0))
     with pytest.raises(AssertionError):
         off_the_map(moved, mark)
 
@@ -455,10 +408,6 @@ def test_what_is_zoomed_on_is_in_every_zoom(crop: Crop, point: tuple[float, floa
     views = zoomed(start(mark), crop).views
     places = [len(view.to_view(mark)) for view in views]
     assert places == {"crop": [1], "both": [1, 1], "beside": [2], "inset": [2]}[crop.show]
-
-
-# -- detectors
-# --------------------------------------------------------------------------------------------------
 
 
 def detect(state: State, **settings: Any) -> State:
@@ -493,12 +442,11 @@ def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
     turned = transforms.rotate(transforms.resize(drawn, 480, 360), 90)
     seen: list[Pixels] = []
 
-    class Looks:
-        def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-            seen.append(pixels)
-            return FINDS(pixels, ("cat",))
+    def looks(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        seen.append(pixels)
+        return FINDS(pixels, ("cat",))
 
-    (view,) = detect(state.replace(views=(turned,)), detector=Looks()).views
+    (view,) = detect(state.replace(views=(turned,)), detector=looks).views
     assert len(seen) == 1
     assert seen[0] is state.sample.images[0].pixels
     assert view.size == (40, 80)  # the cat's 40 x 20, twice as large, on its side
@@ -513,8 +461,8 @@ def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
         ({"words": ("nonsense",)}, "view 1: nonsense is no word of mine"),
         ({"words_pattern": "the (dogs)"}, "view 1: the sample has no words to look for"),
         ({"words_field": "empty"}, "view 1: the sample has no words to look for"),
-        ({"detector": Finds(((5, 5, 5, 9, 1, "flat"),))}, "view 1: no box in image 0"),
-        ({"detector": Finds(((500, 5, 600, 9, 1, "out"),))}, "view 1: no box is seen"),
+        ({"detector": finds((5, 5, 5, 9, 1, "flat"))}, "view 1: no box in image 0"),
+        ({"detector": finds((500, 5, 600, 9, 1, "out"))}, "view 1: no box is seen"),
     ],
 )
 def test_what_happens_without_a_detection_is_a_setting_that_the_state_names(
@@ -533,16 +481,15 @@ def test_what_happens_without_a_detection_is_a_setting_that_the_state_names(
 
 
 def test_one_view_without_a_detection_is_kept_beside_the_other() -> None:
-    class Second:
-        def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-            return (FINDS if pixels[0, 0, 2] else Finds())(pixels, ("cat",))
+    def second(pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        return (FINDS if pixels[0, 0, 2] else finds())(pixels, ("cat",))
 
     state = start(images=(numbered(), numbered(blue=9)))
-    after = detect(state, detector=Second())
+    after = detect(state, detector=second)
     assert after.views[0] is state.views[0]
     assert area(after.views[1]) == CAT[:4]
     assert after.notes == ("view 1: no box in image 0; kept as it is",)
-    only = detect(state, detector=Second(), images=(1,), missing="fail")
+    only = detect(state, detector=second, images=(1,), missing="fail")
     assert (only.views[0], area(only.views[1])) == (state.views[0], CAT[:4])
 
 
@@ -561,28 +508,21 @@ def test_notes_reach_the_record_and_come_back(tmp_path: Path) -> None:
 
 
 def test_hundreds_of_detections_are_cut_down_and_noted() -> None:
-    many = Finds(
-        tuple((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
+    many = finds(
+        *((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400))
     )
     after = detect(start(), detector=many, crop=replace(TIGHT, most=3))
     assert len(after.views) == 3
     assert area(after.views[0])[:2] == (399 % 200, 399 % 150)
     assert after.notes == ("view 1: of 400 regions the first 3 count",)
-    assert (
-        len(detect(start(), detector=many, crop=replace(TIGHT, merge="union", most=400)).views) == 1
-    )
+    union = detect(start(), detector=many, crop=replace(TIGHT, merge="union", most=400))
+    assert len(union.views) == 1
     with pytest.raises(ValueError, match=r"sample s1: inset \d+ of 398 has no room"):
         detect(start(), detector=many, crop=Crop(show="inset", most=400, min_px=0))
 
 
-# -- cells
-# --------------------------------------------------------------------------------------------------
-
-
-DOTS, RULED = (
-    DotGrid(rows=5, columns=5, labels=False, radius=0),
-    RuledGrid(rows=3, columns=4, crowded="draw"),
-)
+DOTS = DotGrid(rows=5, columns=5, labels=False, radius=0)
+RULED = RuledGrid(rows=3, columns=4, crowded="draw")
 
 
 def cells(grid: Any, reply: str = "", draw: bool = False, **settings: Any) -> State:
@@ -630,20 +570,13 @@ def test_the_untouched_views_beside_a_grid_are_zoomed_alike() -> None:
         cells(grid, "nowhere", draw=True, missing="fail")
 
 
-# -- bad input
-# --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mark", "says"),
     [
         (Point("A", 240, 5), r"point 'A' at \(240, 5\) lies outside its image 0 of 240 x 180"),
         (Box("b", -9, -9, -1, 5), r"box 'b' \(-9, -9, -1, 5\) reaches outside"),
         (Point("A", 5, 5, image=1), "is on image 1, but there are 1 images"),
-        (
-            Mask("m", np.ones((3, 3), bool)),
-            "mask 'm' of 3 x 3 pixels lies outside its image 0 of 240 x 180",
-        ),
+        (Mask("m", np.ones((3, 3), bool)), "mask 'm' of 3 x 3 pixels lies outside its image 0"),
         (Point("A", float("nan"), 5), "lies outside"),
     ],
 )
@@ -698,60 +631,45 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
         zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
+RULES = {"use": "prompting.grids.RuledGrid"}
+DOTTED = {"use": "prompting.grids.DotGrid"}
+FACES = {"use": "specialists.detection.FaceCascade"}
+
+
 @pytest.mark.parametrize(
-    ("node", "says"),
+    ("name", "node", "says"),
     [
-        ({"use": "ZoomOnMarks", "crop": {"padding": -1}}, "padding >= 0"),
-        ({"use": "ZoomOnMarks", "crop": {"outline": "rad"}}, "did you mean 'red"),
-        ({"use": "ZoomOnMarks", "crop": {"filter": "lancos"}}, "lanczos"),
-        ({"use": "ZoomOnMarks", "crop": {"inset": 1.0}}, "inset < 1"),
-        ({"use": "ZoomOnMarks", "crop": {"most": 0}}, "most >= 1"),
-        ({"use": "ZoomOnMarks", "crop": {"aspect": 0}}, "aspect > 0"),
-        ({"use": "ZoomOnMarks", "crop": {"paddin": 1}}, "did you mean"),
-        ({"use": "ZoomOnMarks", "missing": "skip"}, "keep"),
-        (
-            {"use": "ZoomOnCells", "grid": {"use": "RuledGrid"}, "cells": ["B9"]},
-            "no cell 'B9': it has 4 rows",
-        ),
-        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["(0,1)"]}, "has no"),
-        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["B2"]}, "has no cell 'B2'"),
-        (
-            {"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}},
-            "no cell can be named",
-        ),
-        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "around": 0}, "around > 0"),
-        ({"use": "ZoomOnDetections"}, "detector"),
-        (
-            {"use": "ZoomOnDetections", "detector": "faces", "words": ["a"], "words_field": "b"},
-            "one place",
-        ),
-        (
-            {"use": "ZoomOnDetections", "detector": "faces", "words_pattern": "("},
-            "no regular expression",
-        ),
-        ({"use": "ZoomOnDetections", "detector": "faces", "words": [" "]}, "empty text"),
+        ("Marks", {"crop": {"padding": -1}}, "padding >= 0"),
+        ("Marks", {"crop": {"outline": "rad"}}, "did you mean 'red"),
+        ("Marks", {"crop": {"filter": "lancos"}}, "lanczos"),
+        ("Marks", {"crop": {"inset": 1.0}}, "inset < 1"),
+        ("Marks", {"crop": {"most": 0}}, "most >= 1"),
+        ("Marks", {"crop": {"aspect": 0}}, "aspect > 0"),
+        ("Marks", {"crop": {"paddin": 1}}, "did you mean"),
+        ("Marks", {"missing": "skip"}, "keep"),
+        ("Cells", {"grid": RULES, "cells": ["B9"]}, "no cell 'B9': it has 4 rows"),
+        ("Cells", {"grid": DOTTED, "cells": ["(0,1)"]}, "has no"),
+        ("Cells", {"grid": DOTTED, "cells": ["B2"]}, "has no cell 'B2'"),
+        ("Cells", {"grid": {**RULES, "names": "none"}}, "no cell can be named"),
+        ("Cells", {"grid": DOTTED, "around": 0}, "around > 0"),
+        ("Detections", {}, "detector"),
+        ("Detections", {"detector": FACES, "words": ["a"], "words_field": "b"}, "one place"),
+        ("Detections", {"detector": FACES, "words_pattern": "("}, "no regular expression"),
+        ("Detections", {"detector": FACES, "words": [" "]}, "empty text"),
     ],
 )
 def test_settings_that_make_no_sense_are_said_before_anything_runs(
-    node: dict[str, Any], says: str
+    name: str, node: dict[str, Any], says: str
 ) -> None:
-    faces = {"use": "specialists.detection.FaceCascade"}
-    if "grid" in node:
-        node = {**node, "grid": {**node["grid"], "use": f"prompting.grids.{node['grid']['use']}"}}
-    node = {
-        **node,
-        "use": f"prompting.views.{node['use']}",
-        **({"detector": faces} if "detector" in node else {}),
-    }
     with pytest.raises(ConfigError, match=says):
-        build(node)
+        build({"use": f"prompting.views.ZoomOn{name}", **node})
 
 
 def test_a_zoom_goes_through_a_configuration_and_back() -> None:
     stage = build(
         {
             "use": "prompting.views.ZoomOnDetections",
-            "detector": {"use": "specialists.detection.FaceCascade"},
+            "detector": FACES,
             "missing": "abstain",
             "crop": {"show": "inset", "aspect": 1},
         }

@@ -4,7 +4,7 @@ published."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
-from looktwice.eval.scoring.score_run import score_run
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics import compare_paired
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
-from looktwice.pipelines.model import CallOptions, Message
+from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -45,9 +44,6 @@ def asked(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) ->
     )
 
 
-# ---- prompts
-
-
 def test_the_official_prompt_is_the_column_with_a_disclaimer_for_three_tasks() -> None:
     assert OfficialPrompt()(asked(), NO_MODEL).prompt == PROMPT
     for subtask in ("Forensic Detection", "Jigsaw", "Art_Style"):
@@ -57,31 +53,18 @@ def test_the_official_prompt_is_the_column_with_a_disclaimer_for_three_tasks() -
         OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
 
 
+OPTIONS = "Options:\nA. A is closer\nB. B is closer\nPick."
+CIRCLED = "Question: Two points are circled. Which is closer?"
+LETTERED = "Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"
+
+
 @pytest.mark.parametrize(
     ("state", "prompt"),
     [
-        (
-            asked(),
-            (
-                "Question: Two points are circled. Which is closer?\nOptions:\nA. A is closer\nB. B"
-                " is closer\nPick."
-            ),
-        ),
-        (
-            asked(hint="Look left."),
-            (
-                "Hint: Look left.\nQuestion: Two points are circled. Which is closer?\nOptions:\n"
-                "A. A is closer\nB. B is closer\nPick."
-            ),
-        ),
-        (
-            asked(prompt="Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"),
-            "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick.",
-        ),
-        (
-            asked(prompt="Which?\n(A) x\n(B) y"),
-            "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick.",
-        ),
+        (asked(), f"{CIRCLED}\n{OPTIONS}"),
+        (asked(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
+        (asked(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
+        (asked(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
         (State.start(Sample("s", "How many?")), "Question: How many?"),
     ],
 )
@@ -100,27 +83,26 @@ def test_lmms_eval_s_note_stands_before_the_column() -> None:
     assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
 
 
-# ---- decoding and readers
-
-
 @pytest.mark.parametrize(
-    ("options", "given"),
+    ("name", "temperature", "top_p", "max_tokens"),
     [
-        (wording.BlinkDecoding(), {"temperature": 0.0, "max_tokens": 1024}),
-        (wording.DoYouSeeMeDecoding(), {"temperature": 1.0, "top_p": 0.95, "max_tokens": 200}),
-        (wording.Vlm2ShortDecoding(), {"max_tokens": 512}),
-        (wording.Vlm2LongDecoding(), {"max_tokens": 2048}),
-        (wording.VlmevalkitDecoding(), {"temperature": 0.0, "max_tokens": 2048}),
-        (wording.LmmsEvalDecoding(), {"temperature": 0.0, "max_tokens": 1024}),
-        (wording.BlinkConsistencyDecoding(), {"temperature": 1.0, "max_tokens": 1024}),
-        (
-            wording.DoYouSeeMeDecoding(max_tokens=300),
-            {"temperature": 1.0, "top_p": 0.95, "max_tokens": 300},
-        ),
+        ("Blink", 0.0, None, 1024),
+        ("DoYouSeeMe", 1.0, 0.95, 200),
+        ("Vlm2Short", None, None, 512),
+        ("Vlm2Long", None, None, 2048),
+        ("Vlmevalkit", 0.0, None, 2048),
+        ("LmmsEval", 0.0, None, 1024),
+        ("BlinkConsistency", 1.0, None, 1024),
     ],
 )
-def test_decoding_as_published(options: CallOptions, given: dict[str, Any]) -> None:
-    assert options.given() == given
+def test_decoding_as_published(
+    name: str, temperature: float | None, top_p: float | None, max_tokens: int
+) -> None:
+    kind = getattr(wording, f"{name}Decoding")
+    given = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    published = {setting: value for setting, value in given.items() if value is not None}
+    assert kind().given() == published
+    assert kind(max_tokens=300).given() == {**published, "max_tokens": 300}
 
 
 def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
@@ -149,9 +131,6 @@ def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
     )
     assert Vlm2()(state, NO_MODEL).answer == official
     assert Vlm2("vlmevalkit")(state, NO_MODEL).answer == toolkit
-
-
-# ---- presets as configurations
 
 
 def asks(**settings: Any) -> dict[str, Any]:
@@ -193,8 +172,6 @@ def test_the_presets_differ_in_what_the_toolkits_do() -> None:
         assert "detail" not in str(held[name])  # a setting of the model, and said in the comment
 
 
-# ---- between two contestants
-
 FIRST: dict[str, dict[str, Any]] = {
     "stages": {
         "choose": {"use": "prompting.wording.MultipleChoice"},
@@ -222,13 +199,8 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
         if point.contestant == "first"
         for place in point.changes
     }
-    assert list(changed) == [
-        "stages.choose",
-        "stages.size",
-        "stages.encode",
-        "stages.ask.images",
-        "stages.ask.options",
-    ]
+    places = ["choose", "size", "encode", "ask.images", "ask.options"]
+    assert list(changed) == [f"stages.{place}" for place in places]
     assert list(changed["stages.size"].stages) == ["choose", "size", "encode", "ask"]
     assert list(changed["stages.encode"].stages) == ["choose", "ask"]
     assert changed["stages.encode"].changes == {"stages.encode": None}
@@ -236,14 +208,8 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     ask = changed["stages.ask.images"].stages["ask"]
     assert (ask.images, ask.options.max_tokens) == ("before", 5)  # type: ignore[attr-defined]
     (reading,) = found.readings
-    assert (reading.changes, reading.replies_of) == (
-        {"read": "Robust"},
-        plain(found.points, "first").id,
-    )
-
-
-def plain(points: Sequence[Arm], contestant: str) -> Arm:
-    return next(point for point in points if point.contestant == contestant and not point.changes)
+    plain = next(p for p in found.points if p.contestant == "first" and not p.changes)
+    assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain.id)
 
 
 @pytest.mark.parametrize(
@@ -296,28 +262,15 @@ def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
         for line in factor_effects(score_run(RunFolder(gap_run)))
         if line.task == "jigsaw"
     }
-    assert [name.partition(":")[0] for name in lines] == [
-        "choose",
-        "size",
-        "encode",
-        "ask.images",
-        "ask.options",
-        "read",
-        "interaction",
-        "the whole gap",
-    ]
+    factors = ["choose", "size", "encode", "ask.images", "ask.options", "read", "interaction"]
+    assert [name.partition(":")[0] for name in lines] == [*factors, "the whole gap"]
     whole, read = lines["the whole gap"], lines["read: Robust"]
-    assert whole.value > 0.2
-    assert (read.value, read.of_gap, read.n) == (whole.value, 1.0, 12)
+    assert whole.effect.value > 0.2
+    assert (read.effect.value, read.of_gap, read.effect.n) == (whole.effect.value, 1.0, 12)
     assert read.p is not None and read.p < 0.05
-    assert sum(
-        line.value for name, line in lines.items() if name != "the whole gap"
-    ) == pytest.approx(whole.value)
-    assert all(
-        lines[name].value == 0
-        for name in lines
-        if name.startswith(("choose", "size", "encode", "ask", "tog"))
-    )
+    values = {name: line.effect.value for name, line in lines.items() if line is not whole}
+    assert sum(values.values()) == pytest.approx(whole.effect.value)
+    assert not any(values[name] for name in values if not name.startswith(("read", "inter")))
 
 
 def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> None:
@@ -341,11 +294,11 @@ def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
     }
     run = Run(planned(tmp_path, task=None, tasks=tasks, **GAP), tmp_path / "runs" / "two")().folder
     lines = factor_effects(score_run(RunFolder(run)))
-    value = {line.task: line.value for line in lines if line.factor == "read: Robust"}
+    value = {line.task: line.effect.value for line in lines if line.factor == "read: Robust"}
     assert value["macro"] == pytest.approx((value["a"] + value["b"]) / 2)
     assert value["micro"] == pytest.approx((6 * value["a"] + 9 * value["b"]) / 15)
     (macro,) = (line for line in lines if line.task == "macro" and line.factor == "the whole gap")
-    assert macro.low is not None and macro.high is not None and macro.low < macro.value < macro.high
+    assert macro.effect.low < macro.effect.value < macro.effect.high
 
 
 def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
@@ -364,16 +317,9 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
     for task, times in (("t", 1), ("micro", 2)):
         clusters = [(copy, group) for copy in range(times) for group in groups]
         line, wanted = lines[task], compare_paired(values * times, [0.0] * 20 * times, clusters)
-        assert (line.low, line.high, line.p, line.n) == (
-            wanted.low,
-            wanted.high,
-            wanted.p,
-            wanted.n,
-        )
+        figures = line.effect.low, line.effect.high, line.p, line.effect.n
+        assert figures == (wanted.low, wanted.high, wanted.p, wanted.n)
         assert wanted.clusters == 4 * times
-
-
-# ---- recorded replies
 
 
 def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Path) -> None:
@@ -381,32 +327,21 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
     half."""
     given = [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"]
     whole = load(CONFIGS / "why_different_readers.yaml")
-    given += [
-        f"tasks.{name}=null"
-        for name in whole["tasks"]
-        if name not in ("Art_Style", "Relative_Depth")
-    ]
-    given += [
-        f"contestants.{name}=null"
-        for name in whole["contestants"]
-        if name not in ("GPT4V", "LLaVA-7B")
-    ]
+    kept = {"Art_Style", "Relative_Depth", "GPT4V", "LLaVA-7B"}
+    for entry in ("tasks", "contestants"):
+        given += [f"{entry}.{name}=null" for name in whole[entry] if name not in kept]
     found = load_plan(CONFIGS / "why_different_readers.yaml", given)
     run = Run(found, tmp_path / "runs" / "readers")()
     assert run.written == 2 * (117 + 124)
     rows = score_table(run.folder).where(metric="accuracy", task="micro").rows
     held = {row.contestant: row for row in rows if row.reader}
-    assert Counter(row.reader for row in held.values()) == dict.fromkeys(
-        ("blink_official", "vlmevalkit", "lmms_eval", "robust"), 2
-    )
+    readers = ("blink_official", "vlmevalkit", "lmms_eval", "robust")
+    assert Counter(row.reader for row in held.values()) == dict.fromkeys(readers, 2)
     values = {name: row.value or 0.0 for name, row in held.items()}
     assert values["LLaVA-7B [read=LmmsEval]"] == 0.0
     assert values["LLaVA-7B [read=Robust]"] > values["LLaVA-7B [read=BlinkOfficial]"]
-    assert (
-        values["GPT4V [read=Robust]"]
-        > values["GPT4V [read=BlinkOfficial]"]
-        > values["GPT4V [read=Vlmevalkit]"]
-    )
+    ranked = [values[f"GPT4V [read={name}]"] for name in ("Robust", "BlinkOfficial", "Vlmevalkit")]
+    assert ranked == sorted(ranked, reverse=True) and len(set(ranked)) == 3
 
 
 def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) -> None:
@@ -422,7 +357,5 @@ def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) ->
         {"read": "Vlmevalkit"}
     ]
     other = load_plan(CONFIGS / "why_different.yaml", [*given, "gap.to=as_lmms_eval"])
-    assert {place for point in other.points for place in point.changes} >= {
-        "stages.encode",
-        "stages.prompt",
-    }
+    places = {place for point in other.points for place in point.changes}
+    assert places >= {"stages.encode", "stages.prompt"}

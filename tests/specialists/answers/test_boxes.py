@@ -9,7 +9,7 @@ import pytest
 
 from looktwice.pipelines.marks import Box, Point
 from looktwice.specialists.answers import Count, FittingBox, SpatialRelation
-from looktwice.specialists.answers.spatial import relation_margin
+from looktwice.specialists.answers.boxes import relation_margin
 from looktwice.specialists.results import DepthMap
 from tests.specialists.samples import SOME, WHICH, Found, Plane, asked, check, finds
 

@@ -46,20 +46,10 @@ A, B, C = Point("A", 20, 50), Point("B", 70, 50), Point("C", 90, 10)
         (Ramp(hole=23), depths(A, B), None, "no depth is known around point A at (20, 50)"),
         (Ramp(), depths(A, Point("B", 20, 10)), None, "points A and B are equally near"),
         (Ramp(), depths(A), None, "no point B on image 0"),
-        (
-            Ramp(),
-            depths(A, Point("B", 70, 50, image=1), images=(BLANK, BLANK)),
-            None,
-            "no point B on image 0",
-        ),
+        (Ramp(), depths(A, replace(B, image=1), images=(BLANK, BLANK)), None, "no point B on"),
         (Ramp(), sample(), None, "there are 0 images and 2 choices"),
         (SGBM(), depths(A, B), None, "stereo needs a left and a right view, found 1 image(s)"),
-        (
-            SGBM(),
-            depths(A, B, images=(BLANK, BLANK[:50])),
-            None,
-            "left and right view differ in size",
-        ),
+        (SGBM(), depths(A, B, images=(BLANK, BLANK[:50])), None, "left and right view differ"),
         (SGBM(), depths(A, B, images=(BLANK[:, :2],) * 2), None, "an image of 2 x "),
     ],
 )
@@ -80,13 +70,8 @@ def test_one_wild_pixel_does_not_decide() -> None:
 
 
 def test_a_map_of_another_size_is_a_fault() -> None:
-    with pytest.raises(ValueError, match="the depth map is 50 x 100 pixels, its image 100 x 100"):
+    with pytest.raises(ValueError, match="the map of depth has the shape"):
         run_stage(NearerPoint(Ramp(width=50)), depths(A, B))
-
-
-def test_a_window_has_a_middle() -> None:
-    with pytest.raises(ValueError, match="window is the odd side"):
-        NearerPoint(Ramp(), window=4)
 
 
 def test_the_nearer_point_is_named_by_the_choices_and_not_by_their_order() -> None:
@@ -180,13 +165,7 @@ SPOTS = (Point("A", 20, 50), Point("B", 80, 50))
         (Paint(0.40, 0.43), DARK[:2], {}, "A", ""),
         (Paint(0.3, 0.3), DARK[:2], {}, None, "both points are equally dark"),
         (Paint(0.0, 0.0), DARK, {}, None, "both points are black"),
-        (
-            Paint(0.3, 0.3, unknown=True),
-            DARK,
-            {},
-            None,
-            "no reflectance is known around point B at (80, 50)",
-        ),
+        (Paint(0.3, 0.3, unknown=True), DARK, {}, None, "no reflectance is known around point B"),
     ],
 )
 def test_the_darker_point(
@@ -204,23 +183,12 @@ def test_the_margin_between_same_and_darker_is_where_it_is_said_to_be() -> None:
 
 
 def test_points_that_are_not_there_and_a_map_of_another_shape() -> None:
-    check(
-        DarkerPoint(Paint(0.1, 0.2)),
-        asked(choices=DARK, marks=SPOTS[:1]),
-        None,
-        "no point B on image 0",
-    )
-    three = ("A is darker", "B is darker", "C is darker")
-    check(
-        DarkerPoint(Paint(0.1, 0.2)),
-        asked(choices=three, marks=(*SPOTS, Point("C", 1, 1))),
-        None,
-        "two points are",
-    )
+    three, spots = ("A is darker", "B is darker", "C is darker"), (*SPOTS, Point("C", 1, 1))
+    rule = DarkerPoint(Paint(0.1, 0.2))
+    check(rule, asked(choices=DARK, marks=SPOTS[:1]), None, "no point B on image 0")
+    check(rule, asked(choices=three, marks=spots), None, "two points are")
     with pytest.raises(ValueError, match=r"must be \(100, 100, 3\)"):
-        check(
-            DarkerPoint(lambda pixels: np.ones((100, 100))), asked(choices=DARK, marks=SPOTS), None
-        )
+        run_stage(DarkerPoint(lambda _: np.ones((100, 100))), asked(choices=DARK, marks=SPOTS))
 
 
 def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_map() -> None:

@@ -83,20 +83,6 @@ def test_threads_find_the_same() -> None:
     assert (np.diff(alone.scores) <= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"scale": 1.0}, "more than 1"),
-        ({"smallest": 1.5}, "share of the shorter side"),
-        ({"windows": 0}, "windows is 1 or more"),
-        ({"longest": 10}, "24 pixels or more"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        FaceCascade(**settings)  # type: ignore[arg-type]
-
-
 def test_a_zoom_on_the_face_shows_it() -> None:
     state = State.start(Sample("s", "Who?", (Picture(photograph("astronaut")),)))
     after = ZoomOnDetections(FaceCascade(), crop=Crop(padding=0.1, aspect=1, upscale=336))(
@@ -216,16 +202,3 @@ def test_yunets_file_is_asked_for_where_it_is_missing_or_no_network(tmp_path: Pa
     (tmp_path / "wrong.onnx").write_bytes(b"no network")
     with pytest.raises(WeightsError, match="no YuNet that OpenCV reads"):
         YuNet(tmp_path / "wrong.onnx")(photograph("coffee"))
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: FaceRecognition(upsample=5), "upsample lies in 0..4"),
-        (lambda: YuNet(Path("y.onnx"), threshold=1.0), "threshold lies in"),
-        (lambda: YuNet(Path("y.onnx"), longest=5), "32 pixels or more"),
-    ],
-)
-def test_settings_of_networks_that_make_no_sense_are_refused(make: object, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        make()  # type: ignore[operator]

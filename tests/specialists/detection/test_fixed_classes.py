@@ -4,8 +4,7 @@ networks."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import copy, copytree
@@ -16,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import WeightsError
 from looktwice.specialists.detection import RFDETR
 from looktwice.specialists.protocols import NoEvidence
 from tests import tiny_detectors as tiny
@@ -27,14 +26,6 @@ transformers = pytest.importorskip("transformers")
 NAMES = ["rf_detr", "detr", "rt_detr", "d_fine", "yolos"]
 # higher than wide, and larger than the networks look
 SIZES = [(60, 90), (90, 60), (150, 200), (33, 120), (60, 90)]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The folder of a tiny network, built when first asked for; all are freed at the end."""
-    place = tmp_path_factory.mktemp("tiny")
-    yield cache(lambda name: str(getattr(tiny, name)(place / name)))
-    close_networks()
 
 
 def noise(size: tuple[int, int], seed: int) -> Pixels:
@@ -96,10 +87,11 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
     image."""
     folder, level = built(name), 0.2
     network = transformers.AutoModelForObjectDetection.from_pretrained(folder).eval()
-    detector = RFDETR(folder, threshold=level, device="cpu", dtype="float32")
-    for image, found in zip(
-        IMAGES, detector.many([(image, None) for image in IMAGES]), strict=True
-    ):
+    # two images in a batch give other last digits, by which the untrained RT-DETR may look from
+    # another one of its nearly equal queries
+    detector = RFDETR(folder, threshold=level, device="cpu", dtype="float32", batch=1)
+    for image in IMAGES:
+        found = detector(image)
         if name == "rf_detr":
             seen, make = rf_detr_of_transformers(folder, image)
             given = {"pixel_values": seen}
@@ -118,12 +110,10 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         assert len(found) == len(order) > 3
         wanted = [tiny.LABELS[label] for label in np.asarray(expected["labels"])[order].tolist()]
         scores = np.asarray(expected["scores"])[order]
-        apart = {"rf_detr": 1e-2, "rt_detr": 2e-2}.get(name, 1e-3)
-        alike = np.isclose(found.scores, scores, rtol=0, atol=1e-4) & (found.labels == wanted)
-        alike &= np.isclose(found.xyxy, xyxy[order], rtol=0, atol=apart).all(1)
-        # a grey level that is rounded otherwise on some processors lets the untrained RT-DETR
-        # look from another one of its nearly equal queries
-        assert alike.mean() >= (0.9 if name == "rt_detr" else 1)
+        assert found.labels.tolist() == wanted
+        np.testing.assert_allclose(found.scores, scores, atol=1e-4)
+        apart = 1e-2 if name == "rf_detr" else 1e-3
+        np.testing.assert_allclose(found.xyxy, xyxy[order], rtol=0, atol=apart)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,8 +181,6 @@ def test_the_surest_are_kept(built: Callable[[str], str]) -> None:
     assert RFDETR(built("yolos"), threshold=0.1, most=2, device="cpu")(
         IMAGES[1]
     ).scores.tolist() == [*every.scores[:2]]
-    with pytest.raises(ValueError, match=r"^threshold is a probability"):
-        RFDETR(threshold=1)
 
 
 def test_rf_detr_looks_at_one_size_or_says_so(built: Callable[[str], str], tmp_path: Path) -> None:

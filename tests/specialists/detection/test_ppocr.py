@@ -18,7 +18,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.views import Crop, ZoomOnDetections
 from looktwice.specialists.answers import ReadText
 from looktwice.specialists.detection import PPOCR
-from looktwice.specialists.detection.ppocr import FILES, normalize
+from looktwice.specialists.detection.ppocr import FILES, to_input
 from looktwice.specialists.results import Boxes
 from tests.specialists.scenes import photograph
 
@@ -131,7 +131,7 @@ class TestReal:
 
 
 def test_the_networks_are_given_blue_first_and_from_minus_one_to_one() -> None:
-    given = normalize(np.array([[[255, 0, 51]]], np.uint8))
+    given = to_input(np.array([[[255, 0, 51]]], np.uint8))
     np.testing.assert_allclose(given[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
 
 

@@ -16,7 +16,7 @@ import pytest
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import PPOCR
-from looktwice.specialists.detection.ppocr import _recognize, find_text, read_line
+from looktwice.specialists.detection.ppocr import find_text, read_line, recognize
 from tests import tiny_detectors as tiny
 
 torch = pytest.importorskip("torch")
@@ -116,7 +116,7 @@ def test_letters_are_those_of_transformers(
         np.testing.assert_allclose(found, expected, atol=1e-4)
         best = expected[0].argmax(1)
         new = np.flatnonzero((best != 0) & np.concatenate(([True], best[1:] != best[:-1])))
-        text, sure = _recognize(line, folder)
+        text, sure = recognize(line, folder)
         assert text == "".join(LETTERS[k] for k in best[new]).strip()
         assert sure == pytest.approx(expected[0].max(1)[new].mean() if len(new) else 0, abs=1e-4)
         assert letters == tuple(LETTERS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
-from looktwice.specialists.features.attention import (
-    _attend,
-    labelled,
-    measure_shares,
-    receive,
-    window_order,
-)
+from looktwice.specialists.features.attention import _attend, cover, labelled, receive, window_order
 from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
 
@@ -43,18 +36,11 @@ FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_vl", "qwen2_5_vl")
 KEPT = {"square": (2, 2), "picture": (4, 6)}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """The folder of a family's tiny network, built once."""
-    root = tmp_path_factory.mktemp("networks")
-    return cache(lambda family: str(getattr(tiny_networks, family)(root / family)))
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_map_adds_up_and_a_batch_equals_single_images(
-    family: str, folder: Callable[[str], str]
+    family: str, built: Callable[[str], str]
 ) -> None:
-    attention = VisionAttention(model=folder(family))
+    attention = VisionAttention(model=built(family))
     images = [picture(60, 80), picture(140, 100, 1), picture(140, 100, 2)]
     alone = [attention.predict((image,)).values for image in images]
     assert alone[0].shape == KEPT["picture" if "qwen" in family else "square"]
@@ -73,10 +59,10 @@ def test_a_map_adds_up_and_a_batch_equals_single_images(
 @pytest.mark.parametrize("family", FAMILIES[:3])
 @pytest.mark.parametrize("layer", [None, 0, -1])
 def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
-    family: str, layer: int | None, folder: Callable[[str], str]
+    family: str, layer: int | None, built: Callable[[str], str]
 ) -> None:
     given: list[Any] = []
-    attention = VisionAttention(model=folder(family), layer=layer)
+    attention = VisionAttention(model=built(family), layer=layer)
     image = picture(28, 28)
     processor = attention.network().processor
     mean, std = np.array(processor.image_mean), np.array(processor.image_std)
@@ -84,9 +70,9 @@ def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
         ((image / 255 - mean) / std).transpose(2, 0, 1)[None], dtype=torch.float32
     )
     tower = (
-        eager(folder(family)).vision_model
+        eager(built(family)).vision_model
         if family == "idefics3"
-        else eager(folder(family)).vision_tower
+        else eager(built(family)).vision_tower
     )
     with torch.inference_mode():
         given = tower(planes, output_attentions=True).attentions
@@ -111,7 +97,7 @@ def eager(folder: str) -> Any:
 @pytest.mark.parametrize("family", FAMILIES[3:])
 @pytest.mark.parametrize("layer", [None, 0, 1])
 def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
-    family: str, layer: int | None, folder: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    family: str, layer: int | None, built: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """These encoders give no attentions away, so their own function is overheard, and tokens are
     put back by hand."""
@@ -125,11 +111,11 @@ def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
         return said
 
     monkeypatch.setattr(module, "eager_attention_forward", listen)
-    attention, image = VisionAttention(model=folder(family), layer=layer), picture(84, 140)
+    attention, image = VisionAttention(model=built(family), layer=layer), picture(84, 140)
     inputs = attention.network().processor(images=[image], return_tensors="pt")
     assert inputs["image_grid_thw"].tolist() == [[1, 6, 10]]
     with torch.inference_mode():
-        eager(folder(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
+        eager(built(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
     layers = [torch.cat([each.mean(1).sum(1)[0] for each in calls]) for calls in heard.values()]
     assert [len(calls) for calls in heard.values()] == (
         [6, 1] if family == "qwen2_5_vl" else [1, 1]
@@ -223,12 +209,12 @@ def test_planted_attention_on_a_dark_patch_is_found_where_it_is(
     assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
 
 
-def test_an_encoder_without_a_plain_grid_is_refused(folder: Callable[[str], str]) -> None:
-    far = VisionAttention(model=folder("llava"), layer=5)
+def test_an_encoder_without_a_plain_grid_is_refused(built: Callable[[str], str]) -> None:
+    far = VisionAttention(model=built("llava"), layer=5)
     with pytest.raises(WeightsError, match="has 2 layers"):
         far(picture(56, 56))
     with pytest.raises(WeightsError, match="no plain grid"):
-        replace(far, model=folder("qwen3_vl"))(picture(56, 56))
+        replace(far, model=built("qwen3_vl"))(picture(56, 56))
 
 
 def test_marks_are_chosen_by_label_with_or_without_their_number() -> None:
@@ -243,12 +229,15 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
     attention[8, 8] = 0.6
     corner = np.zeros((10, 10), bool)
     corner[8:, 8:] = True
-    assert measure_shares(attention, [Box("", 2, 2, 4, 4)], 3) == pytest.approx((0.4, 0.04))
-    assert measure_shares(attention, [Box("", 2, 2, 4, 4), Box("", 2, 2, 4, 4)], 3)[
-        1
-    ] == pytest.approx(0.04)
-    assert measure_shares(attention, [Mask("", corner)], 3) == pytest.approx((0.6, 0.04))
-    assert measure_shares(attention, [Point("", 8, 8)], 1) == pytest.approx((0.6, 0.05))
+    box = Box("", 2, 2, 4, 4)
+    for marks, radius, share, area in (
+        ([box], 3, 0.4, 0.04),
+        ([box, box], 3, 0.4, 0.04),
+        ([Mask("", corner)], 3, 0.6, 0.04),
+        ([Point("", 8, 8)], 1, 0.6, 0.05),
+    ):
+        covered = cover(marks, attention.shape, radius)
+        assert (attention[covered].sum(), covered.mean()) == pytest.approx((share, area))
 
 
 def test_the_stage_notes_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:

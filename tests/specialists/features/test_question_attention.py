@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,12 @@ from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import FixedHeight
 from looktwice.specialists.features import QuestionAttention
 from looktwice.specialists.features.question_attention import spread, token_places, words_among
-from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """The folder of a family's tiny network, built once."""
-    root = tmp_path_factory.mktemp("networks")
-    return cache(lambda family: str(getattr(tiny_networks, family)(root / family)))
 
 
 def picture(height: int, width: int, seed: int = 0) -> Pixels:
@@ -73,17 +64,17 @@ def by_hand(family: str, values: Any) -> Any:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("layer", [None, 0, -1])
 def test_a_map_is_what_transformers_own_attentions_say(
-    family: str, layer: int | None, folder: Callable[[str], str]
+    family: str, layer: int | None, built: Callable[[str], str]
 ) -> None:
     from transformers import AutoModelForImageTextToText
 
     words = "how many stars"
-    model = LocalVLM(folder(family), system="be brief", max_pixels=100_000)
+    model = LocalVLM(built(family), system="be brief", max_pixels=100_000)
     size = (56, 112) if "qwen" in family else (28, 56)  # as their processors leave them
     messages = [Message("user", (view(picture(*size)), words))]
     inputs = model.inputs(model.network(), [model.chat(messages)])
     eager = AutoModelForImageTextToText.from_pretrained(
-        folder(family), attn_implementation="eager"
+        built(family), attn_implementation="eager"
     ).eval()
     with torch.inference_mode():
         given = eager(**inputs, output_attentions=True).attentions
@@ -105,11 +96,11 @@ def test_a_map_is_what_transformers_own_attentions_say(
     "size", [(60, 80), (100, 30), (56, 56), (31, 67), (84, 196), (100, 190), (190, 100), (20, 100)]
 )
 def test_a_token_lies_where_pixels_change_it(
-    family: str, size: tuple[int, int], folder: Callable[[str], str]
+    family: str, size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
     """Without attention in its encoder, a token knows its own pixels alone: those inside of its
     place change it."""
-    model = LocalVLM(folder(family))
+    model = LocalVLM(built(family))
     network, own = model.network(), model.network().model.model
     kept = {name: tensor.clone() for name, tensor in own.state_dict().items()}
     try:
@@ -227,8 +218,8 @@ def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_pa
     assert measured["image_attention"] == pytest.approx(np.mean(seen[1:]), rel=2e-3)
 
 
-def test_it_asks_what_the_model_was_asked(folder: Callable[[str], str]) -> None:
-    model = LocalVLM(folder("qwen2_5_vl"), max_tokens=3)
+def test_it_asks_what_the_model_was_asked(built: Callable[[str], str]) -> None:
+    model = LocalVLM(built("qwen2_5_vl"), max_tokens=3)
     sample = Sample("s", "how many", (Picture(picture(56, 84)),), marks=(Box("A", 0, 0, 40, 30),))
     look = attention_of(model)
     asked = Pipeline({"ask": Ask(), "look": look})(State.start(sample), model)
@@ -243,8 +234,8 @@ def test_it_asks_what_the_model_was_asked(folder: Callable[[str], str]) -> None:
     assert system.measures["image_attention"] < asked.measures["image_attention"]  # type: ignore[operator]
 
 
-def test_of_several_pictures_the_marks_of_each_count(folder: Callable[[str], str]) -> None:
-    model = LocalVLM(folder("llava_next"))
+def test_of_several_pictures_the_marks_of_each_count(built: Callable[[str], str]) -> None:
+    model = LocalVLM(built("llava_next"))
     pictures = tuple(Picture(picture(40, 60, seed)) for seed in range(2))
     marks = (Box("A", 0, 0, 60, 40, 0), Box("B", 0, 0, 30, 40, 1))
     state = State.start(Sample("s", "which", pictures, marks=marks))
@@ -267,11 +258,9 @@ def asked_of(state: State) -> Messages:
     return [Message("user", (*state.views, state.prompt))]
 
 
-def test_families_whose_tokens_have_no_known_place_are_refused(
-    folder: Callable[[str], str],
-) -> None:
+def test_families_whose_tokens_have_no_known_place_are_refused(built: Callable[[str], str]) -> None:
     messages = [Message("user", (view(picture(56, 56)), "x"))]
     with pytest.raises(
         WeightsError, match="known of llava, llava_next, qwen2_vl, qwen2_5_vl, not of 'idefics3'"
     ):
-        QuestionAttention(folder("idefics3")).predict((messages,))
+        QuestionAttention(built("idefics3")).predict((messages,))

@@ -1,26 +1,18 @@
 """What is told without weights: pictorial cues of depth, and reflectance, on pictures whose truth
 is known."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import get_args
 
 import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from looktwice.pipelines.config import build, identity
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.maps import (
-    Brightness,
-    ColorRetinex,
-    ConstantShading,
-    Haze,
-    LocalContrast,
-    Saturation,
-    Sharpness,
-    TextureSize,
-    VerticalPosition,
-)
+from looktwice.specialists.maps import ColorRetinex, ConstantShading, DepthCue
+from looktwice.specialists.maps.depth_cues import Kind
 from looktwice.specialists.maps.reflectance import integrate_steps, to_linear
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 
@@ -50,15 +42,15 @@ def gray(values: Floats) -> Floats:
 
 
 PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
-    "haze": (Haze(), beside(hazy(0.9), hazy(0.4))),
-    "contrast": (LocalContrast(), beside(hazy(0.9), hazy(0.4))),
-    "saturation": (Saturation(), beside(texture(), gray(texture()))),
-    "brightness": (Brightness(), beside(texture() + 40, texture() - 40)),
+    "haze": (DepthCue("haze"), beside(hazy(0.9), hazy(0.4))),
+    "contrast": (DepthCue("local_contrast"), beside(hazy(0.9), hazy(0.4))),
+    "saturation": (DepthCue("saturation"), beside(texture(), gray(texture()))),
+    "brightness": (DepthCue("brightness"), beside(texture() + 40, texture() - 40)),
     "sharpness": (
-        Sharpness(),
+        DepthCue("sharpness"),
         beside(texture(), np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.0))),
     ),
-    "texture": (TextureSize(), beside(texture(4.0), texture(1.0))),
+    "texture": (DepthCue("texture_size"), beside(texture(4.0), texture(1.0))),
 }
 
 
@@ -82,7 +74,7 @@ def test_a_mirrored_picture_has_the_mirrored_map(name: str) -> None:
 
 
 def test_what_stands_lower_is_nearer() -> None:
-    found = VerticalPosition()(np.zeros((5, 3, 3), np.uint8))
+    found = DepthCue("vertical_position")(np.zeros((5, 3, 3), np.uint8))
     assert found.larger_is_nearer
     assert (np.diff(found.values, axis=0) > 0).all() and (np.diff(found.values, axis=1) == 0).all()
 
@@ -91,35 +83,44 @@ def test_sharpness_is_not_contrast() -> None:
     """Pale but sharp is nearer than strong but blurred."""
     pale: Floats = 128 + 0.3 * (texture() - 128)
     strong = 128 + 2 * (np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.5), np.float64) - 128)
-    found = Sharpness()(beside(pale, strong)).values
+    found = DepthCue("sharpness")(beside(pale, strong)).values
     assert np.median(found[:, 20:100]) > np.median(found[:, 140:220])
 
 
 def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
     flat = np.full((HIGH, WIDE, 3), 128.0)
-    found = TextureSize()(beside(texture(), flat)).values
+    found = DepthCue("texture_size")(beside(texture(), flat)).values
     assert np.isfinite(found[:, :80]).all() and np.isnan(found[:, 200:]).all()
 
 
-@pytest.mark.parametrize(
-    "cue", [Haze(), LocalContrast(), Saturation(), Brightness(), Sharpness(), TextureSize()]
-)
-def test_one_colour_tells_nothing(cue: DepthEstimator) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "vertical_position"])
+def test_one_colour_tells_nothing(kind: Kind) -> None:
     for size in ((1, 1), (40, 30)):
         with pytest.raises(NoEvidence, match="of one colour"):
-            cue(np.full((*size, 3), 90, np.uint8))
+            DepthCue(kind)(np.full((*size, 3), 90, np.uint8))
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("old", "kind"),
     [
-        (lambda: ColorRetinex(brightness=-1), "brightness and color are 0 or more"),
-        (lambda: ColorRetinex(longest=8), "longest is 16 pixels or more"),
+        ("VerticalPosition", "vertical_position"),
+        ("Haze", "haze"),
+        ("LocalContrast", "local_contrast"),
+        ("Saturation", "saturation"),
+        ("Brightness", "brightness"),
+        ("Sharpness", "sharpness"),
+        ("TextureSize", "texture_size"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_a_cue_is_known_by_its_former_class(old: str, kind: Kind) -> None:
+    node = {"use": f"specialists.maps.{old}"}
+    assert build(node) == build(node | {"use": "specialists.maps.DepthCue", "kind": kind})
+    assert spec(DepthCue(kind)) == identity(DepthCue(kind)) == node
+
+
+def test_an_unknown_cue_is_refused() -> None:
+    with pytest.raises(ValueError, match="found 'fog'"):
+        DepthCue("fog")  # type: ignore[arg-type]
 
 
 # Reflectance

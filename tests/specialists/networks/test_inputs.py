@@ -3,7 +3,7 @@ rules of one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,19 +13,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import close_networks
 from looktwice.specialists.detection import DIRE, FaceCascade, FaceRecognition, GroundingDINO
 from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
-from looktwice.specialists.maps import (
-    SGBM,
-    Brightness,
-    ColorRetinex,
-    ConstantShading,
-    DepthAnything,
-    Haze,
-    LocalContrast,
-    Saturation,
-    Sharpness,
-    TextureSize,
-    VerticalPosition,
-)
+from looktwice.specialists.maps import SGBM, ColorRetinex, ConstantShading, DepthAnything, DepthCue
+from looktwice.specialists.maps.depth_cues import Kind
 from looktwice.specialists.matching import (
     SIFT,
     KeypointMatcher,
@@ -57,7 +46,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "rgba": (np.dstack([COLOR, COLOR[..., :1]]), r"found the shape \(64, 96, 4\)"),
     "channels first": (COLOR.transpose(2, 0, 1), r"\(3, 64, 96\).* channels come last"),
     "a batch": (COLOR[None], r"\(1, 64, 96, 3\)"),
-    "nothing": (COLOR[:0], "one pixel or more"),
+    "nothing": (COLOR[:0], r"found the shape \(0, 96, 3\)"),
     "a path": ("photo.png", "found a str; give its pixels"),
     "PIL grey": (Image.fromarray(COLOR).convert("L"), r'mode L; give image\.convert\("RGB"\)'),
     "PIL with alpha": (Image.fromarray(COLOR).convert("RGBA"), "mode RGBA"),
@@ -88,8 +77,7 @@ EVERY: dict[str, Callable[[Any], Any]] = {
     "FaceCascade": lambda image: FaceCascade()(image),
     "FaceRecognition": lambda image: FaceRecognition()(image),
 }
-CUES = (Brightness, Haze, LocalContrast, Saturation, Sharpness, TextureSize, VerticalPosition)
-EVERY |= {cue.__name__: cue() for cue in CUES}
+EVERY |= {kind: DepthCue(kind) for kind in get_args(Kind)}
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -113,14 +101,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Tiny networks: depth, boxes, an encoder and an original SAM."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from tests import tiny_matchers, tiny_networks, tiny_segmenters
+    from tests import tiny_backbones, tiny_depth, tiny_matchers, tiny_networks, tiny_segmenters
 
     place = tmp_path_factory.mktemp("inputs")
     for module, name in (
-        (tiny_networks, "depth_anything"),
+        (tiny_depth, "depth_anything"),
         (tiny_networks, "grounding_dino"),
         (tiny_networks, "dire"),
-        (tiny_matchers, "dinov2"),
+        (tiny_backbones, "dinov2"),
         (tiny_matchers, "efficient_loftr"),
         (tiny_segmenters, "sam"),
     ):

@@ -91,18 +91,18 @@ LISTED: dict[str, Opens] = {
     "EfficientLoFTR": (tiny_matchers.efficient_loftr, matches),
     "SuperGlue": (tiny_matchers.super_glue, matches),
     "LightGlue": (tiny_matchers.light_glue, matches),
-    "DepthAnything": (tiny_networks.depth_anything, depth),
-    "DPT": (tiny_networks.dpt, depth),
-    "GLPN": (tiny_networks.glpn, depth),
+    "DepthAnything": (tiny_depth.depth_anything, depth),
+    "DPT": (tiny_depth.dpt, depth),
+    "GLPN": (tiny_depth.glpn, depth),
     "ZoeDepth": (tiny_depth.zoedepth, depth),
     "Depth Pro": (tiny_depth.depth_pro, depth),
-    "DINOv2": (tiny_matchers.dinov2, grid),
-    "DINOv3": (tiny_depth.dinov3, grid),
+    "DINOv2": (tiny_backbones.dinov2, grid),
+    "DINOv3": (tiny_backbones.dinov3, grid),
     "SigLIP": (tiny_backbones.siglip, grid),
-    "SigLIP 2": (tiny_depth.siglip2_naflex, grid),
+    "SigLIP 2": (tiny_backbones.siglip2_naflex, grid),
     "CLIP": (tiny_backbones.clip, grid),
     "ViT": (tiny_backbones.vit, grid),
-    "ConvNeXt": (tiny_matchers.convnext, grid),
+    "ConvNeXt": (tiny_backbones.convnext, grid),
     "ResNet": (tiny_backbones.resnet, grid),
     "GroundingDINO": (tiny_networks.grounding_dino, words),
     "MM-Grounding DINO": (tiny_networks.mm_grounding_dino, words),
@@ -281,12 +281,12 @@ def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(
 
 
 def test_a_rim_is_taken_off_each_side_of_a_map() -> None:
-    from looktwice.specialists.maps.depth_anything import _without_padding
+    from looktwice.specialists.maps.depth_anything import without_padding
 
     rim, side = int(np.sqrt(40 / 2) * 3), int(np.sqrt(30 / 2) * 3)
     padded = np.full((40 + 2 * rim, 30 + 2 * side), 9.0)
     padded[rim : rim + 40, side : side + 30] = np.arange(30)
-    (found,) = _without_padding(torch.from_numpy(padded)[None], [(40, 30)])
+    found = without_padding(torch.from_numpy(padded), (40, 30))
     np.testing.assert_allclose(found, np.tile(np.arange(30.0), (40, 1)), atol=1e-5)
 
 
@@ -301,7 +301,7 @@ def test_depth_pro_without_torchvision_names_it(tmp_path: Path) -> None:
     close_networks()
 
 
-@pytest.mark.parametrize("make", [tiny_depth.dinov3, tiny_depth.siglip2_naflex])
+@pytest.mark.parametrize("make", [tiny_backbones.dinov3, tiny_backbones.siglip2_naflex])
 @pytest.mark.parametrize("layer", [-1, 1])
 def test_other_backbones_give_a_vector_for_each_patch(
     tmp_path: Path, make: Callable[[Path], Path], layer: int
@@ -316,7 +316,7 @@ def test_naflex_sees_the_patches_that_its_own_processor_cuts(tmp_path: Path) -> 
     this size."""
     from transformers import Siglip2ImageProcessorPil, Siglip2VisionModel
 
-    folder = tiny_depth.siglip2_naflex(tmp_path)
+    folder = tiny_backbones.siglip2_naflex(tmp_path)
     photo = cat()[:64, :128]
     inputs = Siglip2ImageProcessorPil(patch_size=16, max_num_patches=32)(
         images=photo, return_tensors="pt"

@@ -23,7 +23,7 @@ from looktwice.specialists.networks.packages import INSTALL
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM, SegmentEverything
-from looktwice.specialists.segmentation.sam_package import MaskFilter
+from looktwice.specialists.segmentation.sam_files import MaskFilter
 from tests.original_files import write_file
 
 torch = pytest.importorskip("torch")

@@ -1,0 +1,339 @@
+"""What was measured, beside being right: means of right and other samples, accuracy by category or
+by quarter; and by confidence what is right of the surest, and what sending on the others brings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
+from math import sqrt
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.analysis.contestants import is_specialist
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    change_cell,
+    format_p,
+    names,
+    percent,
+    share_cell,
+    table,
+    text,
+)
+from looktwice.eval.page.data import PageLines
+from looktwice.eval.scoring.measurements import (
+    mean_interval,
+    measured_parts,
+    measurements,
+    numbers_of,
+    rightness,
+)
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.intervals import (
+    Estimate,
+    Floats,
+    cluster_codes,
+    cluster_sums,
+    share_interval,
+)
+from looktwice.eval.statistics.paired import Values, mean_difference
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A measured number of some samples of an arm, or the samples of one category, which have none.
+
+    `right` is the share of right draws of each sample, NaN where there is no key or all failed.
+    """
+
+    scores: PointScores
+    name: str
+    right: Floats
+    clusters: NDArray[np.int64]
+    numbers: Floats | None = None
+
+    @property
+    def n(self) -> int:
+        """How many samples these are."""
+        return len(self.right)
+
+    @property
+    def mean(self) -> str | None:
+        """The mean of a number with its interval."""
+        if self.numbers is None:
+            return None
+        low, high = mean_interval(self.numbers.tolist(), self.clusters)
+        interval = "" if low is None else f"\n{low:.3g} to {high:.3g}"
+        return f"{fmean(self.numbers):.3g}{interval}"
+
+    def of(self, right: bool) -> Floats:
+        """The numbers of samples that are right, or not."""
+        wanted = self.right > 0.5 if right else self.right <= 0.5
+        return np.zeros(0) if self.numbers is None else self.numbers[wanted]
+
+    def mean_of(self, right: bool) -> float | None:
+        """The mean of these."""
+        numbers = self.of(right)
+        return fmean(numbers) if len(numbers) else None
+
+    @property
+    def gap(self) -> Estimate | None:
+        """The difference of the two means with its 95 % t interval and p; None without any spread.
+
+        Of samples that stand alone it is Welch's (1947); else its variance is that between
+        clusters, which may have samples of both kinds.
+        """
+        sides = self.of(True), self.of(False)
+        counts = np.array([*map(len, sides)])
+        if counts.min() < 2:
+            return None
+        from scipy.special import stdtr, stdtrit
+
+        off = [(side - fmean(side)) / len(side) for side in sides]
+        names = np.concatenate([self.clusters[self.right > 0.5], self.clusters[self.right <= 0.5]])
+        n = len(names)
+        sums, sizes = cluster_sums(np.concatenate([off[0], -off[1]]), cluster_codes(names, n))
+        m = len(sizes)
+        gap = fmean(sides[0]) - fmean(sides[1])
+        parts = np.array([side.var(ddof=1) for side in sides]) / counts
+        variance = parts.sum() if m == n else float(np.square(sums).sum()) * m / max(1, m - 1)
+        error = sqrt(variance)
+        if error < 1e-12 or m < 2:
+            return None
+        if m == n:
+            freedom = error**4 / float((parts**2 / (counts - 1)).sum())
+        else:
+            freedom = max(1.0, n**2 / float(np.square(sizes).sum()) - 1)
+        half, p = float(stdtrit(freedom, 0.975)) * error, 2 * stdtr(freedom, -abs(gap) / error)
+        return Estimate(gap, gap - half, gap + half, n, m, float(p))
+
+    @property
+    def accuracy(self) -> Estimate | None:
+        """The accuracy of a category."""
+        return share_interval(self.right, self.clusters) if self.numbers is None else None
+
+
+MEASURED: Sequence[Column[Measured]] = (
+    *names("contestant", "task", of="scores"),
+    Column("measured", "name", text),
+    Column("n", "n"),
+    Column("mean", "mean"),
+    Column("right", lambda line: line.mean_of(True), "{:.3g}".format),
+    Column("not right", lambda line: line.mean_of(False), "{:.3g}".format),
+    Column("difference", "gap", lambda gap: f"{gap.value:+.3g}\n{gap.low:.3g} to {gap.high:.3g}"),
+    Column("p", lambda line: line.gap and line.gap.p, format_p),
+    Column("accuracy\n%", "accuracy", share_cell),
+)
+
+
+def measurement_table(scored: Table) -> TextTable:
+    """A line for each measured number, and one for each category, of every arm.
+
+    Of a number: the mean with its interval, the means of right and of other samples, and the
+    difference of the two with Welch's interval and p. Of a category: the accuracy of its samples
+    with its interval.
+    """
+    arms = [scores for run in scored.scores for scores in run.points]
+    shown = table(MEASURED, [*chain.from_iterable(map(_lines, arms))]).without_empty()
+    return shown if len({scores.task for scores in arms}) > 1 else shown.without("task")
+
+
+def _lines(scores: PointScores) -> Iterator[Measured]:
+    right = rightness(scores)
+
+    def line(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measured:
+        codes = cluster_codes(scores.clusters_of(samples), len(samples))
+        shares = np.array([right.get(sample, np.nan) for sample in samples])
+        return Measured(scores, name, shares, codes, numbers)
+
+    for name, values in measurements(scores).items():
+        if numbers := numbers_of(values):
+            yield line(name, [*numbers], np.array([*numbers.values()]))
+            continue
+        members = defaultdict[str, list[str]](list)
+        for sample, category in values.items():
+            if sample in right:
+                members[str(category)].append(sample)
+        for category in sorted(members):
+            yield line(f"{name}: {category}", members[category])
+
+
+def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
+    """Accuracy against each measured number on a task: a line for each arm, over the quarters of
+    its own numbers."""
+    lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
+    for scores in run.points:
+        matrix = Values.of({0: rightness(scores)}, scores.clusters)
+        for name, values in measurements(scores).items() if scores.point.task == task else ():
+            numbers, points = numbers_of(values), []
+            parts = measured_parts(scores, name)
+            known = matrix.where(np.array([unit in numbers for unit in matrix.units], bool))
+            for part in known.by(parts.__getitem__).values():
+                if share := part.mean(0):
+                    x = fmean(map(numbers.__getitem__, part.units))
+                    points.append((x, share.value, share.low, share.high))
+            if len(points) > 1:
+                lines[name][scores.contestant] = sorted(points)
+    return [
+        PageLines(f"measured {name}", task, dict([*drawn.items()][:8]))
+        for name, drawn in lines.items()
+    ]
+
+
+# ---- confidence
+
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of the samples that are sent on, or answered at all."""
+
+
+def confidence_of(scores: PointScores) -> Mapping[str, float]:
+    """The confidence of every comparable sample; empty where there is none, or everywhere the
+    same."""
+    measured = measurements(scores).get("confidence", {})
+    numbers = {name: float(value) for name, value in measured.items() if name in scores.comparable}
+    return numbers if len(set(numbers.values())) > 1 else {}
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """How much is right of the samples on which an arm is most confident, at each of `SHARES` and
+    of all.
+
+    `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
+    `best` and `random` are those of an oracle's order and of a random one (Geifman et al. 2019).
+    Ties of confidence share their mean.
+    """
+
+    scores: PointScores
+    n: int
+    accuracies: tuple[Estimate, ...]
+    area: float
+    best: float
+    random: float
+
+
+def risks(run: RunScores) -> Iterator[RiskCoverage]:
+    """The risk of each arm with confidence at every coverage."""
+    for scores in run.points:
+        if not (confidence := confidence_of(scores)):
+            continue
+        order = sorted(confidence, key=lambda name: (-confidence[name], name))
+        _, ties = np.unique([*map(confidence.__getitem__, order)], return_inverse=True)
+        values = np.array([*map(scores.comparable.__getitem__, order)])
+        ranked = (np.bincount(ties, values) / np.bincount(ties))[ties]
+        clusters, n = scores.clusters_of(order), len(order)
+        counts = [max(1, round(share * n)) for share in (*SHARES, 1.0)]
+        shares = tuple(share_interval(ranked[:count], clusters[:count]) for count in counts)
+        area, best = _area(ranked), _area(np.sort(ranked)[::-1])
+        yield RiskCoverage(scores, n, shares, area, best, 1 - fmean(ranked))
+
+
+def _area(ranked: Floats) -> float:
+    """The mean over coverages of the share that is not right."""
+    return fmean(1 - np.cumsum(ranked) / np.arange(1, len(ranked) + 1))
+
+
+def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
+    return Column(title, lambda risk: risk.accuracies[place], share_cell)
+
+
+RISK_COLUMNS: Sequence[Column[RiskCoverage]] = (
+    *names("contestant", "task", of="scores"),
+    Column("n", "n"),
+    *(_accuracy_at(n, f"right of the\nsurest {share:.0%}") for n, share in enumerate(SHARES)),
+    _accuracy_at(-1, "right\nof all %"),
+    Column("area", "area", "{:.3f}".format),
+    Column("area,\noracle", "best", "{:.3f}".format),
+    Column("area,\nrandom", "random", "{:.3f}".format),
+)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A share of the samples sent on from one arm to others, those with the least confidence first.
+
+    `router`, `random` and `oracle` are the accuracies where the sent samples are the least
+    confident ones, any, and those on which it helps most; all three send on as many. `gain` is the
+    router's paired difference to random.
+    """
+
+    start: str
+    onward: str
+    share: float
+    n: int
+    tokens: float
+    router: float
+    random: float
+    oracle: float
+    gain: Estimate
+
+
+def routes(run: RunScores) -> Iterator[Route]:
+    """Every arm with confidence sent on to every other arm of its task, and to a model and a
+    specialist in turn."""
+    for start in run.points:
+        confidence, task = confidence_of(start), start.point.task_id
+        if not confidence:
+            continue
+        others = [
+            (arm, is_specialist(arm))
+            for arm in run.points
+            if arm.point.task_id == task and arm is not start and arm.comparable
+        ]
+        plans: list[tuple[PointScores, ...]] = [(arm,) for arm, _ in others]
+        for (model, own), (expert, is_expert) in product(others, others):
+            plans += [(model, expert)] if is_expert and not own else []
+        for plan in plans:
+            shared = set(confidence).intersection(*(arm.comparable for arm in plan))
+            order = sorted(shared, key=lambda name: (confidence[name], name))
+            if len(order) > 1:
+                yield from _routes((start, *plan), order)
+
+
+def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
+    """The first arm's samples sent on, the least confident ones first; of two arms behind it, the
+    last gets the half of the sent samples with the least confidence."""
+    n, places, onward = len(order), np.arange(len(order)), len(arms) - 1
+    worth, tokens = np.empty((2, len(arms), n))
+    for number, arm in enumerate(arms):
+        worth[number] = [*map(arm.comparable.__getitem__, order)]
+        for place, entries in enumerate(map(arm.asked, order)):
+            tokens[number, place] = fmean(entry.tokens_in + entry.tokens_out for entry in entries)
+    helped = np.sort(worth[1:].max(axis=0) - worth[0])[::-1]
+    clusters = arms[0].clusters_of(order)
+    for share in SHARES:
+        sent = round(share * n)
+        chosen = np.where(places < sent, onward - onward * places // max(1, sent), 0)
+        router = worth[chosen, places]
+        random = (1 - sent / n) * worth[0] + sent / n * worth[1:].mean(axis=0)
+        yield Route(
+            arms[0].contestant,
+            ", then ".join(arm.contestant for arm in arms[1:]),
+            share,
+            n,
+            fmean(tokens[0] + np.where(chosen, tokens[chosen, places], 0)),
+            fmean(router),
+            fmean(random),
+            float(worth[0].sum() + helped[:sent].sum()) / n,
+            mean_difference(router - random, clusters),
+        )
+
+
+ROUTE_COLUMNS: Sequence[Column[Route]] = (
+    Column("first asked", "start", text),
+    Column("then", "onward", text),
+    Column("sent on", lambda route: f"{route.share:.0%}", text),
+    Column("n", "n"),
+    Column("tokens\nper sample", "tokens", "{:,.0f}".format),
+    Column("by confidence\n%", "router", percent),
+    Column("at random\n%", "random", percent),
+    Column("oracle\n%", "oracle", percent),
+    Column("gain over\nrandom", "gain", change_cell),
+    Column("p", "gain.p", format_p),
+)

@@ -1,0 +1,230 @@
+"""What the commands share: their options, what they print, and how an error in the input ends
+them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+NONE: list[str] = []
+"""The default of an option that may be given several times."""
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration.")]
+Overrides = Annotated[
+    list[str],
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted path, such as task.n=8."),
+]
+Plugins = Annotated[
+    list[str], typer.Option("--plugin", help="A package or .py file whose classes `use:` may name.")
+]
+Allowed = Annotated[
+    list[str],
+    typer.Option(
+        "--allow",
+        help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW).",
+    ),
+]
+AllowedOfRun = Annotated[
+    list[str],
+    typer.Option(
+        "--allow",
+        help=(
+            "A folder that the run's records may read, beside the run's and this (also:"
+            " LOOKTWICE_ALLOW)."
+        ),
+    ),
+]
+OnlyCached = Annotated[
+    bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")
+]
+Columns = Annotated[
+    list[str],
+    typer.Option("--column", metavar="NAME=COLUMN", help="A table's column, or value=SCORER."),
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
+Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
+CacheOfRun = Annotated[
+    Path | None, typer.Option("--cache", help="The cache of the run (default: beside the run).")
+]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Worker threads.")]
+Judged = Annotated[
+    str,
+    typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first)."),
+]
+AllArms = Annotated[
+    bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")
+]
+By = Annotated[
+    list[str],
+    typer.Option(
+        "--by",
+        help="Also report each value of this meta field or measurement; size,things crosses two.",
+    ),
+]
+Only = Annotated[
+    Path | None,
+    typer.Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it."),
+]
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose plugins are loaded, and that an error in the input ends as `input_errors`
+    says."""
+
+    @wraps(command)
+    def run(**options: Any) -> None:
+        places = {name: options.get(name) for name in ("out", "cache")}
+        with input_errors(options.get("allow"), **places):
+            if options.get("plugin"):
+                from looktwice.pipelines.config.classes import load_plugin
+
+                options["plugin"] = [load_plugin(name) for name in options["plugin"]]
+            command(**options)
+
+    return run
+
+
+def build_reader(name: str | None, plugins: list[str]) -> Any:
+    from looktwice.eval.readers.reader import build_reader
+
+    return build_reader(name, plugins) if name else None
+
+
+def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2) -> None:
+    """Print a table, if it has rows."""
+    from rich.console import Console
+
+    if table.rows:
+        Console().print(table.console(title, blocks, caption))
+
+
+def print_table(scored: Any) -> None:
+    """Print the table, and the effect of each factor of a sweep, of each single change, or of a
+    gap."""
+    from rich.console import Console
+
+    from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
+    from looktwice.eval.analysis.fragility import NOTE, fragility_table
+    from looktwice.eval.analysis.ranks import flip_table
+    from looktwice.eval.display.table import console_table
+    from looktwice.eval.psychometrics import thresholds
+
+    Console().print(console_table(scored))
+    swept = sweep_table(scored, whole=False)
+    print_text_table(swept, "effect of each factor", effect_note(scored))
+    for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
+        print_text_table(crossed, title, blocks=0)
+    fitted = thresholds.threshold_table(scored.scores)
+    print_text_table(fitted, "thresholds", thresholds.NOTE)
+    fragile = fragility_table(scored, whole=False)
+    if fragile.rows:
+        print_text_table(fragile, "how fragile the marker makes it", NOTE, blocks=1)
+        flips = flip_table(scored)
+        print_text_table(flips, "who would lead under another style", blocks=1)
+    print_text_table(factor_table(scored), "why the numbers differ")
+
+
+def parse_columns(texts: list[str]) -> dict[str, str]:
+    """The NAME=COLUMN of an option as a mapping. Raises typer.BadParameter."""
+    columns = {}
+    for text in texts:
+        name, _, column = text.partition("=")
+        if not (name and column):
+            raise typer.BadParameter(
+                f"--column {text}: expected NAME=COLUMN, such as sample=question_id"
+            )
+        columns[name] = column
+    return columns
+
+
+def say(text: object) -> None:
+    from looktwice.eval.display.printable import printable
+
+    typer.echo(printable(text))
+
+
+@contextmanager
+def input_errors(allow: list[str] | None = None, **places: Path | None) -> Iterator[None]:
+    """Print the message of an error in the input and exit with code 2; other errors keep their
+    traceback.
+
+    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130.
+    `allow` are folders that may be read inside, `places` those of options, such as out, that are to
+    be written.
+    """
+    from looktwice.pipelines.config.paths import use_roots
+
+    code = 2
+    try:
+        with use_roots(allow or ()):
+            yield
+            return
+    except KeyboardInterrupt:
+        code = 130
+        message = "stopped; what is written stays, and the same command begins again or goes on"
+    except MemoryError as exc:
+        exc.__traceback__ = None  # it holds all that filled the memory
+        message = (
+            "there is not enough memory for this; sweep fewer values, take fewer samples or"
+            " --workers, or free some"
+        )
+    except Exception as exc:
+        message = _say_error(exc, places)
+        if not message:
+            raise
+    from looktwice.eval.display.printable import printable
+
+    typer.echo(printable(message), err=True)
+    raise typer.Exit(code)
+
+
+def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
+    """What a user needs to know of an error in the input or in a plugin, with the option that named
+    a place where nothing can be written; empty for any other."""
+    from looktwice.eval.records.records import RunError
+    from looktwice.eval.tasks.base import TaskError
+    from looktwice.pipelines.config.classes import ConfigError, place_in_plugins
+    from looktwice.pipelines.models.cache import CacheError
+    from looktwice.pipelines.picture import PictureError
+    from looktwice.pipelines.pipeline import describe
+
+    if isinstance(exc, ConfigError | RunError | TaskError | CacheError | PictureError):
+        return str(exc)
+    if place := place_in_plugins(exc):
+        return f"{place} raised {describe(exc)}"
+    if not isinstance(exc, OSError):
+        return ""
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"{exc.filename} cannot be written ({exc.strerror}); make room and type the same"
+            " command again, which goes on with what is there"
+        )
+    return _blame_option(exc, places) if isinstance(exc.filename, str) else str(exc)
+
+
+def _blame_option(exc: OSError, places: Mapping[str, Path | None]) -> str:
+    failed = Path(os.path.abspath(exc.filename))
+    for option, place in places.items():
+        if place is None:
+            continue
+        above = place.absolute().is_relative_to(failed) and not failed.is_dir()
+        if above or failed.is_relative_to(place.absolute()):
+            files = [path for path in (place, *place.parents) if path.is_file()]
+            why = exc.strerror
+            if files and exc.errno in (errno.ENOTDIR, errno.EEXIST):
+                why = f"{files[0]} is a file"
+            return (
+                f"--{option} {place} cannot be written ({why}); type --{option} and a place where"
+                " you may write"
+            )
+    return str(exc)

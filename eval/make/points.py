@@ -1,0 +1,419 @@
+"""Questions about points of a user's own images: correspondence by homographies, and relative depth
+by depth or disparity maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from looktwice.eval.make.files import (
+    MadeFromFiles,
+    image_size,
+    list_images,
+    make_item,
+    require_file,
+    require_folder,
+    require_pair,
+)
+from looktwice.eval.tasks.base import RowErrors, TaskError, require_some
+from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photos.correspondence import (
+    APART,
+    MARGIN,
+    RATIO,
+    XY,
+    are_inside,
+    choose_points,
+    depth_marks,
+    find_corners,
+    make_marks,
+    near_and_far,
+)
+from looktwice.eval.tasks.photos.task import KINDS
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Item
+
+Matrix = NDArray[np.float64]
+TEXT_ENDINGS = (".xml", ".yml", ".yaml")
+
+
+@dataclass(frozen=True, eq=False)
+class HomographyScene:
+    """Views of one scene, and for each the 3x3 map from the first view to it, in pixel coordinates.
+
+    `change` is what differs between the views where the folder's name says it: viewpoint or
+    illumination.
+    """
+
+    name: str
+    views: tuple[Path, ...]
+    maps: tuple[Matrix, ...]
+    change: str | None = None
+
+    def between(self, start: int, end: int) -> Matrix:
+        """The map from one view to another."""
+        return np.asarray(self.maps[end] @ np.linalg.inv(self.maps[start]))
+
+
+def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
+    """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and
+    folders are noted."""
+    for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
+        images = list_images(place)
+        numbered = {int(file.stem): file for file in images if file.stem.isdecimal()}
+        if 1 not in numbered:
+            if place != root and images:
+                skipped.add(
+                    place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ..."
+                )
+            continue
+        views, maps = [numbered.pop(1)], [np.eye(3)]
+        for _, view in sorted(numbered.items()):
+            try:
+                maps.append(read_homography(require_file(place, f"H_1_{view.stem}")))
+                views.append(view)
+            except TaskError as exc:
+                skipped.add(f"{place.name}/{view.name}", str(exc).partition(";")[0])
+        if len(views) < 2:
+            skipped.add(place.name, "it has no second view with its homography H_1_2, H_1_3 ...")
+            continue
+        change = {"v": "viewpoint", "i": "illumination"}.get(place.name.partition("_")[0])
+        yield HomographyScene(place.name, tuple(views), tuple(maps), change)
+
+
+def read_homography(file: Path) -> Matrix:
+    """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises
+    TaskError."""
+    matrix: Matrix | None = None
+    try:
+        if file.suffix.lower() in TEXT_ENDINGS:
+            storage = cv2.FileStorage(str(file), cv2.FILE_STORAGE_READ)
+            matrix = np.asarray(storage.getFirstTopLevelNode().mat(), np.float64)
+            storage.release()
+        else:
+            words = re.split(r"[\s,;]+", read_file(file).decode().strip())
+            matrix = np.array([float(word) for word in words])
+    except (OSError, ValueError, TypeError, cv2.error):
+        pass  # said below
+    if matrix is None or matrix.size != 9:
+        count = "none" if matrix is None else str(matrix.size)
+        raise TaskError(f"{file}: a homography is nine numbers, three a line, found {count}")
+    matrix = matrix.reshape(3, 3)
+    if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < 1e-12:
+        raise TaskError(
+            f"{file}: these nine numbers are no homography, because they cannot be inverted"
+        )
+    return matrix
+
+
+MOST = 1500  # interest points of one image
+
+
+@dataclass(frozen=True)
+class Correspondence(MadeFromFiles):
+    """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK,
+    section 3.2).
+
+    Equal `seed`s give equal questions.
+
+    As the paper does on HPatches: two random views of a scene, an interest point, its place in the
+    second view by the true homography, and three more interest points. Beyond it, so that place
+    alone tells nothing and every question is fair: candidates are 32 px apart in both views, none
+    lies at a rim, and how many of the wrong ones are nearer than the right one to where REF was is
+    dealt evenly. No spot is asked about twice.
+
+    `path` holds folders as HPatches has them (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image
+    format), or the files that `pairs` names, each {first, second, homography}, where the homography
+    is nine numbers as text or an OpenCV .xml or .yml file and maps pixels of the first to the
+    second. Images stay as they are. Raises TaskError.
+    """
+
+    path: Path
+    n: int = 100
+    seed: int = 0
+    pairs: tuple[Mapping[str, str], ...] = ()
+
+    units: ClassVar[str] = "views and scenes"
+
+    def __post_init__(self) -> None:
+        require_some(self.n)
+
+    @property
+    def _source(self) -> tuple[str, Iterable[object]]:
+        sources = []
+        for scene in self._scenes:
+            maps = [matrix.tolist() for matrix in scene.maps]
+            sources.append(f"{scene.name} {[view.name for view in scene.views]} {maps}")
+        return f"{len(sources)} scenes: questions on one scene are not independent", sources
+
+    @cached_property
+    def _scenes(self) -> list[HomographyScene]:
+        root = require_folder(self.path, "HPatches' folders, or the files that `pairs` names")
+        self._skipped.clear()
+        scenes = []
+        for pair in self.pairs:
+            first, second, file = require_pair(root, pair, "first", "second", "homography")
+            maps = (np.eye(3), read_homography(file))
+            scenes.append(HomographyScene(f"{first.stem}-{second.stem}", (first, second), maps))
+        scenes = scenes or list(find_scenes(root, self._skipped))
+        if not scenes:
+            wanted = (
+                "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name"
+                " files in `pairs`"
+            )
+            raise self._skipped.nothing_left(root, wanted)
+        return scenes
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        asked: set[tuple[Path, float, float]] = set()
+        return [self._item(number, asked) for number in range(self.n)]
+
+    def _item(self, number: int, asked: set[tuple[Path, float, float]]) -> Item:
+        """The question about the scene whose turn it is, or about the next one that gives one."""
+        rng = seeded_rng("correspondence", self.seed, number)
+        rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
+        words, choices, *_ = KINDS["correspondence"]
+        for scene in self._in_turn(number, self._scenes, "scene"):
+            start, end = (int(view) for view in rng.permutation(len(scene.views))[:2])
+            marks = _choose_marks(rng, scene, (start, end), letter, rank, asked)
+            if marks:
+                meta: dict[str, Any] = {"subtask": "Visual_Correspondence", "source": scene.name}
+                meta |= {"change": scene.change, "views": [start + 1, end + 1]}
+                views = (scene.views[start], scene.views[end])
+                name = f"correspondence_{number:04}"
+                return make_item(name, words, views, choices, letter, marks, **meta)
+        raise TaskError(
+            f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
+            f" four more interest points that are {APART:g} px apart; ask for fewer (n) or add"
+            " scenes"
+        )
+
+
+def _choose_marks(
+    rng: Generator,
+    scene: HomographyScene,
+    pair: tuple[int, int],
+    letter: str,
+    rank: int,
+    asked: set[tuple[Path, float, float]],
+) -> tuple[Mark, ...]:
+    """REF and the candidates, none where no four points fit; the true one is noted in `asked`."""
+    here, there = (scene.views[number] for number in pair)
+    points, matrix = _interest_points(here), scene.between(*pair)
+    if not len(points):
+        return ()
+    # points before the horizon of the map, on the same side as the middle of them all
+    depth = points @ matrix[2, :2] + matrix[2, 2]
+    fresh = [(here, x, y) not in asked for x, y in points.tolist()]
+    seen = points[(depth * np.sign(np.median(depth)) > 0) & fresh]
+    if not len(seen):
+        return ()
+    landed = cv2.perspectiveTransform(seen[None], matrix)[0]
+    sizes = [image_size(view) for view in (here, there)]
+    inside = are_inside(seen, sizes[0]) & are_inside(landed, sizes[1])
+    seen, landed = seen[inside], landed[inside]
+    widest = (max(width for width, _ in sizes), max(height for _, height in sizes))
+    chosen = choose_points(rng, [seen, landed], widest, rank) if len(seen) > 3 else None
+    if chosen is None:
+        return ()
+    asked.add((here, *seen[chosen[0]].tolist()))
+    return make_marks(seen[chosen[0]], landed[chosen], letter)
+
+
+@cache
+def _interest_points(file: Path) -> XY:
+    return find_corners(Picture.open(file).pixels, MOST)
+
+
+WORDS = "Two points, A and B, are marked on the image. Which of them is closer to the camera?"
+CHOICES = ("A is closer", "B is closer")
+MAPS = (".npy", ".npz", ".png", ".tif", ".tiff", ".pfm", ".pgm")
+SMOOTH = (
+    1.05  # largest over smallest value in 7x7: a point on an edge belongs to neither side of it
+)
+DIAGONAL = 0.08  # of the image's diagonal, between the two points
+
+Map = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RelativeDepth(MadeFromFiles):
+    """`n` questions about two points of an image whose depth is known (BLINK, section 3.2, from
+    measured depth).
+
+    Equal `seed`s give equal questions.
+
+    `path` holds the folders `images` and `maps` with files of the same stems, or the files that
+    `pairs` names, each {image, map}. A map is a .npy, .npz, .pfm or one-channel .png, .tif or .pgm
+    file of its image's size; zero, negative and infinite values are unknown. `larger` says what
+    larger values mean: "farther" is depth, "nearer" disparity or inverse depth. The nearer point is
+    at least `ratio` times nearer, both lie on smooth surfaces, 8 % of the diagonal or more apart,
+    and neither height nor distance from the middle tells the answer: the nearer one is the lower in
+    half of the questions, and the outer one in half. Images stay as they are. A pair that cannot be
+    used is left out and counted. Raises TaskError.
+    """
+
+    path: Path
+    larger: Literal["farther", "nearer"]
+    n: int = 100
+    seed: int = 0
+    ratio: float = RATIO
+    images: str = "images"
+    maps: str = "maps"
+    pairs: tuple[Mapping[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.ratio <= 1:
+            raise TaskError(
+                f"n is 1 or more and ratio above 1, found n={self.n}, ratio={self.ratio}"
+            )
+
+    @property
+    def _source(self) -> tuple[str, Iterable[object]]:
+        note = f"{len(self._pairs)} images: questions on one image are not independent"
+        return note, (f"{image.name} {file.name}" for image, file in self._pairs)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Path, Path]]:
+        """The usable pairs. Raises TaskError where none is, and at once for a pair that the user
+        named."""
+        root = require_folder(
+            self.path,
+            f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names",
+        )
+        self._skipped.clear()
+        usable = []
+        for pair in self.pairs:
+            image, file = require_pair(root, pair, "image", "map")
+            _check_sizes(image, file)
+            usable.append((image, file))
+        if usable:
+            return usable
+        for image, file in self._in_folders(root):
+            try:
+                _check_sizes(image, file)
+            except (TaskError, PictureError) as exc:
+                self._skipped.add(image.name, str(exc))
+            else:
+                usable.append((image, file))
+        if not usable:
+            raise self._skipped.nothing_left(
+                root, f"no image of {self.images}/ has a map of its name in {self.maps}/"
+            )
+        return usable
+
+    def _in_folders(self, root: Path) -> Iterator[tuple[Path, Path]]:
+        for place in (root / self.images, root / self.maps):
+            if not place.is_dir():
+                raise TaskError(
+                    f"there is no folder {place}; `path` holds {self.images}/ and {self.maps}/ with"
+                    " files of the same stems (settings `images` and `maps`), or `pairs` names the"
+                    " files"
+                )
+        files = (file for file in sorted(place.iterdir()) if file.suffix.lower() in MAPS)
+        maps = {file.stem: file for file in files}
+        for image in list_images(root / self.images):
+            if image.stem in maps:
+                yield image, maps[image.stem]
+            else:
+                self._skipped.add(
+                    image.name, f"there is no map {image.stem}{{{','.join(MAPS)}}} in {self.maps}/"
+                )
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        return [self._item(number) for number in range(self.n)]
+
+    @cached_property
+    def _surfaces(self) -> dict[Path, tuple[Map, Map]]:
+        """The smooth points of every image that was looked at."""
+        return {}
+
+    def _item(self, number: int) -> Item:
+        """The question about the image whose turn it is, or about the next one that gives one."""
+        rng = seeded_rng("depth", self.seed, number)
+        rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
+        for image, file in self._in_turn(number, self._pairs, "image"):
+            if image not in self._surfaces:
+                self._surfaces[image] = _smooth_points(_check_sizes(image, file), self.larger)
+            points, near = self._surfaces[image]
+            size = image_size(image)
+            apart = DIAGONAL * float(np.hypot(*size))
+            chosen = near_and_far(
+                rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
+            )
+            if chosen is not None:
+                places, ratio = chosen
+                meta: dict[str, Any] = {"subtask": "Relative_Depth", "source": image.name}
+                meta["ratio"] = round(ratio, 3)
+                name, marks = f"depth_{number:04}", depth_marks(places, letter)
+                return make_item(name, WORDS, (image,), CHOICES, letter, marks, **meta)
+        raise TaskError(
+            f"{self.path}: question {number + 1} cannot be made: no image has two smooth points of"
+            f" which one is {self.ratio:g} times nearer than the other; lower `ratio`, or see that"
+            " `larger` is right"
+        )
+
+
+def _check_sizes(image: Path, file: Path) -> Map:
+    """The map of an image. Raises TaskError where it has another size, PictureError for a faulty
+    image."""
+    values, (width, height) = read_map(file), image_size(image)
+    if values.shape != (height, width):
+        raise TaskError(
+            f"{file} is {values.shape[1]}x{values.shape[0]} and its image {image.name}"
+            f" {width}x{height}; a map has its image's size"
+        )
+    return values
+
+
+def read_map(file: Path) -> Map:
+    """A depth or disparity map HxW, not-a-number where it is unknown. Raises TaskError."""
+    try:
+        if file.suffix.lower() == ".npy":
+            raw = np.load(file, allow_pickle=False)
+        elif file.suffix.lower() == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                raw = arrays[arrays.files[0]]
+        else:
+            raw = cv2.imread(str(file), cv2.IMREAD_UNCHANGED)
+    except (OSError, ValueError, cv2.error) as exc:
+        raise TaskError(f"{file} cannot be read as a map ({exc})") from exc
+    if raw is None or raw.dtype.kind not in "uif":
+        raise TaskError(f"{file} cannot be read as a map; expected one of {', '.join(MAPS)}")
+    if raw.ndim == 3 and (raw[..., :3] == raw[..., :1]).all():
+        raw = raw[..., 0]
+    if raw.ndim != 2:
+        raise TaskError(
+            f"{file} has the shape {raw.shape}; a map has one value per pixel, so a coloured one is"
+            " none"
+        )
+    values = raw.astype(np.float64)
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
+    """The pixels (n, 2) that lie on a smooth known surface and not at a rim, and how near each
+    is."""
+    measured = np.isfinite(values)
+    kernel = np.ones((7, 7), np.uint8)
+    high = cv2.dilate(np.where(measured, values, np.inf), kernel)
+    low = cv2.erode(np.where(measured, values, 0.0), kernel)
+    smooth = measured & (high <= SMOOTH * low)
+    rim = int(MARGIN)
+    smooth[:rim], smooth[-rim:], smooth[:, :rim], smooth[:, -rim:] = False, False, False, False
+    rows, columns = np.nonzero(smooth)
+    near = values[rows, columns] if larger == "nearer" else 1 / values[rows, columns]
+    return np.stack([columns, rows], 1).astype(np.float64), near

@@ -1,0 +1,347 @@
+"""A user's own questions: a JSONL file beside its images, or any table with a map from our field
+names to its columns, and the TSVs that VLMEvalKit hands out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, ClassVar
+
+from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
+from looktwice.eval.tasks.files import (
+    FolderFiles,
+    answer_key,
+    as_text,
+    choice_texts,
+    file_inside,
+    find_letter,
+)
+from looktwice.eval.tasks.table_files import TextTable, json_lines, json_object, require_columns
+from looktwice.eval.tasks.table_task import MappedTask, TableQuestion, TableTask, require_known
+from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.marks import Mark, mark_from_dict
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item
+
+KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta")
+
+
+@dataclass(frozen=True)
+class Folder(TableTask):
+    """Questions from `file` in the folder `path`, one JSON object a line, with images in the same
+    folder.
+
+    A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
+    `choices` (texts, numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text;
+    without choices any text or number; absent or null where the key is hidden), `marks` (points
+    `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first image, or of number
+    `image`, from 0) and `meta` (an object of your own fields, by which scores can be sliced).
+    `split`, `label_version` and `note` are what tables say of the set; an empty `label_version`
+    becomes the sha256 of the file. `scorer` says what counts where that is not plain accuracy.
+    Raises TaskError that lists every faulty line; an image that cannot be read, and a mark outside
+    its image, fails only its own sample.
+    """
+
+    path: Path
+    file: str = "samples.jsonl"
+    split: str = ""
+    label_version: str = ""
+    note: str = field(default="", metadata=NOT_IDENTITY)
+    scorer: Scorer | None = None
+    subset: Subset = field(default_factory=Subset)
+
+    units: ClassVar[str] = "lines"
+
+    @property
+    def facts(self) -> Facts:
+        """What the user said of the set; the file's sha256 where nothing was said of its labels."""
+        label_version = self.label_version or f"sha256 {self._sha[:12]}"
+        return Facts(self.split, label_version, note=self.note, scorer=self.scorer or {})
+
+    @cached_property
+    def _files(self) -> FolderFiles:
+        return FolderFiles(Path(self.path))
+
+    @cached_property
+    def _table(self) -> TextTable:
+        return TextTable(self._files.root / self.file, "jsonl", self._files.read(self.file))
+
+    @cached_property
+    def _left_out(self) -> RowErrors:
+        return RowErrors(self._files.root / self.file, self.units)
+
+    def _cells(self) -> Iterator[tuple[int, bytes]]:
+        return json_lines(self._table.data or b"")
+
+    def _questions(self, number: int, line: bytes) -> list[TableQuestion]:
+        row, root = json_object(line, parse_constant=_refuse), self._files.root
+        if unknown := [key for key in row if key not in KEYS]:
+            raise ValueError(
+                f"unknown key {unknown[0]!r}{suggest_name(unknown[0], KEYS)} Fields of your own go"
+                " under `meta`"
+            )
+        identifier, question, meta = row.get("id"), row.get("question"), row.get("meta") or {}
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError(f"`question` must be a text that is not empty, found {question!r}")
+        if not isinstance(meta, dict):
+            raise ValueError(f"`meta` must be an object, found {meta!r}")
+        if isinstance(identifier, bool | float) or not _is_plain(identifier):
+            raise ValueError(f"`id` must be a text or a whole number, found {identifier!r}")
+        images = _read_images(row)
+        for name in images:
+            file_inside(root, name)
+        choices = _read_choices(row.get("choices"), root)
+        answer = row.get("answer")
+        if answer is not None:
+            answer = answer.strip() if isinstance(answer, str) else answer
+            if not _is_plain(answer):
+                raise ValueError(
+                    f"`answer` must be a text or a number, or null where it is hidden, found"
+                    f" {answer!r}"
+                )
+            answer = str(answer)
+            in_brackets = answer.startswith("(") and answer.endswith(")")
+            bare = answer[1:-1] if in_brackets else answer
+            answer = find_letter(answer, bare, choices) if choices else answer
+        marks = _read_marks(row.get("marks") or [], len(images))
+        return [
+            TableQuestion(number, str(identifier), question, choices, answer, meta, images, marks)
+        ]
+
+    def _usable(self, questions: list[TableQuestion], total: int) -> list[TableQuestion]:
+        """All of them: no line may be left out."""
+        self._left_out.raise_any()
+        return super()._usable(questions, total)
+
+    def __iter__(self) -> Iterator[Item]:
+        images = [name for question in self._chosen for name in question.images]
+        if images and not any((self._files.root / name).exists() for name in images):
+            raise TaskError(
+                f"{self.path}: not one of the {len(images)} images exists; the first is"
+                f" {self._files.root / images[0]}"
+            )
+        return super().__iter__()
+
+    def _pictures(self, question: TableQuestion, cells: Any) -> tuple[Picture, ...]:
+        return tuple(Picture.open(self._files.root / name) for name in question.images)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number that JSON knows")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, or a text that is not empty."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+
+
+def _read_images(row: dict[str, Any]) -> tuple[str, ...]:
+    if "image" in row and "images" in row:
+        raise ValueError("`image` and `images` are both there; keep one of them")
+    images = row.get("images", [row["image"]] if row.get("image") is not None else []) or []
+    if not isinstance(images, list) or not all(isinstance(name, str) and name for name in images):
+        raise ValueError(f"`image` is a path and `images` a list of paths, found {images!r}")
+    return tuple(images)
+
+
+def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
+    if listed is None:
+        return ()
+    if not isinstance(listed, list) or not 2 <= len(listed) <= len(ascii_uppercase):
+        raise ValueError(f"`choices` must be a list of 2 to 26, found {listed!r}")
+    choices = list[str | Path]()
+    for choice in listed:
+        if isinstance(choice, dict) and [*choice] == ["image"] and isinstance(choice["image"], str):
+            choices.append(file_inside(root, choice["image"]))
+        elif _is_plain(choice):
+            choices.append(str(choice))
+        else:
+            raise ValueError(f'a choice is a text, a number or {{"image": path}}, found {choice!r}')
+    if len(set(choices)) < len(choices):
+        raise ValueError(f"two of the `choices` are the same: {listed!r}")
+    return tuple(choices)
+
+
+def _read_marks(listed: Any, images: int) -> tuple[Mark, ...]:
+    if not isinstance(listed, list) or not all(isinstance(mark, dict) for mark in listed):
+        raise ValueError(f"`marks` must be a list of objects, found {listed!r}")
+    try:
+        marks = tuple(mark_from_dict(mark) for mark in listed)
+    except (TypeError, OverflowError) as exc:
+        raise ValueError(f"a mark has a value that is no number ({exc}): {listed!r}") from exc
+    for mark in marks:
+        if not 0 <= mark.image < images:
+            raise ValueError(
+                f"mark {mark.label!r} is on image {mark.image}, but there are {images}, counted"
+                " from 0"
+            )
+    return marks
+
+
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "index", "idx", "question_id", "qid", "uid"),
+    "question": ("question", "query", "text"),
+    "images": ("images", "image", "image_path", "img", "file_name", "filename"),
+    "choices": ("choices", "options"),
+    "answer": ("answer", "gt_answer", "ground_truth", "label"),
+    "prompt": ("prompt",),
+}
+"""The column names that are tried for a field that `columns` does not name."""
+
+
+@dataclass(frozen=True)
+class Columns(MappedTask):
+    """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of
+    parquet files.
+
+    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to
+    a list of them (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is
+    looked for under the usual names, and null says that there is none. Only `question` and `images`
+    must be found; without an id rows are numbered. Images are embedded bytes, base64, or paths
+    below `images` (a folder or a .zip; default: the table's folder). Answers are letters or
+    choices' texts, or numbers where `answers_from` says 0 or 1; an empty or hidden answer is no
+    key. `meta` names columns to keep for slices, `where` keeps the rows with these values alone.
+    `file` is the table's path below a hub's data set. A row that cannot be used is left out and
+    counted in the facts; more than a tenth of them stops. Raises TaskError.
+    """
+
+    path: Path | None = None
+    columns: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
+    meta: tuple[str, ...] = ()
+    where: Mapping[str, str] = field(default_factory=dict)
+    images: Path | None = None
+    answers_from: int | None = None
+    split: str = ""
+    label_version: str = ""
+    errata: tuple[str, ...] = ()
+    note: str = ""
+    scorer: Scorer | None = None
+    subset: Subset = field(default_factory=Subset)
+    hub: str = ""
+    revision: str = ""
+    file: str = ""
+
+    _usual = USUAL
+    _needed = ("question", "images")
+    _image_field = "images"
+
+    def __post_init__(self) -> None:
+        if self.answers_from not in (None, 0, 1):
+            raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
+
+    @property
+    def _word_columns(self) -> list[str]:
+        return [*super()._word_columns, *self.meta, *self.where]
+
+    def _complete(self, mapping: dict[str, tuple[str, ...]]) -> None:
+        names = self._table.columns
+        require_known([*self.meta, *self.where], names)
+        if not mapping["choices"] and "choices" not in self.columns and {"A", "B"} <= {*names}:
+            mapping["choices"] = tuple(letter for letter in ascii_uppercase if letter in names)
+        if "images" not in self.columns and "image_1" in names:
+            numbered = re.compile(r"image_\d+")
+            mapping["images"] = tuple(filter(numbered.fullmatch, names))
+
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        row = self._row(cells)
+        question = as_text(row["question"])
+        if not question.strip():
+            raise ValueError("the question is empty")
+        choices = choice_texts(cells, self._map["choices"])
+        if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
+            raise ValueError(f"choices are two different texts or more, found {list(choices)}")
+        answer = answer_key(row.get("answer"), choices, self.answers_from)
+        meta: dict[str, Any] = {}
+        for name in self.meta:
+            plain = isinstance(cells[name], str | int | float | bool | None)
+            meta[name] = cells[name] if plain else as_text(cells[name])
+        meta["row"] = number
+        if prompt := as_text(row.get("prompt")):
+            meta["prompt"] = prompt
+        identifier = as_text(row.get("id")) or f"row {number}"
+        return [TableQuestion(number, identifier, question, choices, answer, meta)]
+
+
+IMAGES = ("image", "image_path")
+RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
+SHORT = 64  # an image cell that is no longer names another row, whose image it shares
+CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
+
+
+@dataclass(frozen=True)
+class Tsv(TableTask):
+    """Questions of a VLMEvalKit TSV (MMBench, MMMU, V*, HR-Bench ...): index, question, answer, A,
+    B ..., image or image_path, and any other columns.
+
+    Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image
+    cell names the row whose image it shares; images of paths lie below `images` (default: the
+    file's folder). In files with rotated choices, `meta["circle"]` is the question that the
+    rotations belong to: with `scorer: {use: eval.scoring.AllRight}` all of them must be right.
+    `where` keeps the rows with these values alone. Rows that cannot be used are left out and
+    counted in the facts. Raises TaskError.
+    """
+
+    path: Path
+    where: Mapping[str, str] = field(default_factory=dict)
+    images: Path | None = None
+    split: str = ""
+    label_version: str = ""
+    errata: tuple[str, ...] = ()
+    note: str = ""
+    scorer: Scorer | None = None
+    subset: Subset = field(default_factory=Subset)
+
+    @property
+    def _word_columns(self) -> list[str]:
+        return [name for name in self._table.columns if name not in IMAGES]
+
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        return tuple(name for name in IMAGES if name in self._table.columns)
+
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+        shared = as_text(cells.get("image")).strip()
+        if shared in self._by_index and len(shared) <= SHORT:
+            cells = self._table.row_at(self._by_index[shared])
+        filled = [name for name in self._image_columns if as_text(cells[name])][:1]
+        return super()._pictures(question, {name: cells[name] for name in filled})
+
+    @cached_property
+    def _table(self) -> TextTable:
+        path = Path(self.path)
+        if path.suffix.lower() != ".tsv" or not path.is_file():
+            raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
+        table = TextTable(path, "tsv")
+        image = "image" if "image_path" not in table.columns else "image_path"
+        require_columns(path, ["index", "question", image, *self.where], table.columns)
+        return table
+
+    @cached_property
+    def _by_index(self) -> dict[str, int]:
+        rows = enumerate(self._table.rows(["index"]))
+        return {as_text(row["index"]): number for number, row in rows}
+
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        texts = {name: as_text(cell) for name, cell in cells.items()}
+        identifier = texts["index"]
+        if not identifier or not texts["question"].strip():
+            raise ValueError("index and question must not be empty")
+        choices = choice_texts(cells, [*filter(cells.__contains__, ascii_uppercase)])
+        if len(choices) == 1 or "" in choices:
+            raise ValueError(
+                f"{identifier}: choices are two or more without a gap, found {list(choices)}"
+            )
+        answer = answer_key(cells.get("answer"), choices)
+        meta: dict[str, Any] = {
+            name: text for name, text in texts.items() if text and name not in RESERVED_COLUMNS
+        }
+        turned = str(int(identifier) % CIRCLE) if identifier.isdecimal() else identifier
+        meta |= {"row": number, "circle": texts.get("g_index") or turned}
+        if hint := texts.get("hint"):
+            meta["hint"] = hint
+        return [TableQuestion(number, identifier, texts["question"], choices, answer, meta)]

@@ -1,0 +1,195 @@
+"""The chat-completions protocol to and from Anthropic's Messages and Gemini's generateContent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from looktwice.pipelines.model import ModelError
+
+Json = dict[str, Any]
+
+
+def whole(counts: Mapping[str, Any], name: str) -> int:
+    """A count, which may be missing, as null, or as a text."""
+    return int(counts.get(name) or 0)
+
+
+def message_request(body: Json) -> Json:
+    """A body of the chat-completions protocol as one of the Messages API. Raises ModelError."""
+    _refuse(body, "Anthropic", "response_format", "reasoning_effort", "logprobs", "top_logprobs")
+    request = {
+        name: value
+        for name, value in body.items()
+        if name not in ("messages", "tools", "tool_choice", "seed")
+    }
+    for ours, name in (("stop", "stop_sequences"), ("max_completion_tokens", "max_tokens")):
+        if ours in request:
+            request[name] = request.pop(ours)
+    if "max_tokens" not in request:
+        raise ModelError("Anthropic needs `max_tokens`; set it on `chat`")
+    for tool in body.get("tools", ()):
+        function = dict(tool["function"])
+        function["input_schema"] = function.pop("parameters")
+        request.setdefault("tools", []).append(function)
+    turns: list[Json] = []
+    for message in body["messages"]:
+        role = "assistant" if message["role"] == "assistant" else "user"
+        if message["role"] == "system":
+            before = f"{request['system']}\n\n" if "system" in request else ""
+            request["system"] = before + message["content"]
+        # results of tools and what follows them are one turn
+        elif turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += _blocks(message)
+        else:
+            turns.append({"role": role, "content": _blocks(message)})
+    return request | {"messages": turns}
+
+
+def _blocks(message: Json) -> list[Json]:
+    content = message["content"]
+    if message["role"] == "tool":
+        return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}]
+    blocks: list[Json] = []
+    for kind, data in _parts(content):
+        if kind:
+            source = {"type": "base64", "media_type": kind, "data": data}
+            blocks.append({"type": "image", "source": source})
+        elif data:
+            blocks.append({"type": "text", "text": data})
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        try:
+            given = json.loads(function["arguments"] or "{}")
+        except ValueError:
+            given = None
+        # a model may have written anything; the protocol takes objects alone
+        if not isinstance(given, dict):
+            given = {"arguments": function["arguments"]}
+        blocks.append(
+            {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
+        )
+    return blocks
+
+
+def message_completion(message: Json) -> Json:
+    """A reply of the Messages API as a chat completion."""
+    usage = message.get("usage") or {}
+    texts: dict[str, list[str]] = {"text": [], "thinking": []}
+    calls: list[Json] = []
+    for block in message["content"]:
+        kind = block["type"]
+        if kind in texts:
+            texts[kind].append(str(block.get(kind) or ""))
+        elif kind == "tool_use":
+            function = {"name": block["name"], "arguments": json.dumps(block["input"])}
+            calls.append({"id": block["id"], "function": function})
+    cached = whole(usage, "cache_read_input_tokens")
+    asked = whole(usage, "input_tokens") + whole(usage, "cache_creation_input_tokens")
+    return _completion(
+        message.get("model"),
+        message.get("stop_reason"),
+        "".join(texts["text"]),
+        "".join(texts["thinking"]),
+        calls,
+        {"prompt_tokens": asked + cached, "completion_tokens": whole(usage, "output_tokens")},
+        prompt_tokens_details={"cached_tokens": cached},
+    )
+
+
+def content_request(body: Json) -> Json:
+    """A body of the chat-completions protocol as one of generateContent. Raises ModelError."""
+    # a call of a tool bears a signature to give back
+    _refuse(body, "Gemini", "tools", "reasoning_effort", "logprobs", "top_logprobs")
+    request = {name: value for name, value in body.items() if name not in ("model", "messages")}
+    settings: Json = {}
+    for ours, name in (
+        ("temperature", "temperature"),
+        ("top_p", "topP"),
+        ("max_tokens", "maxOutputTokens"),
+        ("max_completion_tokens", "maxOutputTokens"),
+        ("stop", "stopSequences"),
+        ("seed", "seed"),
+    ):
+        if ours in request:
+            settings[name] = request.pop(ours)
+    if form := request.pop("response_format", None):
+        schema = form["json_schema"]["schema"]
+        settings |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    settings |= request.pop("generationConfig", {})
+    request["contents"] = []
+    for message in body["messages"]:
+        if message["role"] == "system":
+            system = request.setdefault("systemInstruction", {"parts": []})
+            system["parts"].append({"text": message["content"]})
+            continue
+        parts: list[Json] = []
+        for kind, data in _parts(message["content"]):
+            picture = {"inlineData": {"mimeType": kind, "data": data}}
+            parts.append(picture if kind else {"text": data})
+        role = "model" if message["role"] == "assistant" else "user"
+        request["contents"].append({"role": role, "parts": parts})
+    return request | ({"generationConfig": settings} if settings else {})
+
+
+def content_completion(response: Json) -> Json:
+    """An answer of generateContent as a chat completion; a prompt that was blocked is a filtered
+    reply."""
+    usage = response.get("usageMetadata") or {}
+    parts: Sequence[Json] = ()
+    reason = "content_filter"
+    for candidate in (response.get("candidates") or ())[:1]:
+        parts = (candidate.get("content") or {}).get("parts") or ()
+        reason = str(candidate.get("finishReason") or "error")
+    texts: tuple[list[str], list[str]] = ([], [])
+    for part in parts:
+        texts[bool(part.get("thought"))].append(str(part.get("text") or ""))
+    thoughts = whole(usage, "thoughtsTokenCount")
+    out = whole(usage, "candidatesTokenCount") + thoughts
+    return _completion(
+        response.get("modelVersion"),
+        reason,
+        "".join(texts[0]),
+        "".join(texts[1]),
+        [],
+        {"prompt_tokens": whole(usage, "promptTokenCount"), "completion_tokens": out},
+        completion_tokens_details={"reasoning_tokens": thoughts},
+        prompt_tokens_details={"cached_tokens": whole(usage, "cachedContentTokenCount")},
+    )
+
+
+def _refuse(body: Json, provider: str, *names: str) -> None:
+    """Raises ModelError for what a request asks and the provider's own protocol does not know."""
+    if refused := [name for name in names if name in body]:
+        raise ModelError(f"{provider} does not take {', '.join(refused)} in a batch; leave it out")
+
+
+def _parts(content: Any) -> Iterator[tuple[str, str]]:
+    """("", text) or (media type, base64 of a picture) for each part of a turn's content."""
+    if isinstance(content, str):
+        yield "", content
+        return
+    for part in content or ():
+        if part["type"] == "text":
+            yield "", part["text"]
+        else:
+            kind, _, data = part["image_url"]["url"].removeprefix("data:").partition(";base64,")
+            yield kind, data
+
+
+def _completion(
+    model: Any,
+    reason: Any,
+    text: str,
+    thought: str,
+    calls: list[Json],
+    usage: Json,
+    **details: Json,
+) -> Json:
+    message = {"content": text, "reasoning_content": thought, "tool_calls": calls}
+    return {
+        "model": model,
+        "choices": [{"message": {"role": "assistant", **message}, "finish_reason": reason}],
+        "usage": {**usage, **details},
+    }

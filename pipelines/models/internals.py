@@ -1,0 +1,179 @@
+"""What the layers of a model in this process hold while it reads a question; endpoints show none of
+it.
+
+Networks of transformers are read by hooks: LLaVA, LLaVA-NeXT, Qwen2-VL, Qwen2.5-VL, Qwen3-VL.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.model import Messages, Model, ModelError
+from looktwice.pipelines.models.local_vlm import LocalVLM
+from looktwice.pipelines.models.pocket.inputs import ANSWER
+from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
+from looktwice.pipelines.models.pocket.network import (
+    ONE_THREAD,
+    Conversation,
+    encoder_states,
+    shipped_weights,
+)
+from looktwice.pipelines.runtime.networks import WeightsError, import_torch
+
+Over = Literal["image", "last"]
+PLACES: Mapping[Over, str] = {"image": "image tokens", "last": "last token"}
+
+
+class Layer(NamedTuple):
+    """A layer by its number in its part, from 1; its state is the mean over the image's tokens, or
+    the last token's."""
+
+    part: Literal["tower", "projector", "decoder"]
+    number: int
+    over: Over = "image"
+
+    @property
+    def place(self) -> str:
+        """What it is called with the other layers of its kind."""
+        return f"decoder, {PLACES[self.over]}" if self.part == "decoder" else self.part
+
+    def __str__(self) -> str:
+        if self.part == "projector":
+            return self.part
+        return self.place.replace(self.part, f"{self.part} {self.number}")
+
+
+States = Mapping[Layer, NDArray[np.float32]]
+"""The vectors of one question, in the order in which they are computed; only decoders have both
+kinds."""
+
+
+class Parts(NamedTuple):
+    """The modules of a network that are watched; the tower's first `skipped` tokens stand for no
+    place."""
+
+    tower: Sequence[Any]
+    projector: Any
+    decoder: Sequence[Any]
+    skipped: int = 0
+
+
+def _llava(network: Any) -> Parts:
+    """Of the tower, the layers up to the one whose output the projector gets."""
+    inner, config = network.model, network.config
+    modules = inner.vision_tower.named_modules()
+    layers = next(module for name, module in modules if name.endswith("encoder.layers"))
+    ends = np.atleast_1d(config.vision_feature_layer) % (len(layers) + 1)
+    skipped = int(config.vision_feature_select_strategy == "default")
+    decoder = inner.language_model.layers
+    return Parts(layers[: max(ends)], inner.multi_modal_projector, decoder, skipped)
+
+
+def _qwen(network: Any) -> Parts:
+    inner = network.model
+    return Parts(inner.visual.blocks, inner.visual.merger, inner.language_model.layers)
+
+
+FAMILIES: dict[str, Callable[[Any], Parts]] = {
+    "llava": _llava,
+    "llava_next": _llava,
+    "qwen2_vl": _qwen,
+    "qwen2_5_vl": _qwen,
+    "qwen3_vl": _qwen,
+}
+"""How the parts of a family are found, by `model_type` of its configuration."""
+
+
+def read_states(model: Model, messages: Messages) -> States:
+    """The states of all layers as the model begins its reply to a conversation.
+
+    Without pictures there are those of the decoder's last token alone. Raises ModelError for a
+    model whose layers cannot be read, and PictureError.
+    """
+    if isinstance(model, Pocket):
+        return pocket_states(messages)
+    if isinstance(model, LocalVLM):
+        return network_states(model, messages)
+    raise ModelError(
+        f"the layers of {type(model).__name__} cannot be read: only a model in this process shows"
+        " them, which is LocalVLM or Pocket; run the same questions with {use:"
+        " pipelines.models.LocalVLM, model: FOLDER_OR_ID}"
+    )
+
+
+def network_states(model: LocalVLM, messages: Messages) -> States:
+    """The states of a network's layers over one conversation.
+
+    Raises ModelError, also for another family and where the network cannot be opened, and
+    PictureError.
+    """
+    chat = model.chat(messages)
+    try:
+        network = model.network()
+    except WeightsError as exc:
+        raise ModelError(str(exc)) from exc
+    config = network.model.config
+    if config.model_type not in FAMILIES:
+        raise ModelError(
+            f"{model.model}: layers are read of the families {', '.join(FAMILIES)}, and this is"
+            f" {config.model_type}; probe another model"
+        )
+    inputs, torch = model.inputs(network, [chat]), import_torch()
+    is_image = (inputs["input_ids"][0] == config.image_token_id).cpu()
+    parts = FAMILIES[config.model_type](network.model)
+    totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, and behind it their number
+
+    def add(
+        layer: Layer, chosen: Callable[[Any], Any], module: Any, given: Any, output: Any
+    ) -> None:
+        state = output[0] if isinstance(output, tuple) else output
+        tokens = chosen(state).flatten(0, -2).float().cpu().numpy()
+        if len(tokens):
+            totals[layer] = totals[layer] + np.append(tokens.sum(0, dtype=float), len(tokens))
+
+    watched: list[tuple[Any, Layer, Callable[[Any], Any]]] = [
+        (parts.projector, Layer("projector", 1), lambda x: x)
+    ]
+    for number, module in enumerate(parts.tower, 1):
+        watched.append((module, Layer("tower", number), lambda x: x[..., parts.skipped :, :]))
+    for number, module in enumerate(parts.decoder, 1):
+        image, last = Layer("decoder", number), Layer("decoder", number, "last")
+        watched.append((module, image, lambda x: x[0, is_image.to(x.device)]))
+        watched.append((module, last, lambda x: x[0, -1:]))
+    with ExitStack() as hooks, torch.inference_mode():
+        for module, layer, chosen in watched:
+            hook = module.register_forward_hook(partial(add, layer, chosen))
+            hooks.callback(hook.remove)
+        network.model(**inputs, use_cache=False, logits_to_keep=1)
+    return {
+        layer: np.asarray(total[:-1] / total[-1], np.float32) for layer, total in totals.items()
+    }
+
+
+def pocket_states(messages: Messages) -> States:
+    """The encoder's layers are the tower; what the words look at, classes of the places added, is
+    the projector.
+
+    Its decoder has no tokens of the image: the words look at the places. Raises ModelError and
+    PictureError.
+    """
+    weights, (tokens, inputs) = shipped_weights(), network_inputs(messages)
+    with ONE_THREAD:
+        views = [encoder_states(weights, pixels) for pixels in inputs.values()]
+        talk = Conversation(weights, tokens, [places for *_, places in views])
+        decoder = talk.states(ANSWER)
+    states: dict[Layer, NDArray[np.float32]] = {}
+    for number, places in enumerate(zip(*views, strict=True), 1):
+        states[Layer("tower", number)] = np.concatenate(places).mean(0)
+    if states:
+        states[Layer("projector", 1)] = states.pop(Layer("tower", len(states)))
+    for number, state in enumerate(decoder, 1):
+        states[Layer("decoder", number, "last")] = state[0]
+    return states

@@ -1,0 +1,334 @@
+"""Several turns about one question: re-perception and verification, where the model looks again,
+told to doubt or shown zooms on its evidence, and self-consistency, a majority vote over answers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Literal
+
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import Model, strip_thoughts
+from looktwice.pipelines.pipeline import RecordingModel, calls_made
+from looktwice.pipelines.state import Call, Stage, State, WithoutModel
+from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
+from looktwice.prompting.evidence import Missing, shown_sources
+from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.ranges import check_ranges
+from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
+from looktwice.prompting.views.crop import Crop
+from looktwice.prompting.views.zoom import ZoomTargets, zoom_views
+from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
+
+LOOK_PROMPT = """{prompt}
+
+Look at the image first. Say what it shows, thing by thing, and what seems to be the answer at \
+first sight."""
+DOUBT_PROMPT = """\
+Now doubt it: at first sight this image may mislead. Look at it again as if you had not seen it \
+yet. Search \
+for what you passed over or took for granted: edges, overlaps, shadows, sizes, what lies in front \
+and what behind. Say \
+what you see now, where it contradicts what you said before, and what the answer seems to be."""
+CONCLUDE_PROMPT = """\
+Look at the image one last time and weigh your observations. Then give your final answer to the \
+question.
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class Reperceive:
+    """Active re-perception in `turns` calls: describe the image, doubt the description, and
+    conclude.
+
+    After BLINK-Twice (supplement, B.3), which does not publish its prompts and number of turns;
+    these are ours. The first turn sends `look` with the views, the last one `conclude`, those
+    between `doubt`; `{prompt}` in them is replaced by the question as worded so far. One turn is
+    the question alone, so that `turns` can be swept from 1. `attach` "all" shows the views again in
+    every turn, "none" only in the first; `history` of `ask` says what is sent of earlier turns: its
+    `images: latest` sends only the latest images.
+
+    The answer is read from the last reply, and when the run is scored from that of every turn. With
+    a reader in `read` (`read: ${read}`) the record also notes the answer after each turn and
+    measures how often it changed.
+    """
+
+    turns: int = 3
+    look: Text = LOOK_PROMPT
+    doubt: Text = DOUBT_PROMPT
+    conclude: Text = CONCLUDE_PROMPT
+    attach: Literal["all", "none"] = "all"
+    ask: Ask = field(default_factory=Ask)
+    read: Stage | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        check_ranges(self, "turns >= 1", "turns <= 100")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with all turns. Raises ModelError, and ValueError where there is nothing to
+        ask."""
+        original, answers, calls = state.prompt, list[str | None](), list[int]()
+        texts: list[Text] = [self.look, *[self.doubt] * (self.turns - 2), self.conclude]
+        ask = self.ask
+        for text in texts if self.turns > 1 else ["{prompt}"]:
+            state = ask(state.replace(prompt=fill_in(text, prompt=original)), model)
+            ask = replace(self.ask, attach=self.attach)
+            answers += [read_answer(state, self.read)[0]] if self.read else []
+            calls.append(calls_made(state, model) - 1)
+        return measure_turns(state.replace(prompt=original), calls, answers)
+
+
+MAX_BOXES = 50
+COORDINATE = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
+BOX_OR_IMAGE = re.compile(
+    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]",
+    re.I,
+)
+EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
+EVIDENCE_PROMPT = """{prompt}
+
+Give your answer, and then say what it rests on: for each thing that decides it a line of its own, \
+such as
+LOOK: image 1, [left, top, right, bottom]
+with the box around it in {unit}."""
+CHECK_PROMPT = """\
+Here is what you pointed at, larger. Check if it really shows what you said, then give your final \
+answer.
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class ZoomOnClaim(WithoutModel):
+    """Zooms on the boxes [left, top, right, bottom] in the model's last reply; `crop` says how.
+
+    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which
+    view a box is on, else it is the first. `frame` is the unit that the prompt asked for: pixels of
+    the view, or coordinates normalised to 0-1 or 0-1000. A box outside its view, without an area or
+    with swapped corners is skipped with a note; if none is left, `missing` decides what is done.
+    """
+
+    frame: Frame = "0-1000"
+    crop: Crop = field(default_factory=lambda: Crop(upscale=768))
+    missing: Missing = "keep"
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the zoomed views."""
+        regions: dict[int, list[Mark]] = {}
+        notes = []
+        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MAX_BOXES + 1))
+        if len(claims) > MAX_BOXES:
+            notes.append(
+                f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count"
+            )
+        for image, numbers in claims[:MAX_BOXES]:
+            try:
+                region = self._region(state, image, numbers)
+                regions.setdefault(region.image, []).append(region)
+            except ToolError as exc:
+                notes.append(f"a claimed place was passed over: {exc}")
+        targets = ZoomTargets("place that the reply names", regions)
+        sources = sorted(regions) or shown_sources(state, None)
+        return zoom_views(state, targets, self.crop, self.missing, sources).with_notes(*notes)
+
+    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
+        if not 1 <= image <= len(state.views):
+            raise ToolError(f"there is no image {image}; there are {len(state.views)}")
+        view = state.views[image - 1]
+        x0, y0, x1, y1 = ShownImage(view, view).place(numbers, self.frame, f"image {image}")
+        seen = source_box(view, Box("", x0, y0, x1, y1))
+        if seen is None:
+            raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
+        return seen
+
+
+def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """(number of the image from 1, four coordinates) of every distinct box in a reply."""
+    seen = set()
+    for line in EVIDENCE_LINE.findall(reply) or reply.splitlines():
+        image = 1
+        for match in BOX_OR_IMAGE.finditer(line):
+            if match[1]:
+                image = int(match[1])
+                continue
+            claim = (image, tuple(float(number) for number in match.groups()[1:]))
+            if claim not in seen:
+                yield claim
+            seen.add(claim)
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Asks for an answer and its evidence, then shows zooms on that evidence and asks again,
+    `rounds` times.
+
+    The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom`
+    may be any stage that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid
+    that the views have, and as control arms `prompting.controls.OracleCrop` and `RandomCrop`. Each
+    zoom is cut from the original views; the new views are sent with the next turn. Without a new
+    one the question is asked again all the same, so that every sample makes the same number of
+    calls. With a reader in `read` the record notes the answers before and after, and measures how
+    often they changed.
+    """
+
+    where: Text = EVIDENCE_PROMPT
+    check: Text = CHECK_PROMPT
+    zoom: Stage = field(default_factory=ZoomOnClaim)
+    rounds: int = 1
+    ask: Ask = field(default_factory=Ask)
+    read: Stage | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        check_ranges(self, "rounds >= 1", "rounds <= 100")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with all turns; its views are the original ones and every zoom that was
+        shown."""
+        first, original = state.views, state.prompt
+        answers, calls = list[str | None](), list[int]()
+        unit, ask, words = UNITS[getattr(self.zoom, "frame", "pixels")], self.ask, self.where
+        for number in range(self.rounds + 1):
+            if number:
+                after = self.zoom(state.replace(views=first, prompt=original), model)
+                if after.ended:
+                    return after
+                shown = {view.picture.sha for view in state.views}
+                fresh = [view for view in after.views if view.picture.sha not in shown]
+                state = after.replace(views=(*state.views, *fresh))
+                ask, words = replace(self.ask, attach="new"), self.check
+            state = ask(state.replace(prompt=fill_in(words, prompt=original, unit=unit)), model)
+            answers += [read_answer(state, self.read)[0]] if self.read else []
+            calls.append(calls_made(state, model) - 1)
+        return measure_turns(state.replace(prompt=original), calls, answers)
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One draw: its final state, its answer, and the key under which the answer is counted."""
+
+    state: State
+    answer: str | None
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Runs a stage `n` times with draws of its own, reads each reply, and answers with the
+    majority.
+
+    Self-consistency (Wang et al. 2023; BLINK, Appendix C.3: five draws at temperature 1, which
+    `stage: {options: {temperature: 1}}` asks for). `stage` may be any that asks, also one of
+    several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives each draw
+    another order of the choices: votes count for the task's own letters. `read` finds the answers;
+    best by reference, `read: ${read}`. Draw k of the run is drawn as k * n, k * n + 1 ..., so no
+    two draws are one call; the first n draws of an arm without votes are the same calls as draw 0.
+
+    On a tie, `tie` "first" takes the answer that was given first, "random" one at random, and
+    "abstain" none. The confidence is the winner's share of all draws, unreadable ones included. If
+    no reply can be read there is no answer, with the most frequent reason. `stop_early` ends the
+    draws once no other answer can win. With `tokens` they end once all calls, those of other models
+    included, have used so many input and output tokens, and `n` is the maximum. The result is the
+    state of the first draw with the winning answer. Measured are the `vote_share` of the winner and
+    the `votes`; turns are the majorities after each draw.
+    """
+
+    read: Stage
+    stage: Stage = field(default_factory=Ask)
+    n: int = 5
+    tie: Literal["first", "abstain", "random"] = "first"
+    stop_early: bool = False
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "n, tokens >= 1")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the answer of the majority. Raises what the stage raises: a draw that
+        fails fails them all."""
+        recorder = model
+        if not isinstance(recorder, RecordingModel):
+            recorder = RecordingModel(model, state.sample.id)
+        calls_before, trace, ended = len(recorder.calls), state.trace, ""
+        ballots: list[Ballot] = []
+        turns: list[int] = []
+        for number in range(self.n):
+            ended = self._ended(ballots, recorder.calls[calls_before:])
+            if ended:
+                break
+            draw = state.draw * self.n + number
+            after = self.stage(state.replace(draw=draw, trace=trace), recorder)
+            trace = after.trace
+            ballots.append(self._ballot(after))
+            turns.append(calls_made(after, recorder) - 1)
+        after = self._counted(state, ballots, ended).replace(draw=state.draw, trace=trace)
+        # after each draw, the answer that had most votes until then, in the letters that were asked
+        asked = {own: shown for shown, own in after.letters.items()}
+        first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
+        leaders: list[str | None] = []
+        for count in range(1, len(ballots) + 1):
+            ranked = _count_votes(ballots[:count])
+            leaders.append(asked.get(ranked[0][0], first[ranked[0][0]]) if ranked else None)
+        after = after.measured("votes", len(ballots)).measured("turn_call", turns)
+        return after.measured("turn_vote", leaders)
+
+    def _ballot(self, after: State) -> Ballot:
+        answer, reason = after.answer, after.reason
+        if answer is None and not after.ended:
+            answer, reason = read_answer(after, self.read)
+        if answer is None:
+            return Ballot(after, None, "", reason)
+        if after.sample.choices:
+            return Ballot(after, answer, after.letters.get(answer.strip(), answer.strip()), "")
+        return Ballot(after, answer, " ".join(answer.casefold().split()), "")
+
+    def _ended(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
+        """Why no further draw is made; empty if one is."""
+        usages = [call.reply.usage for call in calls if call.reply]
+        used = sum(usage.tokens_in + usage.tokens_out for usage in usages)
+        if self.tokens is not None and used >= self.tokens:
+            return f"{used} tokens were used"
+        first, second = [*_count_votes(ballots), ("", 0), ("", 0)][:2]
+        if self.stop_early and first[1] > second[1] + self.n - len(ballots):
+            return "it was settled"
+        return ""
+
+    def _counted(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
+        """The state of the first draw with the winning answer; without one, of the first draw."""
+        ranked = _count_votes(ballots)
+        blank = sum(ballot.answer is None for ballot in ballots)
+        tallies = [f"{key[:40]} {votes}" for key, votes in ranked]
+        tallies += [f"no answer {blank}"] if blank else []
+        notes = list(state.notes)
+        for ballot in ballots:
+            notes += ballot.state.notes
+        note = f"vote: {', '.join(tallies)}"
+        notes.append(f"{note}; ended after {len(ballots)} draws: {ended}" if ended else note)
+        best = [key for key, votes in ranked if votes == ranked[0][1]]
+        tied = len(best) > 1 and self.tie == "abstain"
+        number = int(state.rng("vote").integers(len(best))) if best and self.tie == "random" else 0
+        winner = ballots[0]
+        if best and not tied:
+            winner = next(ballot for ballot in ballots if ballot.key == best[number])
+        voted = winner.state.replace(notes=()).with_notes(*notes)
+        if not best:
+            reasons = (ballot.reason.partition(":")[0].strip() for ballot in ballots)
+            kind, _ = Counter(reason or "unread" for reason in reasons).most_common(1)[0]
+            why = f"{kind}: not one of {len(ballots)} replies gives an answer"
+            return voted.replace(answer=None, reason=why)
+        if tied:
+            return voted.abstain(f"a tie between {' and '.join(best)}")
+        agreed = sum(ballot.key == winner.key for ballot in ballots) / len(ballots)
+        voted = voted.measured("vote_share", agreed)
+        return voted.replace(answer=winner.answer, reason="", confidence=agreed)
+
+
+def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
+    """Answers and their votes, the most frequent first; on a tie the one that was given first."""
+    return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()

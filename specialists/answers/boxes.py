@@ -1,0 +1,269 @@
+"""Answers from what a detector finds: which drawn box fits a thing, what a text says, how many
+things there are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.geometry import iou, overlap
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.sample import Sample
+from looktwice.specialists.answers.choices import (
+    AnswerRule,
+    best_choice,
+    choice_texts,
+    marks_by_letter,
+    parse_count,
+    parse_enclosed,
+    parse_relation,
+    true_or_false,
+)
+from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
+from looktwice.specialists.results import Boxes
+from looktwice.specialists.sharing import look_once
+
+
+@dataclass(frozen=True)
+class FittingBox(AnswerRule):
+    """Answers with the choice that refers to the box of largest overlap (IoU) with a detected box.
+
+    The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from
+    the question ("... encloses the tank top?") unless `words` says it; `words: ""` is for detectors
+    of one kind of thing. With `only_surest` the surest find alone counts, else each box is compared
+    with the find that it fits best. Confidence is the difference of the overlaps. Abstains where a
+    box or the words are missing, where nothing is found or what is found overlaps neither box, and
+    at a tie.
+    """
+
+    detector: Detector
+    words: str | None = None
+    only_surest: bool = False
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        boxes = marks_by_letter(sample, Box)
+        words = parse_enclosed(sample) if self.words is None else self.words
+        detected = look_once(self.detector, sample.images[0].pixels, [words] if words else None)
+        if not len(detected):
+            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+        finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
+        fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
+        if max(fit.values()) == 0:
+            raise NoEvidence(
+                f"what the detector finds as {words or 'thing'} overlaps none of the boxes"
+            )
+        return best_choice(fit, "the overlaps of")
+
+
+@dataclass(frozen=True)
+class ReadText(AnswerRule):
+    """Answers with the text in the images, in the order in which `reader` gives its lines, such as
+    `PPOCR`.
+
+    `join` stands between lines; "" leaves out spaces inside the lines too. With choices the answer
+    is the one whose text is most like what is read (Ratcliff and Obershelp's share of common
+    letters, ignoring case), and confidence its lead over the next; without, confidence is the score
+    of the least sure line. Abstains where nothing is read.
+    """
+
+    reader: Detector
+    join: str = " "
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The text or the letter of a choice, and the confidence. Raises NoEvidence."""
+        texts = [look_once(self.reader, image.pixels) for image in sample.images]
+        lines = [str(text) for boxes in texts for text in boxes.labels]
+        if not lines:
+            raise NoEvidence("no text is read")
+        text = self.join.join(lines) if self.join else "".join("".join(lines).split())
+        choices = choice_texts(sample)
+        if len(choices) > 1:
+            likeness = {}
+            for letter, choice in choices.items():
+                pair = SequenceMatcher(None, text.casefold(), choice.casefold(), autojunk=False)
+                likeness[letter] = pair.ratio()
+            return best_choice(likeness, "choices")
+        return text, min(float(boxes.scores.min()) for boxes in texts if len(boxes))
+
+
+NAMES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+
+
+@dataclass(frozen=True)
+class Count(AnswerRule):
+    """Answers with the number of objects that the detector finds in all images together.
+
+    What is counted is read from the question ("How many floats are there?") unless `words` says it;
+    `words: ""` is for detectors of a fixed class. With choices the answer is the one with this
+    number, or with `nearest` the one with the nearest number. Without choices it is the number
+    itself. Confidence is the mean score of what was found, halved for each that the choice is off.
+    Where nothing is found, `nothing` abstains, or counts as zero.
+    """
+
+    detector: Detector
+    words: str | None = None
+    nearest: bool = True
+    nothing: Literal["abstain", "zero"] = "abstain"
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The letter or number, and the confidence. Raises NoEvidence."""
+        if not sample.images:
+            raise NoEvidence("there is no image to count in")
+        words = parse_count(sample) if self.words is None else self.words
+        detections = [
+            look_once(self.detector, image.pixels, [words] if words else None)
+            for image in sample.images
+        ]
+        number = sum(map(len, detections))
+        if number == 0 and self.nothing == "abstain":
+            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+        sure = sum(float(boxes.scores.sum()) for boxes in detections) / number if number else 0.5
+        answer, off = choose_number(sample, number, self.nearest)
+        return answer, min(1.0, sure) / 2**off
+
+
+def choose_number(sample: Sample, number: int, nearest: bool = True) -> tuple[str, int]:
+    """The choice with a number, or the nearest to it, and how far off it is; without choices the
+    number itself.
+
+    Raises NoEvidence where a choice has no number, where none has this one, and where two are
+    equally near.
+    """
+    if not sample.choices:
+        return str(number), 0
+    differences = {}
+    for letter, choice in zip(sample.letters, sample.choices, strict=True):
+        text = str(choice).strip().lower()
+        numbers = [NAMES.index(text)] if text in NAMES else re.findall(r"\d+", text)
+        if len(numbers) != 1:
+            raise NoEvidence(
+                f"not every choice says a number: {', '.join(map(str, sample.choices))}"
+            )
+        differences[letter] = abs(int(numbers[0]) - number)
+    least = min(differences.values())
+    best = [letter for letter, off in differences.items() if off == least]
+    if len(best) > 1 or (least and not nearest):
+        which = "nearest to it" if len(best) > 1 else "that number"
+        raise NoEvidence(f"{number} are found, and no choice is {which}")
+    return best[0], least
+
+
+Corners = NDArray[np.float64]
+# largest gaps between boxes that touch or are near each other, over their mean size
+TOUCH, NEAR = (0.05, 0.5)
+
+
+@dataclass(frozen=True)
+class SpatialRelation(AnswerRule):
+    """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of
+    each.
+
+    The words and the relation are read from the question (`RELATIONS` in `choices`); left and right
+    are the viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their
+    mean size (the square root of the area). "In front of" and "behind" compare the median `depth`
+    in the boxes. Confidence is how far the boxes are from where the answer changes. Abstains where
+    the question has no relation that boxes can decide (facing, part of ...), where an object is not
+    found, where depth is needed and not set, and exactly on the limit.
+    """
+
+    detector: Detector
+    depth: DepthEstimator | None = None
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        subject, kind, object_ = parse_relation(sample)
+        if not sample.images:
+            raise NoEvidence("there is no image")
+        pixels = sample.images[0].pixels
+        detected = look_once(self.detector, pixels, list(dict.fromkeys((subject, object_))))
+        if kind in ("front", "behind"):
+            if self.depth is None:
+                raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
+            near = look_once(self.depth, pixels).nearness
+            lead = _lead(near, *_pick_boxes(detected, subject, object_))
+            margin = lead if kind == "front" else -lead
+        else:
+            margin = relation_margin(kind, *_pick_boxes(detected, subject, object_))
+        if margin == 0:
+            raise NoEvidence(f"the {subject} and the {object_} are exactly on the limit of {kind}")
+        return true_or_false(sample, margin > 0), abs(margin)
+
+
+def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
+    """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not,
+    about -1 to 1."""
+    size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
+    shift = (object_[:2] + object_[2:] - subject[:2] - subject[2:]) / 2
+    across, down = shift / np.where(size > 0, size, 1)
+    # how far apart they are, or below 0 how deep they overlap, over their mean size
+    gaps = np.maximum(subject[:2], object_[:2]) - np.minimum(subject[2:], object_[2:])
+    apart = np.hypot(*gaps.clip(0)) if (gaps > 0).any() else gaps.max()
+    apart /= max(float(np.sqrt(np.prod(size))), 1e-9)
+    # the share of the narrower one's width over the other; below 0 where they stand side by side
+    narrower = min(subject[2] - subject[0], object_[2] - object_[0])
+    over = -gaps[0] / max(narrower, 1e-9)
+    margins = {
+        "left": across,
+        "right": -across,
+        "above": min(down, over),
+        "below": min(-down, over),
+        "on": min(down, over, TOUCH - apart),
+        "inside": 2 * _covered_share(subject, object_) - 1,
+        "outside": 1 - 2 * _covered_share(subject, object_),
+        "contains": 2 * _covered_share(object_, subject) - 1,
+        "touching": TOUCH - apart,
+        "near": NEAR - apart,
+        "far": apart - NEAR,
+    }
+    return float(margins[kind])
+
+
+def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
+    """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
+    of_one, of_two = (detected[detected.labels == word] for word in (subject, object_))
+    missing = [word for word, boxes in ((subject, of_one), (object_, of_two)) if not len(boxes)]
+    if missing or (subject == object_ and len(of_one) < 2):
+        raise NoEvidence(f"the detector finds no {' and no '.join(missing) or f'second {object_}'}")
+    first = of_one.xyxy[np.argsort(-of_one.scores, kind="stable")]
+    second = of_two.xyxy[np.argsort(-of_two.scores, kind="stable")]
+    return first[0], second[1 if subject == object_ else 0]
+
+
+def _covered_share(inner: Corners, outer: Corners) -> float:
+    """The share of the first box's area that lies in the second."""
+    return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
+
+
+def _lead(near: NDArray[np.float64], first: Corners, second: Corners) -> float:
+    """How much nearer the pixels in the first box are, at least one of them, as a share of the
+    map's range."""
+    medians = []
+    for box in (first, second):
+        most = near.shape[1] - 1, near.shape[0] - 1
+        left, top = np.minimum(np.floor(box[:2]).astype(int).clip(0), most)
+        right, bottom = np.maximum(np.ceil(box[2:]).astype(int), (left + 1, top + 1))
+        inside = near[top:bottom, left:right]
+        if not np.isfinite(inside).any():
+            raise NoEvidence("no depth is known inside one of the boxes")
+        medians.append(float(np.nanmedian(inside)))
+    low, high = np.nanpercentile(near, [5, 95])
+    lead = medians[0] - medians[1]
+    return lead / float(high - low) if high > low else float(np.sign(lead))

@@ -1,0 +1,310 @@
+"""Answers from what is measured in the pixels: the colour, reflectance or depth of marked points,
+and the seams of a missing piece."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from PIL import ImageColor
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.transforms import resample
+from looktwice.specialists.answers.choices import (
+    AnswerRule,
+    best_choice,
+    choice_texts,
+    find_choice,
+    marks_by_letter,
+)
+from looktwice.specialists.networks.ranges import require, require_odd
+from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ReflectanceEstimator
+from looktwice.specialists.results import Floats, patch_around
+from looktwice.specialists.sharing import look_once
+
+
+@dataclass(frozen=True)
+class ColorAtMark(AnswerRule):
+    """Answers with the choice that names the colour at the middle of the one mark of image 0.
+
+    The place has the median colour of the `window` x `window` pixels around it; the choices, such
+    as "red" or "light blue", are read as CSS names; the nearest by CIEDE2000 is the answer, its
+    confidence the lead over the next as a share of the larger distance. Abstains where there is not
+    one mark, where a choice names no colour, and at a tie.
+    """
+
+    window: int = 5
+
+    def __post_init__(self) -> None:
+        require_odd(self, "window")
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        from skimage.color import deltaE_ciede2000, rgb2lab
+
+        marks = sample.on(0)
+        if len(marks) != 1:
+            raise NoEvidence(f"the colour at one mark is asked for, and image 0 has {len(marks)}")
+        (x, y), (width, height) = marks[0].center, sample.images[0].size
+        if not (0 <= round(x) < width and 0 <= round(y) < height):
+            raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
+        patch = patch_around(sample.images[0].pixels, x, y, self.window)
+        seen = np.median(patch.reshape(-1, 3), axis=0).astype(np.uint8)
+        distances, lab = {}, cast("Any", rgb2lab)
+        distance = cast("Any", deltaE_ciede2000)
+        for letter, choice in zip(sample.letters, sample.choices, strict=True):
+            try:
+                named = ImageColor.getrgb(str(choice).strip(" .").replace(" ", ""))[:3]
+                color = np.array(named, np.uint8)
+            except (ValueError, OverflowError):
+                raise NoEvidence(f"the choice {str(choice)!r} names no colour of CSS") from None
+            distances[letter] = float(distance(lab(seen / 255), lab(color / 255)))
+        if len(distances) < 2:
+            raise NoEvidence(f"{len(distances)} choices name colours, and 2 or more are compared")
+        far = {letter: -away for letter, away in distances.items()}
+        letter, lead = best_choice(far, "the colours of")
+        return letter, lead / (distances[letter] + lead)
+
+
+LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
+SAME = r"\b(?:same|equal)\b"
+
+
+def measure_points(
+    values: Floats,
+    sample: Sample,
+    points: Mapping[str, Point],
+    window: int,
+    what: str,
+    weights: Floats | None = None,
+) -> dict[str, float]:
+    """The median of the known values around each point, with `weights` of channels their sums.
+
+    Raises NoEvidence where none is known, and ValueError for a map that has not the size of image
+    0.
+    """
+    width, height = sample.images[0].size
+    shape = (height, width) if weights is None else (height, width, len(weights))
+    if values.shape != shape:
+        raise ValueError(
+            f"the map of {what} has the shape {values.shape}, its image is {width} x {height}"
+            f" pixels; it must be {shape}"
+        )
+    if weights is not None:
+        values = values @ weights
+    measured = {}
+    for letter, point in points.items():
+        patch = patch_around(values, point.x, point.y, window)
+        if not np.isfinite(patch).any():
+            place = f"{point.label} at ({point.x:g}, {point.y:g})"
+            raise NoEvidence(f"no {what} is known around point {place}")
+        measured[letter] = float(np.median(patch[np.isfinite(patch)]))
+    return measured
+
+
+@dataclass(frozen=True)
+class DarkerPoint(AnswerRule):
+    """Answers with the choice that refers to the point with the lower reflectance, or the one that
+    says "the same".
+
+    Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The
+    two are the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the
+    margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a choice that says so, the
+    lower one is the answer. Confidence is the distance of the ratio from that margin, 0 on it.
+    Abstains where a point is missing, where nothing is known around it, where both are black, and
+    at a tie that no choice is for.
+    """
+
+    reflectance: ReflectanceEstimator
+    tolerance: float = 0.10
+    window: int = 5
+
+    def __post_init__(self) -> None:
+        require(self, tolerance=0)
+        require_odd(self, "window")
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
+        size."""
+        points, same = marks_by_letter(sample, Point), find_choice(sample, SAME)
+        points.pop(same or "", None)
+        if len(points) != 2:
+            raise NoEvidence(f"two points are compared, and the choices name {len(points)}")
+        albedo = look_once(self.reflectance, sample.images[0].pixels)
+        light = measure_points(albedo, sample, points, self.window, "reflectance", LUMINANCE)
+        low, high = sorted(light, key=lambda letter: light[letter])
+        if light[high] <= 0:
+            raise NoEvidence("both points are black, so their ratio says nothing")
+        ratio = math.log(light[high] / light[low]) if light[low] > 0 else math.inf
+        if same is None and ratio == 0:
+            raise NoEvidence("both points are equally dark, and no choice says so")
+        margin = 0.0 if same is None else math.log1p(self.tolerance)
+        if same is None or ratio > margin:
+            return low, 1 - math.exp(margin - ratio)
+        return same, 1 - ratio / margin if margin else 1.0
+
+
+LARGE = "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
+SMALL = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
+SPAN = "(?:distance|depth)"
+NEAR = (
+    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL}) {SPAN}|{SPAN}[^.?]*"
+    rf" (?:{SMALL})"
+)
+FAR = (
+    r"far(?:ther|thest)?|furthe(?:r|st)|distant|remote|deep(?:er|est)|behind|"
+    rf"(?:{LARGE}) {SPAN}|{SPAN}[^.?]* (?:{LARGE})"
+)
+NOT = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
+ASKED = re.compile(rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", re.IGNORECASE)
+"""A word for nearer or farther, and whether it is negated."""
+
+
+@dataclass(frozen=True)
+class NearerPoint(AnswerRule):
+    """Answers with the choice that refers to the point nearest to the camera, or farthest, as the
+    question asks.
+
+    Question and choices tell which ("Which point is farther?", "A is closer"), in English. The
+    points are those on image 0 whose labels the choices name ("B is closer"), else those labelled
+    with the sample's letters; each has the median of the known depths in the `window` x `window`
+    pixels around it. `depth` is given all images: a stereo method takes the second as the right
+    view. Confidence is the lead over the next point as a share of the map's range (5th to 95th
+    percentile). Abstains where neither or both of nearer and farther are asked for, where a point
+    is missing, where no depth is known around it, and at a tie.
+    """
+
+    depth: DepthEstimator
+    window: int = 5
+
+    version: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        require_odd(self, "window")
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another
+        size."""
+        points = marks_by_letter(sample, Point)
+        text = " ".join([sample.question, *choice_texts(sample).values()])
+        asked = ASKED.finditer(" ".join(text.split()))
+        wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
+        if len(wanted) != 1:
+            both = "both the nearer and" if wanted else "neither the nearer nor"
+            raise NoEvidence(f"{both} the farther point is asked for: {sample.question!r}")
+        nearness = look_once(self.depth, *(image.pixels for image in sample.images)).nearness
+        near = measure_points(nearness, sample, points, self.window, "depth")
+        first, second = sorted(near, key=lambda letter: near[letter], reverse=wanted.pop())[:2]
+        if near[first] == near[second]:
+            raise NoEvidence(
+                f"points {points[first].label} and {points[second].label} are equally near"
+            )
+        low, high = np.nanpercentile(nearness, [5, 95])
+        return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
+
+
+BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
+
+
+@dataclass(frozen=True)
+class SeamMatcher(AnswerRule):
+    """Answers with the candidate that fits the blacked-out quadrant of the first image, as in
+    BLINK's jigsaw task.
+
+    The cost of a candidate is `color` times the mean step across both seams plus `gradient` times
+    the mean change of slope there, in grey levels; the gradient term is that of jigsaw solvers
+    (Gallagher, CVPR 2012, section 3.1) without its covariance. A quadrant counts as missing where
+    its mean is at most 2 grey levels. Candidates are the choices where these are pictures, else the
+    images after the first. Confidence is how much cheaper the best candidate is than the second, in
+    0..1. Abstains where not exactly one quadrant is missing, where candidates and choices do not
+    pair up, and at a tie.
+    """
+
+    color: float = 1.0
+    gradient: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self, color=0, gradient=0)
+        if self.color + self.gradient == 0:
+            raise ValueError("the weights color and gradient are both 0")
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        costs = dict(zip(sample.letters, self.costs(sample), strict=True))
+        cheap = {letter: -cost for letter, cost in costs.items()}
+        letter, margin = best_choice(cheap, "the costs of")
+        return letter, margin / sorted(costs.values())[1]
+
+    def costs(self, sample: Sample) -> list[float]:
+        """The cost of each candidate, in the order of the choices. Raises NoEvidence."""
+        pieces = _candidates(sample)
+        board = sample.images[0].pixels
+        height, width = board.shape[:2]
+        # mirrored so that the gap is always at the lower right: then the seams are its left and its
+        # top edge
+        flips = slice(None, None, -1), slice(None)
+        down, across = _missing(board)
+        board = board[flips[down], flips[across]]
+        costs = []
+        for piece in pieces:
+            pixels = piece.pixels
+            # of a board of odd size the gap may be the smaller or the larger half
+            if max(abs(2 * np.subtract(pixels.shape[:2], (height / 2, width / 2)))) > 1:
+                pixels = resample(pixels, width - width // 2, height - height // 2)
+            costs.append(self._cost(board, pixels[flips[down], flips[across]]))
+        return costs
+
+    def _cost(self, board: Pixels, piece: Pixels) -> float:
+        top, left = board.shape[0] - piece.shape[0], board.shape[1] - piece.shape[1]
+        outside, inside = board.astype(np.float64), piece.astype(np.float64)
+        above = outside[top - 2 : top, left:]
+        beside = outside[top:, left - 2 : left].swapaxes(0, 1)
+        seams = [self._seam(above, inside[:2]), self._seam(beside, inside[:, :2].swapaxes(0, 1))]
+        return float(np.concatenate(seams).mean())
+
+    def _seam(self, outer: Floats, inner: Floats) -> Floats:
+        """Cost of each pixel along a seam; `outer` and `inner` are the two lines (2, n, 3) on
+        either side of it."""
+        step = inner[0] - outer[1]
+        slope = (outer[1] - outer[0] + inner[1] - inner[0]) / 2
+        cost: Floats = (self.color * np.abs(step) + self.gradient * np.abs(step - slope)).mean(-1)
+        return cost
+
+
+def _missing(board: Pixels) -> tuple[int, int]:
+    """Row and column, 0 or 1, of the black quadrant. Raises NoEvidence."""
+    height, width = board.shape[0] // 2, board.shape[1] // 2
+    if min(height, width) < 2:
+        raise NoEvidence(
+            f"the first image is too small to have quadrants: {board.shape[1]} x"
+            f" {board.shape[0]} pixels"
+        )
+    black = []
+    for row, rows in enumerate((board[:height], board[-height:])):
+        for column, quadrant in enumerate((rows[:, :width], rows[:, -width:])):
+            if quadrant.mean() <= BLACK:
+                black.append((row, column))
+    if len(black) != 1:
+        raise NoEvidence(
+            f"{len(black) or 'no'} quadrants of the first image are black, one should be"
+        )
+    return black[0]
+
+
+def _candidates(sample: Sample) -> Sequence[Picture]:
+    if len(sample.choices) < 2 or not sample.images:
+        raise NoEvidence(
+            f"there are {len(sample.images)} images and {len(sample.choices)} choices to decide"
+            " between"
+        )
+    pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
+    candidates = pictures or sample.images[1:]
+    if len(candidates) != len(sample.choices):
+        raise NoEvidence(
+            f"there are {len(candidates)} candidate images for {len(sample.choices)} choices"
+        )
+    return candidates

@@ -1,0 +1,316 @@
+"""Detectors of things: what they share, Florence-2, RF-DETR and other networks of fixed classes,
+and the boxes of a segmenter's masks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from looktwice.pipelines.marks import mask_bounds
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.hub import from_hub
+from looktwice.pipelines.runtime.networks import (
+    Place,
+    WeightsError,
+    import_torch,
+    import_transformers,
+    open_shared,
+)
+from looktwice.specialists.networks.checkpoints import refuse_file
+from looktwice.specialists.networks.image_size import normalize, resize, to_batch, to_numbers
+from looktwice.specialists.networks.network import HubModel, HubNetwork, require_numbers
+from looktwice.specialists.networks.ranges import BELOW_1
+from looktwice.specialists.protocols import NoEvidence, Segmenter
+from looktwice.specialists.results import Boxes
+from looktwice.specialists.sharing import look_once
+
+Words = tuple[str, ...]
+Item = tuple[Pixels, Words]
+
+
+def asked_words(words: Sequence[str] | None) -> Words:
+    """The words of a call in small letters, without full stops; a text is one word."""
+    every = (words,) if isinstance(words, str) else words or ()
+    return tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
+
+
+def surest_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, most: int) -> Boxes:
+    """The boxes (n, 4) in the image's pixels with scores (n,), clipped to it, the surest `most`
+    first."""
+    height, width = image.shape[:2]
+    edges = np.clip(xyxy, 0, [width, height, width, height])
+    order = np.argsort(-scores, kind="stable")
+    kept = order[(edges[:, 2:] > edges[:, :2]).all(1)[order]][:most]
+    return Boxes(edges[kept], scores[kept], np.array(labels, str)[kept])
+
+
+def lines_with(lines: Boxes, words: Sequence[str]) -> Boxes:
+    """The lines of text that hold one of the words, labelled with it, ignoring case; a text is one
+    word."""
+    rows, labels = list[int](), list[str]()
+    for word in (words,) if isinstance(words, str) else words:
+        holding = [k for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
+        rows += holding
+        labels += [word] * len(holding)
+    kept = lines[np.array(rows, int)]
+    return Boxes(kept.xyxy, kept.scores, np.array(labels, str))
+
+
+class WordDetector(HubNetwork[Item, Boxes]):
+    """A network of transformers that is given an image and words, of which `check` says what it
+    takes."""
+
+    result = Boxes
+    images = 1
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """Boxes in an HxWx3 RGB image. Raises NoEvidence for words, or a lack of them, that the
+        network cannot look for, and WeightsError."""
+        boxes: Boxes = self.finish((pixels, words), self.predict((pixels, words)))
+        return boxes
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image and its words; a text is one word. Raises NoEvidence."""
+        pixels, words = super().prepare(given)[0], asked_words((*given, None)[1])
+        return pixels, self.check(words)
+
+    def check(self, words: Words) -> Words:
+        """The words that are looked for. Raises NoEvidence without a word."""
+        if not words:
+            raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
+        return words
+
+
+class _Asked(NamedTuple):
+    """One thing that the network is asked: its task, the words behind it, and the label of what is
+    found, if known."""
+
+    task: str
+    words: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Florence2(WordDetector):
+    """Boxes that Florence-2 (Xiao et al., CVPR 2024) writes down as words and places.
+
+    `task` "things" looks for each word by itself, and without words for all that it sees; "phrases"
+    looks for words together, as for those of one caption; "text" reads lines, whose labels are what
+    they say: with words, the lines that hold one, labelled with it. A word for a thing that is not
+    there is mostly given a box too. It says how sure it is of nothing, so that every score is 1.
+    `beams` texts are tried at a time, of up to `longest` tokens; at most `most` boxes are given.
+    """
+
+    model: str = "florence-community/Florence-2-base"
+    task: Literal["things", "phrases", "text"] = "things"
+    beams: int = 3
+    longest: int = 1024
+    most: int = 100
+
+    model_class = "Florence2ForConditionalGeneration"
+    processor_class = "AutoProcessor"
+    ranges: ClassVar = {"beams": 1, "longest": 1}
+
+    def check(self, words: Words) -> Words:
+        """The words; text is read without. Raises NoEvidence for phrases without words."""
+        return super().check(words) if self.task == "phrases" else words * (self.task == "things")
+
+    def finish(self, given: tuple[Any, ...], result: Boxes) -> Boxes:
+        """What was found; of text, the lines that hold a word."""
+        words = (*given, None)[1]
+        return result if self.task != "text" or words is None else lines_with(result, words)
+
+    def batch_key(self, item: Item) -> Hashable:
+        """Images of all sizes go together, for the network looks at squares, where as much is asked
+        of them."""
+        return self._asked(item[1])
+
+    def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
+        """The boxes of each image, in its own pixels, clipped to it."""
+        images = [image for image, _ in items]
+        edges: list[Any] = [[] for _ in items]
+        labels: list[list[str]] = [[] for _ in items]
+        for asked in self._asked(items[0][1]):
+            for n, answer in enumerate(self._write(network, place, images, asked)):
+                if "quad_boxes" in answer:
+                    quads = np.reshape(answer["quad_boxes"], (-1, 4, 2))
+                    edges[n] += np.hstack((quads.min(1), quads.max(1))).tolist()
+                else:
+                    edges[n] += answer["bboxes"]
+                names = answer.get("labels", answer.get("bboxes_labels"))
+                labels[n] += [asked.label or name for name in names]
+        return [
+            surest_boxes(np.reshape(xyxy, (-1, 4)), np.ones(len(xyxy)), names, image, self.most)
+            for xyxy, names, image in zip(edges, labels, images, strict=True)
+        ]
+
+    def _asked(self, words: Words) -> tuple[_Asked, ...]:
+        if self.task == "text":
+            return (_Asked("<OCR_WITH_REGION>"),)
+        if self.task == "phrases":
+            return (_Asked("<CAPTION_TO_PHRASE_GROUNDING>", ", ".join(words)),)
+        return tuple(_Asked("<OPEN_VOCABULARY_DETECTION>", word, word) for word in words) or (
+            _Asked("<OD>"),
+        )
+
+    def _write(
+        self, network: HubModel, place: Place, images: list[Pixels], asked: _Asked
+    ) -> list[Any]:
+        """What the network writes about each image, as its own processor reads it."""
+        text = [asked.task + asked.words] * len(images)
+        written = network.model.generate(
+            **network.inputs(place, images=images, text=text),
+            max_new_tokens=self.longest,
+            num_beams=self.beams,
+            do_sample=False,
+        )
+        texts = network.processor.batch_decode(written, skip_special_tokens=False)
+        read = network.processor.post_process_generation
+        return [
+            read(text, task=asked.task, image_size=image.shape[1::-1])[asked.task]
+            for text, image in zip(texts, images, strict=True)
+        ]
+
+
+PLURALS = (("people", "person"), ("men", "man"), ("ies", "y"), ("ves", "fe"), ("es", ""), ("s", ""))
+UNNAMED = ("n/a", "none")  # what stands for numbers of COCO that name nothing
+
+
+@dataclass(frozen=True)
+class RFDETR(WordDetector):
+    """Boxes of the classes that a detector has learnt, by RF-DETR (Robinson et al., ICLR 2026) or
+    another one.
+
+    Any id that Hugging Face transformers opens for object detection works (DETR, RT-DETR, D-FINE,
+    YOLOS ...). Words are labels of the network, in the singular or plural; without one, boxes of
+    all labels are given. A box is kept where its score is above `threshold`; the surest comes
+    first, and at most `most` are given. Scores are probabilities.
+    """
+
+    model: str = "Roboflow/rf-detr-base"
+    threshold: float = 0.5
+    most: int = 100
+
+    model_class = "AutoModelForObjectDetection"
+    half_is_safe = False
+    ranges: ClassVar = {"threshold": BELOW_1}
+
+    def check(self, words: Words) -> Words:
+        """The words. Raises NoEvidence for one that is no label of the network."""
+        self._chosen(words)
+        return words
+
+    def open_processor(self) -> Any:
+        """The processor that belongs to the network, whatever its files name. Raises
+        WeightsError."""
+        config = from_hub("AutoConfig", self.model, self.revision)
+        if getattr(config, "model_type", None) != "rf_detr":
+            return super().open_processor()
+        settings = from_hub("RTDetrImageProcessorPil", self.model, self.revision)
+        if not (settings.size.height and settings.size.width):
+            raise WeightsError(
+                f"{self.model}: RF-DETR looks at images of one size, and its"
+                f" preprocessor_config.json says {dict(settings.size)}; give the id or folder of a"
+                " release"
+            )
+        return _Processor(settings)
+
+    def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
+        """The boxes of each image, in its own pixels, clipped to it."""
+        images = [image for image, _ in items]
+        outputs = network.model(**network.inputs(place, images=images))
+        require_numbers(outputs.logits, self.model, place.dtype)
+        detections = network.processor.post_process_object_detection(
+            outputs, threshold=self.threshold, target_sizes=[image.shape[:2] for image in images]
+        )
+        boxes = []
+        for detection, (image, words) in zip(detections, items, strict=True):
+            numbers, asked = detection["labels"].tolist(), self._chosen(words)
+            kept = [n for n, number in enumerate(numbers) if number in asked]
+            xyxy, scores = (to_numbers(detection[name][kept]) for name in ("boxes", "scores"))
+            labels = [asked[numbers[n]] for n in kept]
+            boxes.append(surest_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most))
+        return boxes
+
+    def _chosen(self, words: Words) -> dict[int, str]:
+        """The numbers of the labels that are asked for, each with its word; without words all.
+        Raises NoEvidence."""
+        labels = open_shared(("labels", self.model, self.revision), self._labels)
+        if not words:
+            return labels
+        numbers = {label.lower(): number for number, label in labels.items()}
+        chosen, unknown = dict[int, str](), list[str]()
+        for word in words:
+            singulars = [word.removesuffix(end) + one for end, one in PLURALS if word.endswith(end)]
+            label = next((name for name in (word, *singulars) if name in numbers), None)
+            if label is None:
+                unknown.append(repr(word))
+            else:
+                chosen[numbers[label]] = word
+        if unknown:
+            names = ", ".join(name for name in numbers if name not in UNNAMED)
+            raise NoEvidence(
+                f"{self.model} has learnt no {' and no '.join(unknown)}; its labels are {names}"
+            )
+        return chosen
+
+    def _labels(self) -> dict[int, str]:
+        """The labels of the network by their numbers. Raises WeightsError where it is no detector
+        of classes."""
+        refuse_file(self.model)
+        config = from_hub("AutoConfig", self.model, self.revision)
+        if type(config) not in import_transformers().MODEL_FOR_OBJECT_DETECTION_MAPPING:
+            raise WeightsError(
+                f"{self.model} is a network of the type {config.model_type!r}, which finds no"
+                " objects; give an id or folder of RF-DETR, DETR, RT-DETR, D-FINE or YOLOS"
+            )
+        return {int(number): str(label) for number, label in config.id2label.items()}
+
+
+class _Processor:
+    """RF-DETR's processor, which transformers has for torchvision alone; its boxes are made as
+    RT-DETR's.
+
+    The files of some releases name DETR's, which would smooth images and take the scores for those
+    of one class.
+    """
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+        self.post_process_object_detection = settings.post_process_object_detection
+
+    def __call__(self, images: Sequence[Pixels], return_tensors: str) -> Any:
+        """Images as the network takes them: 0..1, bilinear without smoothing, then normalized."""
+        settings, here = self.settings, Place("cpu", "float32")
+        size = settings.size.height, settings.size.width
+        batch = []
+        for image in images:
+            pixels = resize(to_batch([image], here).float() * settings.rescale_factor, size)
+            batch.append(normalize(pixels, settings.image_mean, settings.image_std))
+        seen = {"pixel_values": import_torch().cat(batch)}
+        return import_transformers().BatchFeature(seen, tensor_type=return_tensors)
+
+
+@dataclass(frozen=True)
+class MaskBoxes:
+    """The boxes of a segmenter's masks, where a stage looks for a detector: `U2Net` zooms on what
+    is salient.
+
+    Words that are looked for take the place of the `segmenter`'s own where it has any, as `SAM3`
+    and `GroundedSAM` do.
+    """
+
+    segmenter: Segmenter
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """A box for each mask of an HxWx3 RGB image, with its score and label."""
+        segmenter: Any = self.segmenter
+        if words and hasattr(segmenter, "words"):
+            segmenter = replace(segmenter, words=asked_words(words))
+        masks = look_once(segmenter, pixels)
+        masks = masks[masks.masks.any((1, 2))]
+        xyxy = [mask_bounds(mask) for mask in masks.masks]
+        return Boxes(np.reshape(xyxy, (-1, 4)), masks.scores, masks.labels)

@@ -1,0 +1,261 @@
+"""Contours of flat drawings: ink, connected shapes, and which shape a contour is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.specialists.answers.choices import AnswerRule
+from looktwice.specialists.protocols import NoEvidence
+
+Floats = NDArray[np.float64]
+Contour = NDArray[np.int32]
+# times as fine as the pixels is the raster in which contours are followed, by their shares of ink
+FINER = 3
+HOLE = 6.0  # square pixels; smaller ones are gaps that a thin line has where it is paler
+CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
+CORNERS |= dict.fromkeys((7, 8, 9), "octagon")
+NOTCHES = {4: "cross", 5: "star", 6: "star"}
+SHAPES = {name: name for name in (*CORNERS.values(), *NOTCHES.values(), "circle")}
+SHAPES["square"] = "rectangle"
+"""Words for shapes -> what `classify_shape` says; squares are rectangles here."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnShape:
+    """Connected ink: its outer contour (n, 2) in pixel centres of the image, and its number of
+    holes."""
+
+    contour: Floats
+    holes: int
+
+    @property
+    def area(self) -> float:
+        """Square pixels within the outer contour."""
+        return float(cv2.contourArea(self.contour.astype(np.float32)))
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom of the contour."""
+        (left, top), (right, bottom) = self.contour.min(0), self.contour.max(0)
+        return float(left), float(top), float(right), float(bottom)
+
+
+def background_color(pixels: Pixels) -> Floats:
+    """The colour (3,) that most pixels have. Raises NoEvidence where all have it."""
+    packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    colors, counts = np.unique(packed, return_counts=True)
+    if len(colors) == 1:
+        raise NoEvidence("the image is of one colour, and nothing is drawn on it")
+    most = int(colors[counts.argmax()])
+    return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
+
+
+def color_distance(pixels: Pixels) -> Floats:
+    """How far each pixel's colour is from the ground's, (height, width), 1 for the farthest. Raises
+    NoEvidence."""
+    difference = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    scaled: Floats = difference / difference.max()
+    return scaled
+
+
+def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
+    """Connected shapes where the ink (height, width), 0..1, is above `level`, the largest first."""
+    height, width = ink.shape
+    fine = cv2.resize(
+        np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR
+    )
+    contours, tree = cv2.findContours(
+        (fine > level).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE
+    )
+    outer, holes = list[int](), Counter[int]()
+    for number, contour in enumerate(contours):
+        around = int(tree[0][number][3])
+        if around < 0:
+            outer.append(number)
+        else:
+            holes[around] += cv2.contourArea(contour) >= HOLE * FINER**2
+    shapes = [DrawnShape((contours[n][:, 0] + 0.5) / FINER - 1.5, holes[n]) for n in outer]
+    return sorted(shapes, key=lambda shape: -shape.area)
+
+
+def classify_shape(contour: Floats) -> str | None:
+    """The shape of a contour (n, 2), one of the values of `SHAPES`; None where it is none of them.
+
+    A circle fills the smallest circle around it, an octagon nine tenths of it. What is convex is
+    told by its corners (Douglas and Peucker, to 3 % of its length); a star has five or six notches,
+    a cross four.
+    """
+    points = np.round(np.asarray(contour) * 64).astype(np.int32)
+    area, (_, radius) = cv2.contourArea(points), cv2.minEnclosingCircle(points)
+    hull = cv2.convexHull(points)
+    if area <= 0 or radius <= 0:
+        return None
+    if area / cv2.contourArea(hull) < 0.925:
+        around = cv2.approxPolyDP(points, 0.01 * cv2.arcLength(points, True), True)
+        corners = cv2.convexHull(around, returnPoints=False)
+        corners[::-1].sort(axis=0)  # OpenCV asks for falling numbers
+        defects = cv2.convexityDefects(around, corners)
+        # the dents that are deeper than a tenth of the shape's size
+        depths = np.reshape([] if defects is None else defects, (-1, 4))[:, 3] / 256
+        return NOTCHES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
+    if area / (np.pi * radius**2) > 0.93:
+        return "circle"
+    return CORNERS.get(len(cv2.approxPolyDP(hull, 0.03 * cv2.arcLength(hull, True), True)))
+
+
+def parse_shape(text: str) -> str:
+    """The one shape that a question names, one of the values of `SHAPES`. Raises NoEvidence."""
+    named = {shape for word, shape in SHAPES.items() if word in text.lower()}
+    if len(named) != 1:
+        raise NoEvidence(
+            f"the question names {len(named) or 'no'} shapes that are known, one should be:"
+            f" {text!r}"
+        )
+    return named.pop()
+
+
+COLORS: dict[str, tuple[int, int, int]] = {
+    "red": (255, 0, 0),
+    "green": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "orange": (255, 165, 0),
+    "purple": (128, 0, 128),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+    "yellow": (255, 255, 0),
+    "white": (255, 255, 255),
+}
+# shares of ink from which on a pixel belongs to a line, to a filled shape
+LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
+SMALLEST = 25.0  # square pixels; what is smaller is a speck
+
+
+@dataclass(frozen=True)
+class OutlineCounter(AnswerRule):
+    """Counts the outlines of the shape that the question names, rings within rings too (Do You See
+    Me's first).
+
+    Each outline that closes by itself is one shape. Where lines cross, no contour tells which of
+    them belong together, so it abstains.
+    """
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
+        asked = parse_shape(sample.question)
+        return _count(_outlines(sample), asked)
+
+
+@dataclass(frozen=True)
+class ColoredShapeCounter(AnswerRule):
+    """Counts the filled shapes of the kind and colour that the question names (Do You See Me's
+    joint task).
+
+    A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
+    """
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The number, and the share of shapes of that colour whose kind is known. Raises
+        NoEvidence."""
+        asked, color = parse_shape(sample.question), _parse_color(sample.question)
+        return _count(_filled(sample, color), asked)
+
+
+@dataclass(frozen=True)
+class MarkAskedShapes(WithoutModel):
+    """The sample with a box around each drawn shape that the question asks for, and no other marks.
+
+    For Do You See Me's own pictures, which come without the places of their shapes: outlines, rings
+    within rings too, or filled shapes where the question names a colour, each labelled with what it
+    is and a number, "star 1" or "red star 1". A box is one for the shape as it is drawn, so it
+    gives the answer away: for measurements and oracles. Where the shapes cannot be told apart there
+    are no marks, and a note says why.
+    """
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with another sample; the views are left as they are."""
+        sample = state.sample
+        try:
+            asked, color = parse_shape(sample.question), ""
+            if COLORS.keys() & _words(sample.question):
+                color = _parse_color(sample.question)
+            shapes = _filled(sample, color) if color else _outlines(sample)
+        except NoEvidence as exc:
+            return state.replace(sample=replace(sample, marks=())).with_notes(
+                f"no shape is marked: {exc}"
+            )
+        marks, kind = list[Box](), f"{color} {asked}".strip()
+        for shape in shapes:
+            if classify_shape(shape.contour) == asked:
+                edges = (np.array(shape.box) + 0.5).tolist()
+                marks.append(Box(f"{kind} {len(marks) + 1}", *edges))
+        return state.replace(sample=replace(sample, marks=tuple(marks)))
+
+
+def _outlines(sample: Sample) -> list[DrawnShape]:
+    """Every outline that closes by itself. Raises NoEvidence where lines cross."""
+    outlines = _shapes(_picture(sample), LINE_LEVEL)
+    if crossing := sum(1 for shape in outlines if shape.holes > 1):
+        raise NoEvidence(
+            f"lines cross at {crossing} places, and contours cannot be told apart there"
+        )
+    return outlines
+
+
+def _filled(sample: Sample, color: str) -> list[DrawnShape]:
+    """The filled shapes of a colour. Raises NoEvidence."""
+    pixels = _picture(sample)
+    shapes = _shapes(pixels, FILL_LEVEL)
+    return [shape for shape in shapes if inner_color(pixels, shape) == color]
+
+
+def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
+    shapes = find_shapes(color_distance(pixels), level)
+    return [shape for shape in shapes if shape.area >= SMALLEST]
+
+
+def _picture(sample: Sample) -> Pixels:
+    if len(sample.images) != 1:
+        raise NoEvidence(f"shapes are counted in one image, found {len(sample.images)}")
+    return sample.images[0].pixels
+
+
+def _count(shapes: list[DrawnShape], asked: str) -> tuple[str, float]:
+    """How many shapes are the one asked for, and the share of them that are known."""
+    kinds = [classify_shape(shape.contour) for shape in shapes]
+    known = len(kinds) - kinds.count(None)
+    return str(kinds.count(asked)), known / len(kinds) if kinds else 0.0
+
+
+def _parse_color(question: str) -> str:
+    colors = COLORS.keys() & _words(question)
+    if len(colors) != 1:
+        raise NoEvidence(
+            f"the question names {len(colors) or 'no'} colours that are known, one should be:"
+            f" {question!r}"
+        )
+    return colors.pop()
+
+
+def _words(question: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", question.lower().replace("grey", "gray")))
+
+
+def inner_color(pixels: Pixels, shape: DrawnShape) -> str:
+    """The colour of the inner half of a shape: the pixels at least half as deep in it as the
+    deepest."""
+    within: NDArray[np.uint8] = np.zeros(pixels.shape[:2], np.uint8)
+    cv2.fillPoly(within, [np.round(shape.contour).astype(np.int32)], 1)
+    depth = cv2.distanceTransform(within, cv2.DIST_L2, 3)
+    inner: Floats = np.median(pixels[depth >= max(depth.max() / 2, 1e-6)], axis=0)
+    return min(COLORS, key=lambda name: float(np.linalg.norm(inner - COLORS[name])))

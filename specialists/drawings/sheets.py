@@ -1,0 +1,224 @@
+"""Grids of small shapes: read cell by cell, and questions about a row or a column answered from
+them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.specialists.answers.choices import AnswerRule, nearest_choice
+from looktwice.specialists.drawings.shapes import color_distance
+from looktwice.specialists.protocols import NoEvidence
+
+Grid = Mapping[tuple[int, int], tuple[str, str]]
+"""(row, column), from 1 -> (fill, shape)."""
+Ink = NDArray[np.bool_]
+# grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
+DARK = 64
+STEPS = {
+    "left": (0, -1),
+    "right": (0, 1),
+    "up": (-1, 0),
+    "top": (-1, 0),
+    "down": (1, 0),
+    "bottom": (1, 0),
+}
+ASKED = re.compile(
+    r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row"
+    r" (?P<row>\d+), "
+    r"column (?P<column>\d+)\), how many (?P<what>.+?) are there"
+    r" (?P<way>left|right|up|down|top|bottom) of it",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class ShapeGridReader(AnswerRule):
+    """Answers how many things lie on one side of a cell in its row or column (Do You See Me's
+    visual spatial task).
+
+    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
+    or white squares, circles and triangles in rows and columns. Abstains where the question is
+    another, or the cell is not as it says.
+    """
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
+        asked = ASKED.search(sample.question)
+        if asked is None or len(sample.images) != 1:
+            raise NoEvidence(f"no cell of a grid is asked about in {sample.question!r}")
+        grids = read_grids(sample.images[0].pixels)
+        number, (row, column) = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
+        grid = grids[number - 1] if 0 < number <= len(grids) else {}
+        seen, expected = grid.get((row, column)), (asked["fill"].lower(), asked["shape"].lower())
+        if seen != expected:
+            raise NoEvidence(
+                f"at {row, column} of grid {number} is {' '.join(seen or ('nothing',))}, not"
+                f" {' '.join(expected)}"
+            )
+        # "black objects", "circles" or "black circles"
+        first, *_, last = asked["what"].lower().split() * 2
+        down, across = STEPS[asked["way"].lower()]
+        things = 0
+        while cell := grid.get((row := row + down, column := column + across)):
+            fits = last.removesuffix("s") in (cell[1], "object")
+            things += fits and (first not in ("black", "white") or first == cell[0])
+        return str(things), 1.0
+
+
+def read_grids(pixels: Pixels) -> list[Grid]:
+    """The grids of a picture from left to right. Raises NoEvidence where there is none."""
+    ink = pixels.mean(-1) < DARK
+    # everything within outer contours, so that a frame is one thing with what it holds
+    contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    frames = sorted(tuple(cv2.boundingRect(contour)) for contour in contours)
+    grids = list[Grid]()
+    for x, y, wide, high in frames:
+        if min(wide, high) < 20:
+            continue
+        inner = ink[y : y + high, x : x + wide]
+        for _ in range(2):  # without the lines that run along its whole rim, then along its sides
+            full = inner.mean(1) > 0.98
+            start, end = np.argmin(full), len(full) - np.argmin(full[::-1])
+            inner = inner[start : 0 if full.all() else end].T
+        cells = {}
+        for row, (top, bottom) in enumerate(_runs(inner.sum(1) > 1), 1):
+            for column, (left, right) in enumerate(_runs(inner.sum(0) > 1), 1):
+                if cell := classify_cell(inner[top:bottom, left:right]):
+                    cells[row, column] = cell
+        grids.append(cells)
+    if not grids or not all(grids):
+        raise NoEvidence("no grid of shapes within a frame is seen")
+    return grids
+
+
+def _runs(filled: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where something is, from and up to, without the slivers that a frame leaves."""
+    steps = np.flatnonzero(np.diff(filled.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
+    return [(int(start), int(end)) for start, end in steps if end - start > 5]
+
+
+def classify_cell(ink: Ink) -> tuple[str, str] | None:
+    """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of
+    their boxes.
+
+    What is looked at is the black or white around the middle: the frame may hide the line around a
+    white thing, but not where its inside ends.
+    """
+    black = bool(ink[ink.shape[0] // 2, ink.shape[1] // 2])
+    alike = (ink == black).astype(np.uint8)
+    _, labels = cv2.connectedComponents(alike, connectivity=8 if black else 4)
+    points = np.argwhere(labels == labels[ink.shape[0] // 2, ink.shape[1] // 2])
+    if len(points) < 10:
+        return None
+    high, wide = np.ptp(points, axis=0)
+    share = cv2.contourArea(cv2.convexHull(points.astype(np.int32))) / max(1, high * wide)
+    shapes = {"square": 1.0, "circle": np.pi / 4, "triangle": 0.5}
+    shape = min(shapes, key=lambda shape: abs(shapes[shape] - share))
+    return "black" if black else "white", shape
+
+
+XY = NDArray[np.float64]
+Panel = tuple[float, float, float, float]
+"""Left, top, right, bottom in shares of the sheet."""
+Sheet = tuple[Panel, ...]
+"""The target's panel, then those of the options."""
+FAR = 4.0  # pixels; farther off is no worse
+ROUNDS = 20  # of bringing lines to lie on one another
+
+
+ROW: Sheet = (
+    (0.03, 0.12, 0.28, 0.5),
+    *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)),
+)
+SQUARE: Sheet = tuple(
+    (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
+    for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
+)
+
+
+@dataclass(frozen=True)
+class PatternMatcher(AnswerRule):
+    """Answers with the number of the option whose lines lie nearest to the target's (chamfer
+    distance).
+
+    The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie
+    on the target's, after size and place are fitted to it; in "figure_ground" options lie in noise,
+    so the target's ink must lie on theirs; in "form_constancy" both. The distance is the mean over
+    the ink, in pixels and at most 4. Confidence is how much nearer the best is than the second, in
+    0..1. Abstains where a panel is empty, and at a tie.
+    """
+
+    kind: Literal["closure", "figure_ground", "form_constancy"]
+
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The number of the option, and the confidence. Raises NoEvidence."""
+        if len(sample.images) != 1:
+            raise NoEvidence(f"target and options are on one image, found {len(sample.images)}")
+        far = self.distances(sample.images[0].pixels)
+        numbers = {str(number): distance for number, distance in enumerate(far, 1)}
+        return nearest_choice(numbers, "the distances of options")
+
+    def distances(self, pixels: Pixels) -> list[float]:
+        """The mean distance of each option in pixels. Raises NoEvidence."""
+        ink, panels = color_distance(pixels) > 0.5, ROW if self.kind == "closure" else SQUARE
+        target, *options = (_points(ink, panel) for panel in panels)
+        far = []
+        for option in options:
+            if self.kind == "closure":
+                far.append(_chamfer_distance(_fit(option, target), target))
+            elif self.kind == "figure_ground":
+                far.append(_chamfer_distance(target, option))
+            else:
+                both = _chamfer_distance(option, target)
+                far.append(_chamfer_distance(target, option) + both)
+        return far
+
+
+def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
+    """The ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence where it is
+    empty."""
+    height, width = ink.shape
+    left, top, right, bottom = (
+        round(share * side) for share, side in zip(panel, (width, height) * 2, strict=True)
+    )
+    points = np.argwhere(ink[top:bottom, left:right])[:, ::-1].astype(np.float64)
+    if len(points) < 10:
+        raise NoEvidence(
+            f"nothing is drawn at ({left}, {top}) to ({right}, {bottom}), where a pattern should be"
+        )
+    return points
+
+
+def _chamfer_distance(points: XY, others: XY) -> float:
+    """The mean distance from each point to the nearest of the others, at most `FAR` each."""
+    from scipy.spatial import cKDTree
+
+    away, _ = cKDTree(others).query(points, distance_upper_bound=FAR)
+    return float(np.minimum(away, FAR).mean())
+
+
+def _fit(points: XY, target: XY) -> XY:
+    """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest
+    points)."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(target)
+    moved: XY = points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
+    for _ in range(ROUNDS):
+        away, nearest = (np.asarray(values) for values in tree.query(moved))
+        # bent parts have no say in where the rest lies
+        near = away <= max(1.5, float(np.quantile(away, 0.8)))
+        source, nearby = moved[near], target[nearest[near]]
+        apart = source - source.mean(0)
+        scale = float((apart * (nearby - nearby.mean(0))).sum() / max(1e-9, (apart**2).sum()))
+        moved = (moved - source.mean(0)) * np.clip(scale, 0.8, 1.25) + nearby.mean(0)
+    return moved

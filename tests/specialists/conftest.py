@@ -1,0 +1,45 @@
+"""Tiny networks, each built once for all tests, and the memory of opened ones freed behind each
+file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from looktwice.pipelines.runtime import close_networks
+
+SUFFIX = {"loftr": ".ckpt", "disk": ".pth", "aliked": ".safetensors", "head": ".pth"}
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """The folder or file of a tiny network, built when first asked for by its name."""
+    from tests import (
+        tiny_backbones,
+        tiny_depth,
+        tiny_detectors,
+        tiny_matchers,
+        tiny_networks,
+        tiny_sam3,
+        tiny_segmenters,
+    )
+
+    homes = [tiny_networks, tiny_depth, tiny_detectors, tiny_matchers, tiny_segmenters, tiny_sam3]
+    place, paths = tmp_path_factory.mktemp("tiny"), dict[str, Path]()
+
+    def build(name: str, *more: str) -> str:
+        key = "-".join((name, *more)) + SUFFIX.get(name, "")
+        if key not in paths:
+            home = next(home for home in (*homes, tiny_backbones) if hasattr(home, name))
+            paths[key] = getattr(home, name)(place / key, *more)
+        return str(paths[key])
+
+    return build
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _free_networks() -> Iterator[None]:
+    yield
+    close_networks()
