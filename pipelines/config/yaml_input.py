@@ -3,12 +3,14 @@ we can read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 MOST_DEPTH = 50
 MOST_REPEATED = 1_000_000
+TOO_DEEP = f"nested more than {MOST_DEPTH} levels deep, at line {{}}"
 BINARY = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -34,6 +36,16 @@ def dump_yaml(value: Any, width: int = 80) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
+def _events(text: str) -> Iterator[Any]:
+    """What stands in a text, in order; PyYAML 6.0.4 refuses deep nesting itself, looking ahead."""
+    try:
+        yield from yaml.parse(text, Loader=LOADER)
+    except yaml.MarkedYAMLError as exc:
+        if exc.problem_mark is None or "nesting depth" not in str(exc.problem):
+            raise
+        raise ValueError(TOO_DEEP.format(exc.problem_mark.line + 1)) from exc
+
+
 def check_yaml(text: str) -> None:
     """Raises ValueError for more than 50 levels of nesting, !!binary, and aliases of more than a
     million values.
@@ -44,8 +56,7 @@ def check_yaml(text: str) -> None:
     values, repeated = 0, 0
     inside: list[tuple[str | None, int]] = []
     sizes: dict[str | None, int] = {}
-    event: Any
-    for event in yaml.parse(text, Loader=LOADER):
+    for event in _events(text):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
@@ -65,6 +76,6 @@ def check_yaml(text: str) -> None:
             values += 1
             sizes[event.anchor] = 1
         if len(inside) > MOST_DEPTH:
-            raise ValueError(f"nested more than {MOST_DEPTH} levels deep, at line {line}")
+            raise ValueError(TOO_DEEP.format(line))
         if repeated > MOST_REPEATED:
             raise ValueError(f"aliases repeat more than {MOST_REPEATED:,} values, at line {line}")
