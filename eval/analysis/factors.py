@@ -73,7 +73,7 @@ Sweep = Mapping[str, Sequence[Any]]
 Cells = Sequence[Cell | None]
 """The level of every factor by arm; None for an arm that the sweep did not make."""
 Weigh = Callable[[Cells, Sequence[Changes]], Mapping[tuple[str, str], Floats]]
-"""The weight of each arm in an effect, 0 for an arm that it is not over, by (level, against)."""
+"""By (level, against) the weight of each arm in the parts of an effect, (parts, arms)."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ class LevelEffect:
     """What one level of a swept setting changes against its first, for one contestant, on a task or
     on all of them.
 
-    Of a change of `each`, what it changes against the contestant's arm without it, which is called
-    "unchanged".
+    Of a change of `each`, what it changes against the arm without it, "unchanged". An interaction
+    is the sum of two `parts`: minus what the first level does where the second factor is as in
+    `against`, and what it does where that is at its level.
     """
 
     contestant: str
@@ -91,6 +92,7 @@ class LevelEffect:
     level: str
     against: str
     effect: Estimate
+    parts: tuple[float, ...] = ()
     p_holm: float | None = None
     p_bh: float | None = None
 
@@ -117,9 +119,7 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     for scores in run.points if factors else ():
         setting = scores.point.task, canonical(scores.point.changes)
         arms[scores.point.contestant].setdefault(setting, scores)
-    lines = list[LevelEffect]()
-    for who, own in arms.items():
-        lines += _effects(who, [*own.values()], sweep, factors)
+    lines = [e for who, own in arms.items() for e in _effects(who, [*own.values()], sweep, factors)]
     return correct(lines, lambda line: line.effect.p, lambda line: line.task == ALL_TASKS)
 
 
@@ -141,17 +141,23 @@ def _effects(
         for task, numbers in tasks.items():
             changes = [arms[number].point.changes for number in numbers]
             for levels, weights in weigh([cells[n] for n in numbers], changes).items():
-                used = np.array(numbers)[weights != 0]
-                shared = matrix.where(matrix.has(*used)) if len(used) else None
+                used = weights.any(axis=0)
+                rows = np.array(numbers)[used]
+                shared = matrix.where(matrix.has(*rows)) if len(rows) else None
                 if shared and shared.units:
-                    moved = weights[weights != 0] @ shared.value[used]
-                    gaps[levels].append((moved.round(12) + 0.0, shared.clusters))
-                    effect = mean_difference(*gaps[levels][-1])
-                    yield LevelEffect(who, task, factor, *levels, effect)
-        for levels, parts in gaps.items():
-            if len(parts) > 1:
-                effect = mean_difference(*map(np.concatenate, zip(*parts, strict=True)))
-                yield LevelEffect(who, ALL_TASKS, factor, *levels, effect)
+                    moved = shared.value[rows].T @ weights[:, used].T
+                    gaps[levels].append((moved, shared.clusters))
+                    yield LevelEffect(who, task, factor, *levels, *_mean_parts(gaps[levels][-1:]))
+        for levels, measured in gaps.items():
+            if len(measured) > 1:
+                yield LevelEffect(who, ALL_TASKS, factor, *levels, *_mean_parts(measured))
+
+
+def _mean_parts(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[float, ...]]:
+    """The effect over some tasks, (samples, parts) with their clusters each, and its parts."""
+    parts, clusters = map(np.concatenate, zip(*tasks, strict=True))
+    effect = mean_difference(parts.sum(axis=1).round(12) + 0.0, clusters)
+    return effect, tuple(parts.mean(axis=0).tolist())
 
 
 def _weigh_levels(
@@ -165,9 +171,10 @@ def _weigh_levels(
     against, weights = next(product(*asked)), {}
     for levels in product(*asked):
         if not any(map(eq, levels, against)):
-            pairs = zip(levels, against, strict=True)
             names = BESIDE.join(levels), BESIDE.join(against)
-            weights[names] = contrast(cells, dict(zip(numbers, pairs, strict=True)))
+            whole = contrast(cells, {n: (levels[i], against[i]) for i, n in enumerate(numbers)})
+            last = [cell is not None and cell[numbers[-1]] == levels[-1] for cell in cells]
+            weights[names] = np.stack([whole * np.logical_not(last), whole * last])
     return weights
 
 
@@ -189,7 +196,7 @@ def _weigh_change(
                 weights[[number, other]] += 1, -1
                 pairs += 1
     level = " + ".join(map(partial(_level, ""), change.values()))
-    return {(level, UNCHANGED): weights / max(1, pairs)}
+    return {(level, UNCHANGED): weights[None] / max(1, pairs)}
 
 
 def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
@@ -197,7 +204,7 @@ def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
     it."""
     levels: dict[str, list[str]] = {factor: [] for factor in sweep}
     for place, value in changes.items():
-        owners = [*filter(partial(_is_within, place), sweep)]
+        owners = [*filter(partial(is_within, place), sweep)]
         if not owners:
             return None
         factor = max(owners, key=len)
@@ -220,13 +227,14 @@ def _level(name: str, value: Any) -> str:
     return f"{name}={shown}" if name else shown
 
 
-def _is_within(place: str, outer: str) -> bool:
+def is_within(place: str, outer: str) -> bool:
+    """Whether a dotted place is another one or lies below it."""
     return f"{place}.".startswith(f"{outer}.")
 
 
 def _without(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
     """The changes that are not at or below these places."""
-    return {k: v for k, v in changes.items() if not any(_is_within(k, place) for place in places)}
+    return {k: v for k, v in changes.items() if not any(is_within(k, place) for place in places)}
 
 
 EFFECTS: tuple[Column[LevelEffect], ...] = (
@@ -242,8 +250,7 @@ EFFECTS: tuple[Column[LevelEffect], ...] = (
 def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     """A line per contestant, task, factor and level, and of each two factors together.
 
-    Without `whole`, as on a terminal: without interactions, and of several tasks only what is over
-    all.
+    Without `whole`: without interactions, and of several tasks only what is over all.
     """
     lines = [line for run in scored.scores for line in sweep_effects(run)]
     if whole:
@@ -259,14 +266,12 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
 def effect_note(scored: Table) -> str:
     """What a reader of the effects must know of those of `sweep:` and of `each:`; of what the table
     has alone."""
-    notes: dict[str, None] = {}
+    notes = list[str]()
     for run in scored.scores:
         kinds = {line.against == UNCHANGED for line in sweep_effects(run)}
-        if False in kinds:
-            notes[SWEEP_NOTE] = None
-        if True in kinds:
-            notes[f"{EACH_NOTE}{BOTH if False in kinds else ''}."] = None
-    return "\n".join(notes)
+        notes += [SWEEP_NOTE] if False in kinds else []
+        notes += [f"{EACH_NOTE}{BOTH if False in kinds else ''}."] if True in kinds else []
+    return "\n".join(dict.fromkeys(notes))
 
 
 def effects_csv(scored: Table) -> str:
@@ -277,9 +282,7 @@ def effects_csv(scored: Table) -> str:
             cells = {"run": run.name, **vars(line.effect), **vars(line)}
             cells["effect"] = line.effect.value
             values = [cells[name] for name in EFFECT_COLUMNS]
-            rows.append(
-                [f"{v:.6g}" if isinstance(v, float) else "" if v is None else v for v in values]
-            )
+            rows.append([f"{v:.6g}" if isinstance(v, float) else v for v in values])
     return csv_text(rows)
 
 
@@ -291,10 +294,9 @@ class FactorEffect:
     """One factor: on the units that all arms have, it alone changes the metric from `before` to
     `after`.
 
-    Behind the factors come `interaction`, the gap less the sum of their effects, and
-    `the whole gap`. The effect lies in -1..1, beyond it for `interaction`, and its p is NaN where
-    nothing is tested. `of_gap` is the effect over the gap, where p of the gap is below 0.05, or the
-    interval of a mean over tasks excludes zero.
+    Behind the factors come `interaction`, the gap less the sum of their effects, and the whole gap.
+    The effect lies in -1..1, beyond it for `interaction`; its p is NaN where nothing is tested.
+    `of_gap` is its share, where p of the gap, or of a mean over tasks its interval, shows a gap.
     """
 
     task: str
@@ -364,7 +366,7 @@ def _ends_and_factors(
     """The arms of one task, "from" and "to" first, then those with one factor of the second by the
     factor's name.
 
-    Empty where one of the two ends was not asked.
+    Empty where an end was not asked.
     """
     plain = {arm.point.contestant: arm for arm in points if not contestant_changes(arm.point)}
     if not {gap["from"], gap["to"]} <= plain.keys():
@@ -424,8 +426,7 @@ def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     if not lines:
         return []
     whole, p = lines[-1].effect, lines[-1].p
-    is_shown = p < 0.05 if p is not None else whole.low > 0 or whole.high < 0
-    if not is_shown:
+    if not (p < 0.05 if p is not None else whole.low > 0 or whole.high < 0):
         return [*lines]
     return [replace(line, of_gap=line.effect.value / whole.value) for line in lines]
 

@@ -1,0 +1,72 @@
+"""How often a study in which nothing differs claims anything: at most one in twenty may.
+
+`make bench` runs it; `python -m bench.bench_finding --times 50` is quicker. All is drawn from fixed
+seeds: questions of their own ease, which every arm answers independently of the others.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from looktwice.eval.analysis.finding import Finding, find
+from looktwice.eval.display.table import score_table
+from tests.made_run import MadeRun
+
+RADII, COLORS = (28, 18, 9), ("red", "magenta")
+SWEEP = {"stages.mark.radius": [*RADII], "stages.mark.color": [*COLORS]}
+OTHERS = ("zoomed", "reworded", "grid", "unmarked")
+
+
+def null_study(folder: Path, seed: int, tasks: int, n: int, per_picture: int) -> Finding:
+    """The finding of a sweep of six arms and four contestants more on some tasks of n questions,
+    so many about each picture."""
+    random, made = np.random.default_rng(seed), MadeRun(folder)
+    arms: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in OTHERS]
+    for levels in product(RADII, COLORS):
+        arms.append(("plain", dict(zip(SWEEP, levels, strict=True))))
+    for number in range(tasks):
+        task = f"task {number}"
+        made.task(task, ["A"] * n, meta=[{"group": f"g{i // per_picture}"} for i in range(n)])
+        ease = np.repeat(random.uniform(-1, 2, -(-n // per_picture)), per_picture)[:n].clip(0, 1)
+        for name, changes in arms:
+            point = made.point(name, task, baseline=name == "plain", changes=changes)
+            made.answers(point, ["A" if right else "B" for right in random.random(n) < ease])
+    made.write()
+    (folder / "run.yaml").write_text(yaml.safe_dump({"config": {"sweep": SWEEP}}))
+    return find(score_table(folder))
+
+
+def silence(times: int) -> Iterator[str]:
+    """A line for each kind of study: the share that claims anything."""
+    for tasks, n, per_picture in ((1, 60, 1), (1, 200, 1), (1, 120, 4), (3, 60, 1)):
+        claims = 0
+        for seed in range(times):
+            with tempfile.TemporaryDirectory() as folder:
+                claims += null_study(Path(folder), seed, tasks, n, per_picture).claims
+        yield (
+            f"{times} null studies of 10 arms on {tasks} task(s) of {n} questions, {per_picture} a"
+            f" picture: {claims / times:.1%} claim something"
+        )
+
+
+def test_finding() -> None:
+    """What `make bench` prints."""
+    report(200)
+
+
+def report(times: int) -> None:
+    """Print all lines."""
+    for line in silence(times):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=200, help="simulated studies of each kind")
+    report(parser.parse_args().times)

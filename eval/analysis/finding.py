@@ -1,0 +1,281 @@
+"""What a study found, for whoever looks for five seconds: one change at a time from the baseline,
+which of them are sure, and plain sentences. Terminal, page, report.md and notebook tell it alike.
+
+A change is sure where its p, after Holm's correction over the run's comparisons on single tasks, is
+below 5 %. An interaction is told where some change is sure and its own p, after Holm's correction
+over the run's effects, is below 5 % too. So of studies in which nothing differs at most 5 % claim
+anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+from typing import Any
+
+from looktwice.eval.analysis.factors import BESIDE, LevelEffect, sweep_effects
+from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
+from looktwice.eval.display.table import Table
+from looktwice.eval.scoring.verdict import PointScores, Verdict
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import ALPHA
+from looktwice.pipelines.counted import counted
+
+NAMED = 4  # sure changes that a sentence names
+TASKS = 3  # tasks of which every sentence is told; of others how many changes are sure
+FLIPS, SEED = 4, 0
+TOLD = (
+    *("warning", "unfinished", "asked in part", "failed"),
+    *("changed nothing", "changed little", "found nothing"),
+)
+"""How those of a table's notes begin that are told with what was found."""
+UNREADABLE = {
+    "unread": "no answer was found in them",
+    "refused": "the model refused",
+    "empty": "the reply was empty",
+    "cut_off": "the reply was cut off",
+    "filtered": "a filter stopped the reply",
+    "abstained": "a stage abstained",
+    "unjudged": "no judge has read them",
+}
+"""What a reason of an unreadable answer means, in the words of a sentence."""
+
+
+@dataclass(frozen=True)
+class TaskFinding:
+    """One task of a run: `rows` by accuracy, the best first.
+
+    `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1;
+    `without` names the arm that lacks what is swept, where there is one.
+    """
+
+    run: str
+    task: str
+    rows: tuple[FoundRow, ...]
+    sentences: tuple[str, ...]
+    baseline: str = ""
+    chance: float | None = None
+    without: str = ""
+
+    @property
+    def spread(self) -> float:
+        """How far the accuracies of the rows lie apart."""
+        values = [row.accuracy.value for row in self.rows if row.accuracy]
+        return max(values, default=0.0) - min(values, default=0.0)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A sample that the largest sure change flips: the answers of the baseline and of the arm."""
+
+    sample: str
+    baseline: str
+    arm: str
+    before: str | None
+    after: str | None
+    is_gained: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What scored runs found: a table per task, the widest spread first, sentences, and samples
+    that the largest sure change flips; `evidence` says how these were chosen."""
+
+    tasks: tuple[TaskFinding, ...]
+    sentences: tuple[str, ...]
+    flips: tuple[Flip, ...] = ()
+    evidence: str = ""
+
+    @property
+    def rows(self) -> tuple[FoundRow, ...]:
+        """The rows of the first table."""
+        return self.tasks[0].rows if self.tasks else ()
+
+    @property
+    def claims(self) -> bool:
+        """Whether anything is said to be sure."""
+        return any(row.sure for task in self.tasks for row in task.rows)
+
+
+def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
+    """What the runs of a table found, from the analyses that the table has; `flips` samples are
+    drawn with the seed."""
+    tasks, chosen, evidence = list[TaskFinding](), tuple[Flip, ...](), ""
+    for run in scored.scores:
+        one = OneChange(scored, run)
+        for task in one.tables:
+            without = task.without.label if task.without else ""
+            sentences = tuple(_sentences(one, task))
+            name = run.name, task.base.task
+            tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance, without))
+        if not chosen:
+            chosen, evidence = _flips(one, flips, seed)
+    tasks.sort(key=lambda task: -task.spread)
+    return Finding(tuple(tasks), (*_told(tasks), *_beside(scored)), chosen, evidence)
+
+
+def _told(tasks: Sequence[TaskFinding]) -> Iterator[str]:
+    """The sentences of the first tasks, and of all others how many changes are sure."""
+    for task in tasks[:TASKS]:
+        yield from task.sentences
+    changes = [row for task in tasks[TASKS:] for row in task.rows if row.difference]
+    if changes:
+        sure = sum(row.sure for row in changes)
+        yield f"On {counted(len(tasks) - TASKS, 'more task')} {sure} of {len(changes)} are sure."
+
+
+def _beside(scored: Table) -> Iterator[str]:
+    """What failed or cannot be read, most often why; and the notes that explain a difference or its
+    absence."""
+    answers = [entry for run in scored.scores for arm in run.points for entry in arm.all]
+    reasons = Counter(e.reason for e in answers if e.verdict is Verdict.UNREADABLE)
+    for reason, _ in reasons.most_common(1):
+        why = UNREADABLE.get(reason, reason)
+        yield f"Unreadable: {reasons.total():,} of {len(answers):,} answers; mostly {why}."
+    runs = (f"{run.name}: {kind}" for run in scored.scores for kind in TOLD)
+    beginnings = (*TOLD, *runs)
+    yield from (note for note in scored.notes if note.startswith(beginnings))
+
+
+def _flips(one: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], str]:
+    """Samples that the largest sure change flips its own way, and how they were chosen."""
+    sure = [(task.base, *line) for task in one.tables for line in task.lines if line[1].sure]
+    if not sure:
+        return (), ""
+    base, arm, row = max(sure, key=lambda line: abs(line[2].change))
+    sign = 1 if row.change > 0 else -1
+    shared = [name for name in base.comparable if name in arm.comparable]
+    moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
+    flips = []
+    for name in Random(seed).sample(moved, min(count, len(moved))):
+        before, after = (draw.answer if (draw := a.first(name)) else None for a in (base, arm))
+        flips.append(Flip(name, base.point.id, arm.point.id, before, after, sign > 0))
+    verb = "gains" if sign > 0 else "loses"
+    return tuple(flips), (
+        f"{len(flips)} of the {len(moved)} samples of {base.task} that {row.label} {verb},"
+        f" drawn with seed {seed}"
+    )
+
+
+# ---- in words
+
+
+def _sentences(one: OneChange, task: TaskArms) -> Iterator[str]:
+    """The headline, how many changes are sure, interactions, and arms of which all failed."""
+    rows, level = task.rows, ""
+    if task.chance is not None:
+        level = f"; chance is {100 * task.chance:.0f} %"
+    if task.base.point.baseline:
+        yield _headline(task, level)
+        yield from _count(rows)
+    else:
+        yield _list(task, level)
+    if any(row.sure for table in one.tables for row in table.rows):
+        yield from _interactions(one, task.base)
+    for row in rows:
+        if row.failure and not row.is_baseline:
+            yield f"{row.label}: every answer failed: {row.failure}."
+
+
+def _interactions(one: OneChange, base: PointScores) -> Iterator[str]:
+    """A sentence for the largest sure interaction of every two factors, with what the first
+    change does at both levels of the second."""
+    largest: dict[str, LevelEffect] = {}
+    for line in sweep_effects(one.run):
+        is_here = (line.contestant, line.task) == (base.point.contestant, base.point.task)
+        is_sure = line.p_holm is not None and line.p_holm < ALPHA
+        if is_here and is_sure and BESIDE in line.factor:
+            before = largest.get(line.factor)
+            if before is None or abs(line.effect.value) > abs(before.effect.value):
+                largest[line.factor] = line
+    for factor, line in largest.items():
+        names = [one.short(f"stages.{part}") for part in factor.split(BESIDE)]
+        first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
+        against = f"{names[1]} {line.against.split(BESIDE)[1]}"
+        parts = -round(100 * line.parts[0]), round(100 * line.parts[1])
+        yield (
+            f"{names[0].capitalize()} and {names[1]} interact ({whole_points(line.effect)}):"
+            f" {first} does {parts[0]:+d} with {against}, {parts[1]:+d} with {second}."
+        )
+
+
+def whole_points(estimate: Estimate) -> str:
+    """A difference in whole percentage points with its interval: "+48 points [35, 58]"."""
+    value, low, high = (round(100 * end) for end in (estimate.value, estimate.low, estimate.high))
+    return f"{value:+d} points [{low}, {high}]"
+
+
+def _share(estimate: Estimate) -> str:
+    low, high = 100 * estimate.low, 100 * estimate.high
+    return f"{100 * estimate.value:.0f} % [{low:.0f}, {high:.0f}]"
+
+
+def _list(task: TaskArms, level: str) -> str:
+    """The best of a task on which the baseline was not asked, so that nothing is compared."""
+    valued = [row for row in task.rows if row.accuracy][:NAMED]
+    shares = [f"{row.label} {_share(row.accuracy)}" for row in valued if row.accuracy]
+    return f"On {task.base.task}, % right: {', '.join(shares) or 'none has a score'}{level}."
+
+
+def _headline(task: TaskArms, level: str) -> str:
+    """The baseline against the arm without what is swept, or beside chance."""
+    own, without = next(row for row in task.rows if row.is_baseline), task.without
+    beginning = f"On {task.base.task}, {task.name}"
+    if own.accuracy is None:
+        why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
+        return f"{beginning}: {why}."
+    share, n = _share(own.accuracy), own.accuracy.n
+    if without is None or without.accuracy is None or without.difference is None:
+        return f"{beginning} is right on {share} of {counted(n, 'sample')}{level}."
+    lacking = f"{100 * without.accuracy.value:.0f} %"
+    if not without.sure:
+        return (
+            f"{beginning} is right on {share} of {counted(n, 'sample')}, {without.label} on"
+            f" {lacking}: no sure difference."
+        )
+    verb = "brings" if without.change < 0 else "takes"
+    model = _model(task.base)
+    return f"{beginning} {verb} {model} from {lacking} ({without.label}) to {share}."
+
+
+def _count(rows: Sequence[FoundRow]) -> Iterator[str]:
+    """How many changes are surely better or worse, and the largest of them."""
+    compared = [row for row in rows if row.difference is not None]
+    sure = sorted((row for row in compared if row.sure), key=lambda row: -abs(row.change))
+    if not compared:
+        return
+    many, first = len(compared), compared[0]
+    if many == 1 and first.difference:
+        kind = "better" if first.change > 0 else "worse"
+        verb = f"is surely {kind} than" if sure else "makes no sure difference to"
+        told = f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
+        yield told if sure else told + _would_show(compared)
+    elif not sure:
+        yield f"Of {many} variants none makes a sure difference.{_would_show(compared)}"
+    else:
+        better = sum(row.change > 0 for row in sure)
+        counts = []
+        for kind, number in (("better", better), ("worse", len(sure) - better)):
+            if number:
+                counts.append(f"{number} {'is' if number == 1 else 'are'} surely {kind}")
+        largest = [f"{row.label} {round(100 * row.change):+d}" for row in sure[:NAMED]]
+        more = f" and {len(sure) - NAMED} more" if len(sure) > NAMED else ""
+        told = f"{', '.join(largest)} points{more}"
+        yield f"Of {many} variants {' and '.join(counts)}: {told}."
+
+
+def _would_show(compared: Sequence[FoundRow]) -> str:
+    """What so many samples show with 80 % power."""
+    differences = [row.difference for row in compared if row.difference]
+    n = max(difference.n for difference in differences)
+    size = median(difference.detectable for difference in differences)
+    return f" With {counted(n, 'sample')} a difference of some {100 * size:.0f} points would show."
+
+
+def _model(arm: PointScores) -> str:
+    """How the arm's model is called."""
+    node: Any = arm.point.spec.get("model") or {}
+    return str(node.get("model") or str(node.get("use", "it")).rpartition(".")[2])

@@ -1,0 +1,234 @@
+"""The arms of a run beside the baseline of their task, one change at a time: each is labelled by
+what alone is different, such as "radius 9", and a difference is sure or not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from looktwice.eval.analysis.contestants import is_specialist
+from looktwice.eval.analysis.factors import is_within
+from looktwice.eval.display.table import Table
+from looktwice.eval.scoring.labels import baselines, contestant_changes, setting_of
+from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.run_rows import CHANCE
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import ALPHA
+from looktwice.pipelines.config.expand import flat_changes
+
+
+@dataclass(frozen=True)
+class FoundRow:
+    """An arm beside the baseline of its task: `label` says what alone is different.
+
+    `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
+    which `failure` says why, or where nothing can be compared. `gained` and `lost` count samples.
+    `arm` is the id of its point.
+    """
+
+    label: str
+    arm: str
+    contestant: str
+    accuracy: Estimate | None
+    difference: Estimate | None = None
+    gained: int = 0
+    lost: int = 0
+    sure: bool = False
+    is_baseline: bool = False
+    failure: str = ""
+
+    @property
+    def change(self) -> float:
+        """The difference to the baseline in -1..1, 0 where there is none."""
+        return self.difference.value if self.difference else 0.0
+
+
+@dataclass(frozen=True)
+class TaskArms:
+    """The arms of one task and their rows by accuracy, the best first.
+
+    `base` is what they are compared with, else the first; `name` says its swept settings. `chance`
+    is the level of guessing in 0..1. `without` is the row of the arm that lacks a stage whose
+    settings are swept and is the baseline otherwise.
+    """
+
+    base: PointScores
+    name: str
+    lines: Sequence[tuple[PointScores, FoundRow]]
+    chance: float | None
+    without: FoundRow | None
+
+    @property
+    def rows(self) -> tuple[FoundRow, ...]:
+        """The rows alone."""
+        return tuple(row for _, row in self.lines)
+
+
+@dataclass(frozen=True, eq=False)
+class OneChange:
+    """The arms of a run that differ in one thing from the baseline of their task."""
+
+    scored: Table
+    run: RunScores
+
+    @cached_property
+    def accuracies(self) -> Mapping[str, Row]:
+        """The row of accuracy of each arm, by the id of its point; of levels by name and task."""
+        rows = self.scored.where(run=self.run.name, metric="accuracy", slice="")
+        return {row.point or f"{row.contestant} {row.task}": row for row in rows}
+
+    @cached_property
+    def rivals(self) -> Mapping[str, PointScores | None]:
+        return baselines(self.run)
+
+    @cached_property
+    def factors(self) -> list[tuple[str, ...]]:
+        """The places that change together: of each swept setting, and of each entry of `each`."""
+        config = self.run.config
+        swept = [(place,) for place in config.get("sweep") or {}]
+        return swept + [tuple(flat_changes(change)) for change in config.get("each") or ()]
+
+    @cached_property
+    def tables(self) -> list[TaskArms]:
+        """The arms of each task."""
+        by_task = defaultdict[str, list[PointScores]](list)
+        for arm in self.run.points:
+            if arm.all and not arm.older:
+                by_task[arm.point.task_id].append(arm)
+        tables = []
+        for arms in by_task.values():
+            base = self.base_of(arms)
+            lines = [(arm, self.row(arm, base, label)) for arm, label in self.labelled(base, arms)]
+            lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
+            settings = [self.setting(base, [place]) for place in contestant_changes(base.point)]
+            name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
+            level = self.accuracies.get(f"{CHANCE} {base.task}")
+            without = self.without(base, lines)
+            tables.append(TaskArms(base, name, lines, level.value if level else None, without))
+        return tables
+
+    def base_of(self, arms: Sequence[PointScores]) -> PointScores:
+        """The arm that most of a task's arms are compared with, else the first."""
+        counts = Counter(rival.point.id for arm in arms if (rival := self.rivals[arm.point.id]))
+        return self.run.by_id[counts.most_common(1)[0][0]] if counts else arms[0]
+
+    def labelled(
+        self, base: PointScores, arms: Sequence[PointScores]
+    ) -> Iterator[tuple[PointScores, str]]:
+        """The baseline, other contestants at its setting, and arms that one change makes of any of
+        these; each with its label."""
+        own = defaultdict[str, list[PointScores]](list)
+        for arm in arms:
+            own[arm.point.contestant].append(arm)
+        for name, mine in own.items():
+            is_base = name == base.point.contestant
+            if not is_base:
+                mine = [arm for arm in mine if _is_beside(arm, base)]
+            first = base if is_base else next(iter(mine), None)
+            if first is None or (not is_base and _is_guess(first)):
+                continue
+            for arm in mine:
+                changes = self.changes(arm, first)
+                if arm is first:
+                    yield arm, name
+                elif len(changes) == 1:
+                    yield arm, changes[0] if is_base else f"{name}, {changes[0]}"
+
+    def changes(self, arm: PointScores, base: PointScores) -> list[str]:
+        """What makes an arm of the baseline, a text for each change that the study names."""
+        own, given = contestant_changes(arm.point), contestant_changes(base.point)
+        differing = defaultdict[Any, list[str]](list)
+        for place in {**given, **own}:
+            if (place in own) != (place in given) or own[place] != given[place]:
+                owners = [f for f in self.factors if any(is_within(place, p) for p in f)]
+                differing[owners[0] if owners else place].append(place)
+        return [self.setting(arm, places) for places in differing.values()]
+
+    def setting(self, arm: PointScores, places: Sequence[str]) -> str:
+        """What an arm has at some places: "radius 9", "no zoom"."""
+        parts = []
+        for place in places:
+            name, value = self.short(place), setting_of(arm.point, place)
+            is_none = place in arm.point.changes and arm.point.changes[place] is None
+            parts.append(f"no {name}" if is_none else f"{name} {value}")
+        return ", ".join(parts)
+
+    def short(self, place: str) -> str:
+        """The last part of a place where no other that the study changes ends alike."""
+        last = place.rpartition(".")[2]
+        if self.ends[last] > 1:
+            return place.removeprefix("stages.")
+        return "style" if last == "use" else last
+
+    @cached_property
+    def ends(self) -> Counter[str]:
+        """How many of the places that the study changes end alike."""
+        places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
+        return Counter(place.rpartition(".")[2] for place in places)
+
+    def row(self, arm: PointScores, base: PointScores, label: str) -> FoundRow:
+        scored = self.accuracies[arm.point.id]
+        accuracy = difference = None
+        if scored.value is not None:
+            low, high = scored.low or 0.0, scored.value if scored.high is None else scored.high
+            accuracy = Estimate(scored.value, low, high, scored.n, scored.clusters or scored.n)
+        is_compared = self.rivals[arm.point.id] is base and accuracy is not None
+        gained, compared = scored.better or 0, scored.compared or 0
+        lost = (scored.discordant or 0) - gained
+        if is_compared and scored.delta is not None and scored.p is not None:
+            difference = Estimate(
+                scored.delta,
+                scored.delta if scored.delta_low is None else scored.delta_low,
+                scored.delta if scored.delta_high is None else scored.delta_high,
+                compared,
+                scored.n_clusters or compared,
+                scored.p,
+                gained,
+                lost,
+                scored.detectable or 1.0,
+                scored.test,
+            )
+        sure = difference is not None and scored.p_holm is not None and scored.p_holm < ALPHA
+        return FoundRow(
+            label,
+            arm.point.id,
+            arm.contestant,
+            accuracy,
+            difference,
+            gained if difference else 0,
+            lost if difference else 0,
+            sure,
+            arm is base and base.point.baseline,
+            arm.failure,
+        )
+
+    def without(
+        self, base: PointScores, lines: Sequence[tuple[PointScores, FoundRow]]
+    ) -> FoundRow | None:
+        """The arm that lacks a stage whose settings are swept, and is the baseline otherwise."""
+        swept = {place.split(".")[1] for places in self.factors for place in places if "." in place}
+        own = _stages(base)
+        rests = [{s: own[s] for s in own if s != slot} for slot in swept & own.keys()]
+        return next((row for arm, row in lines if _stages(arm) in rests), None)
+
+
+def _is_beside(arm: PointScores, base: PointScores) -> bool:
+    """Whether an arm of another contestant has the settings of the baseline where both have one."""
+    own, given = contestant_changes(arm.point), contestant_changes(base.point)
+    return all(given[place] == own[place] for place in given.keys() & own.keys())
+
+
+def _is_guess(arm: PointScores) -> bool:
+    """Whether an arm answers at random: no call was made, and no specialist answered."""
+    is_silent = not arm.failure and not any(entry.calls for entry in arm.all)
+    return is_silent and not is_specialist(arm)
+
+
+def _stages(arm: PointScores) -> dict[str, Any]:
+    """The stages of an arm by slot."""
+    stages = arm.point.spec.get("stages") or {}
+    return {slot: node for slot, node in stages.items() if node is not None}

@@ -1,0 +1,167 @@
+"""The finding of studies whose truth is planted: the right sentence in each, and silence where
+nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from looktwice.eval.analysis.finding import Finding, find
+from looktwice.eval.display.table import score_table
+from tests.made_run import MadeRun, facts
+
+ASK = {"use": "prompting.turns.Ask"}
+ZOOM = {"use": "prompting.views.ZoomOnMarks"}
+N = 40
+ALL, HALF, QUARTER = "A" * N, "A" * 20 + "B" * 20, "A" * 10 + "B" * 30
+KEPT = "view 1: no mark in image 0; kept as it is"
+
+
+@dataclass
+class Study:
+    """A made run with one model, whose arms are added one by one."""
+
+    made: MadeRun
+
+    def arm(
+        self,
+        name: str,
+        answers: str,
+        task: str = "shape",
+        stages: Mapping[str, Any] | None = None,
+        kept: int = 0,
+        **changes: Any,
+    ) -> str:
+        """An arm with these answers, "-" for one that failed and "?" for an empty reply; the first
+        `kept` requests are those of the baseline. `radius=9` changes the mark."""
+        slots = {"mark": {"use": "prompting.markers.Circles"}, "ask": ASK}
+        point = self.made.point(
+            name,
+            task,
+            baseline=name == "plain",
+            changes={f"stages.mark.{key}": value for key, value in changes.items()},
+            spec={"model": {"use": "Pocket"}, "stages": slots if stages is None else stages},
+        )
+        for number, answer in enumerate(answers):
+            call = {"messages": ["same" if number < kept else point], "reply": {"text": ""}}
+            given = (
+                {"error": "OSError: no picture"}
+                if answer == "-"
+                else {"calls": (call,), "answer": None if answer == "?" else answer}
+            )
+            notes = (KEPT,) if number < kept and name != "plain" else ()
+            self.made.record(point, f"s{number}", notes=notes, **given)
+        return point
+
+    def finding(self, **config: Any) -> Finding:
+        self.made.write()
+        config.setdefault("sweep", {})
+        (self.made.path / "run.yaml").write_text(yaml.safe_dump({"config": config}))
+        return find(score_table(self.made.path))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    made = MadeRun(tmp_path / "run")
+    made.task("shape", ["A"] * N)
+    return Study(made)
+
+
+def labels(finding: Finding) -> list[str]:
+    return [row.label for row in finding.rows]
+
+
+def test_a_main_effect(study: Study) -> None:
+    study.arm("plain", ALL, radius=28)
+    study.arm("plain", HALF, radius=9)
+    study.arm("unmarked", QUARTER, stages={"ask": ASK})
+    finding = study.finding(sweep={"stages.mark.radius": [28, 9]})
+    assert finding.sentences == (
+        "On shape, plain (radius 28) brings Pocket from 25 % (unmarked) to 100 % [91, 100].",
+        "Of 2 variants 2 are surely worse: unmarked -75, radius 9 -50 points.",
+    )
+    assert labels(finding) == ["plain", "radius 9", "unmarked"]
+    assert [facts(row, "gained lost sure is_baseline") for row in finding.rows] == [
+        (0, 0, False, True),
+        (0, 20, True, False),
+        (0, 30, True, False),
+    ]
+    assert len(finding.flips) == 4
+    assert all(
+        (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
+    )
+    assert finding.evidence == (
+        "4 of the 30 samples of shape that unmarked loses, drawn with seed 0"
+    )
+
+
+def test_an_interaction_is_told_with_what_a_change_does_at_each_level(study: Study) -> None:
+    """A small ring costs half of the answers, a small cross nothing; the average of the two
+    describes no arm."""
+    study.arm("plain", ALL, radius=28, use="Circles")
+    study.arm("plain", HALF, radius=28, use="Crosshairs")
+    study.arm("plain", HALF, radius=9, use="Circles")
+    study.arm("plain", HALF, radius=9, use="Crosshairs")
+    sweep = {"stages.mark.radius": [28, 9], "stages.mark.use": ["Circles", "Crosshairs"]}
+    finding = study.finding(sweep=sweep)
+    assert labels(finding) == ["plain", "style Crosshairs", "radius 9"]
+    assert finding.sentences[1:] == (
+        "Of 2 variants 2 are surely worse: style Crosshairs -50, radius 9 -50 points.",
+        "Radius and style interact (+50 points [31, 64]): radius 9 does -50 with style Circles, +0"
+        " with style Crosshairs.",
+    )
+
+
+def test_nothing(study: Study) -> None:
+    study.arm("plain", "A" * 30 + "B" * 10, radius=28)
+    study.arm("plain", "A" * 28 + "B" * 10 + "AA", radius=9)
+    study.arm("zoomed", "B" * 2 + "A" * 28 + "B" * 9 + "A", stages={"mark": {}, "zoom": ZOOM})
+    finding = study.finding(sweep={"stages.mark.radius": [28, 9]})
+    headline, count = finding.sentences
+    assert (
+        headline
+        == "On shape, plain (radius 28) is right on 75 % [60, 86] of 40 samples; chance is 50 %."
+    )
+    assert count.startswith("Of 2 variants none makes a sure difference. With 40 samples a")
+    assert not finding.claims
+    assert finding.flips == ()
+
+
+def test_a_manipulation_that_does_nothing_is_said_beside_its_zero(study: Study) -> None:
+    study.arm("plain", HALF, kept=36)
+    zoomed = {"mark": {"use": "prompting.markers.Circles"}, "zoom": ZOOM, "ask": ASK}
+    study.arm("zoomed", HALF, kept=36, stages=zoomed)
+    same, *said = study.finding().sentences[1:]
+    assert same.startswith("zoomed makes no sure difference to the baseline: +0 points [")
+    assert said == [
+        "changed little: zoom: the request of zoomed equals that of plain on 36 of 40 samples of"
+        f" shape; nothing found on 36: {KEPT}",
+        f"found nothing: zoomed on 36 of 40 samples of shape: {KEPT}",
+    ]
+
+
+def test_failures_have_no_accuracy_and_their_reasons_are_told(study: Study) -> None:
+    study.arm("plain", ALL[:-4] + "???-")
+    study.arm("broken", "-" * N)
+    finding = study.finding()
+    assert finding.rows[-1].accuracy is None
+    assert finding.rows[-1].failure == "OSError: no picture"
+    assert finding.sentences[1:] == (
+        "broken: every answer failed: OSError: no picture.",
+        "Unreadable: 3 of 80 answers; mostly the reply was empty.",
+        "failed: 41 answers, most often with OSError: no picture",
+    )
+
+
+def test_a_table_for_each_task_the_widest_spread_first(study: Study) -> None:
+    study.made.task("color", ["A"] * N)
+    for name, shape, color in (("plain", ALL, ALL), ("other", ALL, HALF)):
+        study.arm(name, shape)
+        study.arm(name, color, task="color")
+    finding = study.finding()
+    assert [task.task for task in finding.tasks] == ["color", "shape"]
