@@ -82,6 +82,11 @@ def _documents() -> str:
     return "documents: docs/ of the repository or source distribution"
 
 
+def all_classes() -> list[str]:
+    """The last word of the path of every class that a configuration may name."""
+    return [path.rpartition(".")[2] for kind in ROOMS for path in _classes(kind, ())]
+
+
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     """What a class is, its settings as a configuration writes them, and where more of it stands.
 

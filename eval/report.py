@@ -10,6 +10,7 @@ from typing import Any
 
 from looktwice.eval.analysis.analyses import ANALYSES, ReportTable
 from looktwice.eval.analysis.factors import effects_csv, sweep_table
+from looktwice.eval.analysis.finding import Finding, changes, find
 from looktwice.eval.analysis.looking.measured import measurement_curves
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
@@ -224,6 +225,11 @@ class Report:
     scored: Table
 
     @cached_property
+    def finding(self) -> Finding:
+        """What was found, in rows and sentences."""
+        return find(self.scored)
+
+    @cached_property
     def overview(self) -> TextTable:
         """Contestants by tasks."""
         return overview_table(self.scored.rows, headline_rows(self.scored.scores, self.scored.rows))
@@ -289,7 +295,10 @@ class Report:
     def markdown(self) -> str:
         """The report as Markdown."""
         title = ", ".join(run.name for run in self.scored.scores)
-        parts = [f"# Report: {escaped(title)}", f"Read with: {escaped(self.readers)}"]
+        parts = [f"# Report: {escaped(title)}", _bullets(self.finding.sentences)]
+        for task in self.finding.tasks[:1]:
+            parts += [f"**{escaped(task.task)}, one change at a time**", changes(task).markdown]
+        parts += ["## How it was read", f"Read with: {escaped(self.readers)}"]
         parts += [_bullets(self.scored.notes), "## Accuracy", self.overview.markdown]
         if self.means.rows:
             parts += ["## Over all tasks", self.means.markdown]

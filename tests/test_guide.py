@@ -144,8 +144,8 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
             exc.add_note(f"docs/guide.md, line {block.line}")
             raise
     assert reader.asked["looktwice run study.yaml --limit 5"] == 15
-    assert reader.asked["looktwice run study.yaml"] == 45
-    assert reader.asked["looktwice run paid.yaml"] == 0
+    assert reader.asked["looktwice run study.yaml --table full"] == 45
+    assert reader.asked["looktwice run paid.yaml --table full"] == 0
     assert {name: len(RunFolder(Path("runs", name)).points) for name in ("sweep", "each")} == {
         "sweep": 12,
         "each": 5,

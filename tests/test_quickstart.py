@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.first_day.studies import looktwice
+from tests.pseudo_terminal import in_terminal
 
 SMALL = [f"tasks.{name}.n={n}" for name, n in (("shape", 6), ("color", 4), ("correspondence", 2))]
 
@@ -71,3 +74,41 @@ def test_the_same_comes_again_on_one_worker_in_place_of_many(folder: Path, tmp_p
     one, many = tmp_path / "quickstart", folder / "quickstart"
     for name in ("report.csv", "effects.csv"):
         assert (one / name).read_bytes() == (many / name).read_bytes()
+
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+
+
+def words(text: str) -> set[str]:
+    """The words of a text, without escape sequences and what a path is made of."""
+    return set(re.findall(r"[a-z]{2,}", ESCAPE.sub("", text)))
+
+
+@unix
+def test_a_run_ends_in_twenty_lines_of_whole_words_at_any_width(folder: Path) -> None:
+    again = ("run", "quickstart", *SMALL, "--out", ".")
+    plain = run(folder)
+    assert "\x1b" not in plain, "no terminal is there"
+    for width in (80, 140):
+        shown = in_terminal(folder, width, *again)
+        lines = ESCAPE.sub("", shown).splitlines()
+        assert len(lines) <= 20
+        told = [line for line in lines if not line.startswith(("report", "records", "  "))]
+        assert max(map(len, told)) <= width
+        assert words("\n".join(told)) <= words(plain), "a word was cut"
+        assert any(line.startswith(" ▸ marked") for line in lines)
+        assert "\x1b[1m" in shown, "the baseline is bold"
+    assert "\x1b[3" not in in_terminal(folder, 80, *again, NO_COLOR="1"), "a colour"
+
+
+@unix
+def test_check_tells_in_twelve_lines_what_a_run_asks(folder: Path) -> None:
+    plain = looktwice("check", "quickstart").output
+    assert "\x1b" not in plain
+    for width in (80, 140):
+        lines = in_terminal(folder, width, "check", "quickstart").splitlines()
+        assert len(lines) <= 12
+        assert max(map(len, lines)) <= width
+        assert words("\n".join(lines)) == words(plain), "a word was cut"
+    assert len(looktwice("check", "quickstart", "--all").output.splitlines()) > 100

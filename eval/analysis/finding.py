@@ -2,9 +2,10 @@
 which of them are sure, and plain sentences. Terminal, page, report.md and notebook tell it alike.
 
 A change is sure where its p, after Holm's correction over the run's comparisons on single tasks, is
-below 5 %. An interaction is told where some change is sure and its own p, after Holm's correction
-over the run's effects, is below 5 % too. So of studies in which nothing differs at most 5 % claim
-anything.
+below 5 %; where contestants share several tasks, below 2.5 %, as are those on all tasks together,
+which are corrected by themselves. An interaction is told where some change is sure and its own p,
+after Holm's correction over the run's effects, is below 5 %. So of studies in which nothing differs
+at most 5 % claim anything.
 """
 
 from __future__ import annotations
@@ -16,9 +17,18 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from looktwice.eval.analysis.factors import BESIDE, LevelEffect, sweep_effects
+from looktwice.eval.analysis.factors import ALL_TASKS, BESIDE, LevelEffect, sweep_effects
 from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
-from looktwice.eval.display.table import Table
+from looktwice.eval.display.table import Table, judge_lines
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    change_cell,
+    format_cost,
+    share_cell,
+    table,
+    text,
+)
 from looktwice.eval.scoring.verdict import PointScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
@@ -28,7 +38,7 @@ NAMED = 4  # sure changes that a sentence names
 TASKS = 3  # tasks of which every sentence is told; of others how many changes are sure
 FLIPS, SEED = 4, 0
 TOLD = (
-    *("warning", "unfinished", "asked in part", "failed"),
+    *("warning", "unfinished", "asked in part", "not shown", "failed"),
     *("changed nothing", "changed little", "found nothing"),
 )
 """How those of a table's notes begin that are told with what was found."""
@@ -48,6 +58,7 @@ UNREADABLE = {
 class TaskFinding:
     """One task of a run: `rows` by accuracy, the best first.
 
+    `task` is "all tasks" of those that the baseline shares with others, where these are several.
     `baseline` names the baseline and its swept settings; `chance` is the level of guessing in 0..1;
     `without` names the arm that lacks what is swept, where there is one.
     """
@@ -81,13 +92,28 @@ class Flip:
 
 @dataclass(frozen=True)
 class Finding:
-    """What scored runs found: a table per task, the widest spread first, sentences, and samples
-    that the largest sure change flips; `evidence` says how these were chosen."""
+    """What scored runs found: a table of all tasks, where several are shared, and one per task, the
+    widest spread first; and samples that the largest sure change flips.
+
+    `notes` are sentences on what failed, is missing or changed nothing; `evidence` says how the
+    flips were chosen.
+    """
 
     tasks: tuple[TaskFinding, ...]
-    sentences: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     flips: tuple[Flip, ...] = ()
     evidence: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that is told: of the first tasks every sentence, of others how many changes are
+        sure; then the notes."""
+        told = [sentence for task in self.tasks[:TASKS] for sentence in task.sentences]
+        changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
+        if changes:
+            more = counted(len(self.tasks) - TASKS, "more task")
+            told.append(f"On {more} {sum(row.sure for row in changes)} of {len(changes)} are sure.")
+        return (*told, *self.notes)
 
     @property
     def rows(self) -> tuple[FoundRow, ...]:
@@ -109,22 +135,12 @@ def find(scored: Table, flips: int = FLIPS, seed: int = SEED) -> Finding:
         for task in one.tables:
             without = task.without.label if task.without else ""
             sentences = tuple(_sentences(one, task))
-            name = run.name, task.base.task
+            name = run.name, task.task
             tasks.append(TaskFinding(*name, task.rows, sentences, task.name, task.chance, without))
         if not chosen:
             chosen, evidence = _flips(one, flips, seed)
-    tasks.sort(key=lambda task: -task.spread)
-    return Finding(tuple(tasks), (*_told(tasks), *_beside(scored)), chosen, evidence)
-
-
-def _told(tasks: Sequence[TaskFinding]) -> Iterator[str]:
-    """The sentences of the first tasks, and of all others how many changes are sure."""
-    for task in tasks[:TASKS]:
-        yield from task.sentences
-    changes = [row for task in tasks[TASKS:] for row in task.rows if row.difference]
-    if changes:
-        sure = sum(row.sure for row in changes)
-        yield f"On {counted(len(tasks) - TASKS, 'more task')} {sure} of {len(changes)} are sure."
+    tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
+    return Finding(tuple(tasks), tuple(_beside(scored)), chosen, evidence)
 
 
 def _beside(scored: Table) -> Iterator[str]:
@@ -138,11 +154,18 @@ def _beside(scored: Table) -> Iterator[str]:
     runs = (f"{run.name}: {kind}" for run in scored.scores for kind in TOLD)
     beginnings = (*TOLD, *runs)
     yield from (note for note in scored.notes if note.startswith(beginnings))
+    for run in scored.scores:
+        yield from judge_lines(run)
+    totals = scored.where(metric="accuracy", task="micro", slice="")
+    costs = [f"{row.contestant} {format_cost(row.cost)}" for row in totals if row.cost is not None]
+    if costs:
+        yield f"Cost (list price): {', '.join(costs[:NAMED])}{' ...' * (len(costs) > NAMED)}."
 
 
 def _flips(one: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], str]:
     """Samples that the largest sure change flips its own way, and how they were chosen."""
     sure = [(task.base, *line) for task in one.tables for line in task.lines if line[1].sure]
+    sure = [line for line in sure if line[2].arm]  # what is over all tasks has no sample
     if not sure:
         return (), ""
     base, arm, row = max(sure, key=lambda line: abs(line[2].change))
@@ -160,6 +183,21 @@ def _flips(one: OneChange, count: int, seed: int) -> tuple[tuple[Flip, ...], str
     )
 
 
+CHANGES: tuple[Column[FoundRow], ...] = (
+    Column("change", "label", text),
+    Column("% right", "accuracy", share_cell),
+    Column("difference", "difference", change_cell),
+    Column("gained", lambda row: row.gained if row.difference else None),
+    Column("lost", lambda row: row.lost if row.difference else None),
+    Column("sure", lambda row: "yes" if row.sure else None),
+)
+
+
+def changes(task: TaskFinding) -> TextTable:
+    """The rows of a task as a table; an arm of which every answer failed has no number."""
+    return table(CHANGES, task.rows)
+
+
 # ---- in words
 
 
@@ -167,31 +205,34 @@ def _sentences(one: OneChange, task: TaskArms) -> Iterator[str]:
     """The headline, how many changes are sure, interactions, and arms of which all failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
-        level = f"; chance is {100 * task.chance:.0f} %"
+        level += f"; chance is {100 * task.chance:.0f} %"
+    if task.people is not None:
+        level += f"; people reach {100 * task.people:.0f} %"
     if task.base.point.baseline:
         yield _headline(task, level)
         yield from _count(rows)
     else:
         yield _list(task, level)
     if any(row.sure for table in one.tables for row in table.rows):
-        yield from _interactions(one, task.base)
+        yield from _interactions(one, task)
     for row in rows:
         if row.failure and not row.is_baseline:
             yield f"{row.label}: every answer failed: {row.failure}."
 
 
-def _interactions(one: OneChange, base: PointScores) -> Iterator[str]:
+def _interactions(one: OneChange, task: TaskArms) -> Iterator[str]:
     """A sentence for the largest sure interaction of every two factors, with what the first
     change does at both levels of the second."""
-    largest: dict[str, LevelEffect] = {}
+    largest, base = dict[str, LevelEffect](), task.base.point
+    place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
     for line in sweep_effects(one.run):
-        is_here = (line.contestant, line.task) == (base.point.contestant, base.point.task)
+        is_here = (line.contestant, line.task) == place
         is_sure = line.p_holm is not None and line.p_holm < ALPHA
         if is_here and is_sure and BESIDE in line.factor:
             before = largest.get(line.factor)
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
-    for factor, line in largest.items():
+    for factor, line in sorted(largest.items(), key=lambda item: -abs(item[1].effect.value)):
         names = [one.short(f"stages.{part}") for part in factor.split(BESIDE)]
         first, second = map(" ".join, zip(names, line.level.split(BESIDE), strict=True))
         against = f"{names[1]} {line.against.split(BESIDE)[1]}"
@@ -217,13 +258,13 @@ def _list(task: TaskArms, level: str) -> str:
     """The best of a task on which the baseline was not asked, so that nothing is compared."""
     valued = [row for row in task.rows if row.accuracy][:NAMED]
     shares = [f"{row.label} {_share(row.accuracy)}" for row in valued if row.accuracy]
-    return f"On {task.base.task}, % right: {', '.join(shares) or 'none has a score'}{level}."
+    return f"On {task.task}, % right: {', '.join(shares) or 'none has a score'}{level}."
 
 
 def _headline(task: TaskArms, level: str) -> str:
     """The baseline against the arm without what is swept, or beside chance."""
     own, without = next(row for row in task.rows if row.is_baseline), task.without
-    beginning = f"On {task.base.task}, {task.name}"
+    beginning = f"On {task.task}, {task.name}"
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."

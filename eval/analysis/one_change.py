@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from looktwice.eval.analysis.contestants import is_specialist
-from looktwice.eval.analysis.factors import is_within
+from looktwice.eval.analysis.factors import ALL_TASKS, is_within
 from looktwice.eval.display.table import Table
 from looktwice.eval.scoring.labels import baselines, contestant_changes, setting_of
 from looktwice.eval.scoring.row import Row
@@ -27,7 +27,7 @@ class FoundRow:
 
     `accuracy` and `difference`, to the baseline, are shares; None where every answer failed, of
     which `failure` says why, or where nothing can be compared. `gained` and `lost` count samples.
-    `arm` is the id of its point.
+    `arm` is the id of its point, empty for all tasks.
     """
 
     label: str
@@ -49,17 +49,19 @@ class FoundRow:
 
 @dataclass(frozen=True)
 class TaskArms:
-    """The arms of one task and their rows by accuracy, the best first.
+    """The arms of one task, or of all, and their rows by accuracy, the best first.
 
     `base` is what they are compared with, else the first; `name` says its swept settings. `chance`
-    is the level of guessing in 0..1. `without` is the row of the arm that lacks a stage whose
-    settings are swept and is the baseline otherwise.
+    is the level of guessing in 0..1, `people` what people reach. `without` is the row of the arm
+    that lacks a stage whose settings are swept and is the baseline otherwise.
     """
 
+    task: str
     base: PointScores
     name: str
     lines: Sequence[tuple[PointScores, FoundRow]]
     chance: float | None
+    people: float | None
     without: FoundRow | None
 
     @property
@@ -94,22 +96,47 @@ class OneChange:
 
     @cached_property
     def tables(self) -> list[TaskArms]:
-        """The arms of each task."""
-        by_task = defaultdict[str, list[PointScores]](list)
+        """The arms of all tasks together, where several are asked, and those of each task."""
+        every, by_task = self.asked_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if arm.all and not arm.older:
                 by_task[arm.point.task_id].append(arm)
-        tables = []
-        for arms in by_task.values():
-            base = self.base_of(arms)
-            lines = [(arm, self.row(arm, base, label)) for arm, label in self.labelled(base, arms)]
-            lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
-            settings = [self.setting(base, [place]) for place in contestant_changes(base.point)]
-            name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
-            level = self.accuracies.get(f"{CHANCE} {base.task}")
-            without = self.without(base, lines)
-            tables.append(TaskArms(base, name, lines, level.value if level else None, without))
-        return tables
+        tables = [self.table(every, ALL_TASKS)] if every else []
+        return tables + [self.table(arms) for arms in by_task.values()]
+
+    @cached_property
+    def asked_on_every_task(self) -> list[PointScores]:
+        """The baseline's arms of its first task and others that were asked on all of its tasks;
+        none where it has one task, or nobody beside it has them all."""
+        tasks = defaultdict[str, dict[str, PointScores]](dict)
+        for arm in self.run.points:
+            if arm.all and not arm.older:
+                tasks[arm.contestant][arm.point.task_id] = arm
+        whole = {t for mine in tasks.values() for t, arm in mine.items() if arm.point.baseline}
+        shared = [mine for mine in tasks.values() if mine.keys() == whole]
+        arms = [next(iter(mine.values())) for mine in shared]
+        return arms if len(whole) > 1 and len(arms) > 1 else []
+
+    @property
+    def alpha(self) -> float:
+        """The level of one family of comparisons: all tasks together are one, single tasks
+        another."""
+        return ALPHA / 2 if self.asked_on_every_task else ALPHA
+
+    def table(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
+        """The arms of one task; or of all, which have those of the first task."""
+        base, lines = self.base_of(arms), []
+        for arm, label in self.labelled(base, arms):
+            place = f"{arm.contestant} micro" if task else arm.point.id
+            lines.append((arm, self.row(arm, base, label, self.accuracies[place])))
+        lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
+        settings = [self.setting(base, [place]) for place in contestant_changes(base.point)]
+        name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
+        level = None if task else self.accuracies.get(f"{CHANCE} {base.task}")
+        chance = level.value if level else None
+        people = None if task else self.accuracies[base.point.id].people
+        without = self.without(base, lines)
+        return TaskArms(task or base.task, base, name, lines, chance, people, without)
 
     def base_of(self, arms: Sequence[PointScores]) -> PointScores:
         """The arm that most of a task's arms are compared with, else the first."""
@@ -170,8 +197,8 @@ class OneChange:
         places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 
-    def row(self, arm: PointScores, base: PointScores, label: str) -> FoundRow:
-        scored = self.accuracies[arm.point.id]
+    def row(self, arm: PointScores, base: PointScores, label: str, scored: Row) -> FoundRow:
+        """An arm beside the baseline, as its row of accuracy says."""
         accuracy = difference = None
         if scored.value is not None:
             low, high = scored.low or 0.0, scored.value if scored.high is None else scored.high
@@ -192,10 +219,10 @@ class OneChange:
                 scored.detectable or 1.0,
                 scored.test,
             )
-        sure = difference is not None and scored.p_holm is not None and scored.p_holm < ALPHA
+        sure = difference is not None and scored.p_holm is not None and scored.p_holm < self.alpha
         return FoundRow(
             label,
-            arm.point.id,
+            scored.point,
             arm.contestant,
             accuracy,
             difference,
@@ -203,7 +230,7 @@ class OneChange:
             lost if difference else 0,
             sure,
             arm is base and base.point.baseline,
-            arm.failure,
+            scored.failure,
         )
 
     def without(

@@ -5,20 +5,32 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from looktwice.eval.commands.completion import complete_config, complete_run, complete_setting
+
 NONE: list[str] = []
 """The default of an option that may be given several times."""
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration.")]
+ConfigPath = Annotated[
+    Path,
+    typer.Argument(metavar="CONFIG", help="A YAML configuration.", autocompletion=complete_config),
+]
 Overrides = Annotated[
     list[str],
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted path, such as task.n=8."),
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Settings by dotted path, such as task.n=8.",
+        autocompletion=complete_setting,
+    ),
 ]
 Plugins = Annotated[
     list[str], typer.Option("--plugin", help="A package or .py file whose classes `use:` may name.")
@@ -47,8 +59,12 @@ Columns = Annotated[
     list[str],
     typer.Option("--column", metavar="NAME=COLUMN", help="A table's column, or value=SCORER."),
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder.", autocompletion=complete_run)
+]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN...", help="Run folders.", autocompletion=complete_run)
+]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 CacheOfRun = Annotated[
     Path | None, typer.Option("--cache", help="The cache of the run (default: beside the run).")
@@ -74,6 +90,13 @@ By = Annotated[
 Only = Annotated[
     Path | None,
     typer.Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it."),
+]
+
+TableKind = Annotated[
+    Literal["short", "full"],
+    typer.Option(
+        "--table", help="short: what was found, in 20 lines; full: every arm, mean and effect."
+    ),
 ]
 
 
@@ -108,20 +131,28 @@ def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2)
         Console().print(table.console(title, blocks, caption))
 
 
-def print_table(scored: Any) -> None:
-    """Print the table, and the effect of each factor of a sweep, of each single change, or of a
-    gap."""
+def print_table(scored: Any, kind: str = "short") -> None:
+    """Print what was found; or, `full` or by slices, the table and the effect of each factor of a
+    sweep, of each single change. Then what a study asked for: thresholds, fragility, a gap."""
     from rich.console import Console
 
+    from looktwice.eval.analysis.ending import Ending
     from looktwice.eval.analysis.factors import effect_note, factor_table, sweep_table
+    from looktwice.eval.analysis.finding import find
     from looktwice.eval.analysis.fragility import NOTE, fragility_table
     from looktwice.eval.analysis.ranks import flip_table
     from looktwice.eval.display.table import console_table
     from looktwice.eval.psychometrics import thresholds
 
-    Console().print(console_table(scored))
-    swept = sweep_table(scored, whole=False)
-    print_text_table(swept, "effect of each factor", effect_note(scored))
+    finding = find(scored)
+    if kind == "full" or scored.by:
+        Console().print(console_table(scored))
+        swept = sweep_table(scored, whole=False)
+        print_text_table(swept, "effect of each factor", effect_note(scored))
+        for sentence in finding.sentences:
+            say(sentence)
+    else:
+        Console().print(Ending(finding))
     for title, crossed in thresholds.crossed_tables(scored.scores, scored.by):
         print_text_table(crossed, title, blocks=0)
     fitted = thresholds.threshold_table(scored.scores)
@@ -148,9 +179,29 @@ def parse_columns(texts: list[str]) -> dict[str, str]:
 
 
 def say(text: object) -> None:
+    """Print a text; on a terminal its lines are folded between words, never inside one."""
     from looktwice.eval.display.printable import printable
 
-    typer.echo(printable(text))
+    lines = printable(text)
+    if sys.stdout.isatty():
+        lines = "\n".join(map(_fold, lines.splitlines()))
+    typer.echo(lines)
+
+
+def _fold(line: str) -> str:
+    """The line as wide as the terminal; what follows is indented a step more."""
+    width, words = shutil.get_terminal_size().columns, line.lstrip(" ")
+    indent = " " * (len(line) - len(words))
+    if len(line) <= width or not words:
+        return line
+    return textwrap.fill(
+        words,
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @contextmanager

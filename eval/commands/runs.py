@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from looktwice.eval.commands.completion import complete_run
 from looktwice.eval.commands.options import (
     NONE,
     AllArms,
@@ -23,6 +24,7 @@ from looktwice.eval.commands.options import (
     Reader,
     RunPath,
     Runs,
+    TableKind,
     Workers,
     build_reader,
     parse_columns,
@@ -31,6 +33,8 @@ from looktwice.eval.commands.options import (
 )
 from looktwice.pipelines.counted import counted
 
+NO_RUNS: list[Path] = []
+
 
 def score(
     runs: Annotated[
@@ -38,6 +42,7 @@ def score(
         typer.Argument(
             metavar="RUN...|FILE...",
             help="Run folders; or recorded replies: JSONL, plain or .gz, toolkits' tables.",
+            autocompletion=complete_run,
         ),
     ],
     reader: Reader = None,
@@ -47,6 +52,7 @@ def score(
     allow: AllowedOfRun = NONE,
     all_arms: AllArms = False,
     only: Only = None,
+    table: TableKind = "short",
     key: Annotated[Path | None, typer.Option(help="Files: a JSON file of answers by idx.")] = None,
     disagreements: Annotated[
         Path | None, typer.Option(help="Files: write where reader and label differ, with --reader.")
@@ -68,7 +74,7 @@ def score(
         for line in replies_lines(runs, reader, key, disagreements, export or (), plugin):
             say(line)
         return
-    print_table(_score(runs, reader, by, judge, plugin, all_arms, only))
+    print_table(_score(runs, reader, by, judge, plugin, all_arms, only), table)
 
 
 def _score(
@@ -191,8 +197,16 @@ def _images(scored: Any, plugins: list[str]) -> Any:
 
 
 def view(
-    runs: Runs,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[RUN...]",
+            help="Run folders (default: the newest).",
+            autocompletion=complete_run,
+        ),
+    ] = NO_RUNS,
     port: Port = 0,
+    opened: Annotated[bool, typer.Option("--open", help="Open a browser.")] = False,
     reader: Reader = None,
     by: By = NONE,
     judge: Judged = "",
@@ -205,15 +219,33 @@ def view(
     The page of the report with every word and picture, read when it is looked at. It is served on
     this machine alone, at an address that nobody can guess.
     """
+    import webbrowser
+
     from looktwice.eval.page.of_runs import RunPage
     from looktwice.eval.page.serving import serve_page
     from looktwice.eval.report import html_page
     from looktwice.eval.runs.show import sample_page
 
-    scored = _score(runs, reader, by, judge, plugin, all_arms)
+    scored = _score(runs or [_newest_run()], reader, by, judge, plugin, all_arms)
     page = RunPage(scored.scores, _images(scored, plugin))
     html = "".join(html_page(scored, page, served=True))
-    serve_page(page, html, partial(sample_page, plugins=plugin), port, say)
+
+    def announce(address: str) -> None:
+        say(f"open {address} in a browser; Ctrl-C ends it")
+        if opened:
+            webbrowser.open(address)
+
+    serve_page(page, html, partial(sample_page, plugins=plugin), port, announce)
+
+
+def _newest_run() -> Path:
+    """The run in the folder `runs` whose records are the newest. Raises RunError."""
+    from looktwice.eval.records.records import RunError
+
+    records = list(Path("runs").glob("*/records.jsonl"))
+    if not records:
+        raise RunError("there is no run in the folder runs; name the folder of one")
+    return max(records, key=lambda path: path.stat().st_mtime).parent
 
 
 def show(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from looktwice.eval.commands.completion import complete_config, complete_name
 from looktwice.eval.commands.options import (
     NONE,
     Allowed,
@@ -16,6 +17,7 @@ from looktwice.eval.commands.options import (
     Overrides,
     Plugins,
     Port,
+    TableKind,
     Workers,
     print_table,
     print_text_table,
@@ -35,8 +37,8 @@ def check(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")
     ] = None,
-    every_image: Annotated[
-        bool, typer.Option("--all", help="Open every image of every task.")
+    whole: Annotated[
+        bool, typer.Option("--all", help="Describe every arm, and open every image of every task.")
     ] = False,
     ask: Annotated[
         bool, typer.Option("--ask", help="Send each model one request, and say what it cost.")
@@ -49,7 +51,7 @@ def check(
     """
     from looktwice.eval.runs.check import check
 
-    for line in check(_load(config, overrides, plugin, allow), out, limit, every_image, ask):
+    for line in check(_load(config, overrides, plugin, allow), out, limit, whole, ask):
         say(line)
 
 
@@ -99,6 +101,7 @@ def run(
         int | None, typer.Option(min=1, help="Stop after so many requests.", hidden=True)
     ] = None,
     only_cached: OnlyCached = False,
+    table: TableKind = "short",
     cache_size: Annotated[
         str | None,
         typer.Option(
@@ -160,7 +163,7 @@ def run(
     )
     outcome = study()
     if outcome.written or outcome.kept:
-        _print_results(outcome.folder, plan, steering)
+        _print_results(outcome.folder, plan, steering, table)
     for line in outcome.sentences:
         say(line)
     for line in keep_within(cache or out / ".cache", out, most):
@@ -176,7 +179,7 @@ def _parse_shard(text: str) -> tuple[int, int]:
     return int(number), int(shards)
 
 
-def _print_results(run: Path, plan: Any, steering: Any) -> None:
+def _print_results(run: Path, plan: Any, steering: Any, kind: str) -> None:
     """Print the table of a run, write its report, and say who won where it was a race."""
     from looktwice.eval.adaptive.race import NOTE, race_table, save_races, say_race
     from looktwice.eval.adaptive.runs import Races
@@ -185,9 +188,10 @@ def _print_results(run: Path, plan: Any, steering: Any) -> None:
     from looktwice.eval.report import write_report
 
     scored = score_table([run], plan=plan)
-    print_table(scored)
+    print_table(scored, kind)
     images = sample_images({arm.task_id: arm.task for arm in plan.points})
-    say(f"report: {write_report(scored, run, images, again=False)}")
+    page = write_report(scored, run, images, again=False)
+    say(f"report: {page}; with every picture: looktwice view")
     if isinstance(steering, Races):
         print_text_table(race_table(steering.results), "the race", NOTE)
         for result in steering.results:
@@ -298,6 +302,7 @@ def list_names(
                 "stages, specialists, tools, tasks, readers, models or configs; or a class, such as"
                 " Circles or State."
             ),
+            autocompletion=complete_name,
         ),
     ] = "",
     plugin: Plugins = NONE,
@@ -316,7 +321,10 @@ def list_names(
 
 def init(
     config: Annotated[
-        str, typer.Argument(metavar="[CONFIG]", help="A shipped configuration.")
+        str,
+        typer.Argument(
+            metavar="[CONFIG]", help="A shipped configuration.", autocompletion=complete_config
+        ),
     ] = "study",
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: CONFIG.yaml).")

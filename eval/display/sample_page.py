@@ -27,6 +27,7 @@ from looktwice.prompting.markers.regions import Rectangles
 
 IMAGE = re.compile(r"Image (\d+)(?: \(.*\))?:")
 RED = "#e02020"
+LATER = "read at scoring"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class Shown:
         if state.answer is not None:
             return state.letters.get(state.answer, state.answer)
         is_read_later = state.reply and not self.outcome and not self.error
-        return state.reason or ("read at scoring" if is_read_later else "")
+        return state.reason or (LATER if is_read_later else "")
 
 
 class Figure(NamedTuple):
@@ -174,12 +175,24 @@ def words(shown: Shown) -> list[str]:
             has_looked = bool(looks)
     lines += [f"  note: {note}" for note in shown.remarks]
     lines += [f"  system: {text!r}" for text in dict.fromkeys(systems) if text]
-    lines.append(f"  prompt: {shown.state.prompt!r}")
-    if shown.answer:
-        lines.append(f"  answer: {shown.answer}")
-    if shown.error and not shown.outcome.startswith("FAILED"):
-        lines.append(f"  FAILED: {shown.error.splitlines()[0]}")
+    lines += _end(shown)
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
+
+
+def outcome(shown: Shown) -> Iterator[str]:
+    """What came of the stages: the views, the prompt and the answer."""
+    for number, view in enumerate(shown.state.views, 1):
+        yield f"  {caption(number, view).partition(', sha256')[0]}"
+    yield from (f"  note: {note}" for note in shown.remarks)
+    yield from (line for line in _end(shown) if line != f"  answer: {LATER}")
+
+
+def _end(shown: Shown) -> Iterator[str]:
+    yield f"  prompt: {shown.state.prompt!r}"
+    if shown.answer:
+        yield f"  answer: {shown.answer}"
+    if shown.error and not shown.outcome.startswith("FAILED"):
+        yield f"  FAILED: {shown.error.splitlines()[0]}"
 
 
 def caption(number: int, view: View) -> str:

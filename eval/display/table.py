@@ -334,7 +334,7 @@ def console_table(shown: Table) -> ConsoleTable:
         caption.append(single)
     caption += [*shown.notes, *_note_lines(shown, rows)]
     for run in shown.scores:
-        caption += _judge_lines(run)
+        caption += judge_lines(run)
     grid = table(columns, chain(*blocks.values())).without_empty("delta", "p")
     return grid.console("", 1, "\n".join(caption), shown.unchanged)
 
@@ -398,7 +398,7 @@ def _note_lines(shown: Table, rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _judge_lines(run: RunScores) -> Iterator[str]:
+def judge_lines(run: RunScores) -> Iterator[str]:
     """Which judge counts, in how many replies it found an answer, and what waits for one."""
     yield from run.judged.which_counts
     for scores in run.points:

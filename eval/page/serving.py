@@ -154,28 +154,25 @@ def _in_thread(answer: Callable[[web.Request], web.Response]) -> Handler:
 
 
 def serve_page(
-    page: RunPage, html: str, stages: StagePage, port: int, say: Callable[[str], None]
+    page: RunPage, html: str, stages: StagePage, port: int, announce: Callable[[str], None]
 ) -> None:
-    """Serve the page on 127.0.0.1 until interrupted, and say its address. Raises RunError for a
-    port that is taken."""
+    """Serve the page on 127.0.0.1 until interrupted, and announce its address. Raises RunError for
+    a port that is taken."""
     server = PageServer(page, html, stages, secrets.token_urlsafe(16))
     try:
-        asyncio.run(_serve(server, port, say))
+        asyncio.run(_serve(server, port, announce))
     except OSError as exc:
         raise RunError(
             f"view: port {port} cannot be used ({exc.strerror}); give another --port"
         ) from exc
 
 
-async def _serve(server: PageServer, port: int, say: Callable[[str], None]) -> None:
+async def _serve(server: PageServer, port: int, announce: Callable[[str], None]) -> None:
     runner = web.AppRunner(make_app(server), access_log=None)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()
-        say(
-            f"open http://127.0.0.1:{runner.addresses[0][1]}/{server.token}/ in a browser; Ctrl-C"
-            " ends it"
-        )
+        announce(f"http://127.0.0.1:{runner.addresses[0][1]}/{server.token}/")
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from looktwice.eval.display.printable import file_names
-from looktwice.eval.display.sample_page import Shown, page, words
+from looktwice.eval.display.sample_page import Shown, outcome, page, words
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
@@ -52,17 +52,17 @@ def check(
     plan: Plan,
     out: Path | None = None,
     limit: int | None = None,
-    every_image: bool = False,
+    whole: bool = False,
     ask: bool = False,
 ) -> Iterator[str]:
-    """Describe in lines what the stages of each arm did to the first sample, warn of likely
-    mistakes, and say what a run of `limit` samples of each task would ask.
+    """Say in a few lines what is wrong, what one sample looks like behind the stages, and what a
+    run of `limit` samples of each task would ask; warn of likely mistakes.
 
-    With `out`, a page for each task with the views after each stage is written there. `every_image`
-    opens all images of all samples, and looks at their ids and keys; `ask` sends each model its
-    first request. Raises ConfigError where a pipeline can give no answer, or fails before it asks
-    anything, or a model cannot be asked, TaskError where samples have faults, and RunError where a
-    setting holds a key.
+    `whole` describes every arm and what each contestant asks, opens all images of all samples, and
+    looks at their ids and keys. With `out`, a page for each task with the views after each stage is
+    written there; `ask` sends each model its first request. Raises ConfigError where a pipeline can
+    give no answer, or fails before it asks anything, or a model cannot be asked, TaskError where
+    samples have faults, and RunError where a setting holds a key.
     """
     tried = TriedPlan(plan, limit)
     faults = dict.fromkeys([*tried.model_faults(), *tried.stage_faults()])
@@ -75,18 +75,20 @@ def check(
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read their replies with another reader"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
-    yield from tried.describe()
+    yield from tried.describe() if whole else tried.describe_one()
     if out is not None:
         yield from tried.write_pages(out)
-    yield from tried.requests()
+    yield from tried.requests(whole)
     yield from tried.look_at_marks()
-    if every_image:
+    if whole:
         yield from tried.look_at_samples()
     yield from tried.unchanged()
     yield from asked
     yield from tried.confused_labels()
     lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
     yield from (f"a run cannot ask yet: {words}" for words in dict.fromkeys(lacking) if words)
+    if not whole:
+        yield "--all: every arm and word, what each contestant asks; opens every image"
     if faults:
         raise ConfigError([*faults])
 
@@ -164,23 +166,30 @@ class TriedPlan:
                     )
 
     def describe(self) -> Iterator[str]:
-        """What the stages did to the samples; a warning of every stage after the last call that
-        changes views or prompt, which no model sees, and of draws that are alike."""
+        """What the stages of every arm did to its sample, and warnings."""
         for trial in self.trials:
-            arm, trace = trial.arm, trial.state.trace
-            label, task = self.names[arm.id]
+            label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
             yield from words(self._shown(trial))
-            asked = [number for number, entry in enumerate(trace) if entry.calls]
-            for before, after in pairwise(trace[asked[-1] :] if asked else ()):
-                if (before.views, before.prompt) != (after.views, after.prompt):
-                    yield (
-                        f"  warning: stage {after.slot!r} changes the views or the prompt after"
-                        " the last call; no model sees it"
-                    )
-            if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
-                calls = f"{arm.draws} draws at temperature 0 are separate calls"
-                yield f"  warning: {calls} that will mostly agree"
+            yield from (f"  warning: {warning}" for warning in _warnings(trial))
+
+    def describe_one(self) -> Iterator[str]:
+        """What the first arm sends of its sample; of all arms the failures and warnings, each
+        once."""
+        first = self.trials[0]
+        sample = first.item.sample.id
+        yield f"the first, {first.arm.contestant} on {first.arm.task_name}, of sample {sample}:"
+        yield from outcome(self._shown(first))
+        told = defaultdict[str, list[str]](list)
+        for trial in self.trials:
+            label, task = self.names[trial.arm.id]
+            for warning in _warnings(trial):
+                told[f"warning: {warning}"].append(label)
+            if trial.error and trial is not first:
+                told[f"FAILED: {trial.error.splitlines()[0]}"].append(f"{label} on {task}")
+        for warning, names in told.items():
+            more = f" and {counted(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
+            yield f"  {warning} ({names[0]}{more})"
 
     def _shown(self, trial: DryRun) -> Shown:
         arm, system = trial.arm, getattr(trial.arm.model, "system", "")
@@ -204,10 +213,10 @@ class TriedPlan:
             write_file(path, page(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
 
-    def requests(self) -> Iterator[str]:
-        """What a run asks, a line for each contestant and one for all of them, and how that was
-        counted."""
-        samples, silent = dict[str, int](), list[str]()
+    def requests(self, detailed: bool) -> Iterator[str]:
+        """What a run asks, and of that each contestant; `detailed` in a line for each, and how that
+        was counted."""
+        samples = dict[str, int]()
         for task_id, task in self.tasks.items():
             size = count_items(task)
             samples[task_id] = min(size, self.limit or size)
@@ -215,28 +224,33 @@ class TriedPlan:
         if not whole.requests:
             yield "a run asks no model"
             return
-        yield "a run asks at most (what its cache and its folder hold is not asked again):"
         by_name: dict[str, list[DryRun]] = defaultdict(list)
         for trial in self.trials:
             by_name[trial.arm.contestant].append(trial)
-        for name, trials in by_name.items():
-            amount = count_requests(trials, samples)
-            if amount.requests:
-                yield f"  {name}: {amount}"
-            else:
-                silent.append(name)
-        if silent:
-            yield f"  {', '.join(silent)}: no requests"
-        yield f"  in all: {whole}"
-        yield from (f"  {line}" for line in self._assumptions(samples))
+        amounts = {name: count_requests(trials, samples) for name, trials in by_name.items()}
+        silent = [name for name, amount in amounts.items() if not amount.requests]
+        asking = {name: amount for name, amount in amounts.items() if amount.requests}
+        if detailed:
+            yield "a run asks at most (what its cache and its folder hold is not asked again):"
+            yield from (f"  {name}: {amount}" for name, amount in asking.items())
+            if silent:
+                yield f"  {', '.join(silent)}: no requests"
+            yield f"  in all: {whole}"
+            yield "  counted on the first sample of each task, with (A) as the reply to everything"
+            yield (
+                f"  {CHARACTERS} characters of words are a token; a request that several arms make"
+                " of a sample is one"
+            )
+        else:
+            yield f"a run asks at most {whole}"
+            each = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
+            silence = f"; {', '.join(silent)} none" if silent else ""
+            yield f"  requests: {', '.join(each)}{silence}"
+        for line in (*price_lines(self.plan.points), *self._guesses(samples)):
+            yield f"  {line}"
 
-    def _assumptions(self, samples: Mapping[str, int]) -> Iterator[str]:
-        """How the requests and tokens were counted, and where that is a guess."""
-        yield "counted on the first sample of each task, with (A) as the reply to everything"
-        yield (
-            f"{CHARACTERS} characters of words are a token; a request that several arms make of"
-            " a sample is one"
-        )
+    def _guesses(self, samples: Mapping[str, int]) -> Iterator[str]:
+        """Where the requests and tokens are a guess."""
         rough, failed, most = set[str](), dict[str, None](), Counter[str]()
         for trial in self.trials:
             arm = trial.arm
@@ -248,12 +262,11 @@ class TriedPlan:
                 most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
         if rough:
             yield (
-                f"no rule for pictures is published for {', '.join(sorted(rough))}: one token"
-                " for 28 x 28 pixels is a guess"
+                f"pictures of {', '.join(sorted(rough))} are counted by a guess, one token for 28"
+                " x 28 pixels"
             )
         for name in failed:
             yield f"{name}: a stage failed, so that its later requests are not counted"
-        yield from price_lines(self.plan.points)
         for name, calls in most.items():
             yield (
                 f"{name}: an agent, counted without looks; with all that its bounds allow up to"
@@ -353,6 +366,21 @@ class TriedPlan:
                 f" {', '.join(confused)}: {examples}; `label: {{text: ...}}` draws others, `label:"
                 " null` none"
             )
+
+
+def _warnings(trial: DryRun) -> Iterator[str]:
+    """Every stage after the last call that changes views or prompt, which no model sees; and draws
+    that are alike."""
+    arm, trace = trial.arm, trial.state.trace
+    asked = [number for number, entry in enumerate(trace) if entry.calls]
+    for before, after in pairwise(trace[asked[-1] :] if asked else ()):
+        if (before.views, before.prompt) != (after.views, after.prompt):
+            yield (
+                f"stage {after.slot!r} changes the views or the prompt after the last call; no"
+                " model sees it"
+            )
+    if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
+        yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
 
 
 def _dry_record(trial: DryRun) -> Record:

@@ -193,7 +193,10 @@ class Study:
             self.console.print(cell(sentence), highlight=False, soft_wrap=True)
 
     def _say_times(self, clock: Clock, slowest: Sequence[Slow]) -> None:
-        """Where the time went, of all threads together, and which samples took longest."""
+        """Where the time went, of all threads together, and which samples took longest; in a log
+        alone, as a terminal has room for what was found."""
+        if self.console.is_terminal and not self.json_lines:
+            return
         if not slowest or not (shares := clock.shares()):
             return
         if self.json_lines:

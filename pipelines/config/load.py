@@ -4,7 +4,7 @@ interpolation."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -78,9 +78,28 @@ def read_config(
             for _, text in leaves(value)
             if isinstance(text, str) and text not in ("", ".") and Path(text).expanduser().exists()
         ]
+    layer.faults.note(*_undone(overrides, node.get("sweep")))
     return Config(
         node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults
     )
+
+
+def _undone(overrides: Sequence[str], sweep: Any) -> Iterator[str]:
+    """A fault for each override of a setting that the sweep sets in every arm."""
+    for place, value in map(parse_override, overrides):
+        for swept, levels in sweep.items() if isinstance(sweep, Mapping) else ():
+            if not f"{swept}.".startswith(f"{place}."):
+                continue
+            setting, inner = value, [part for part in swept[len(place) :].split(".") if part]
+            while inner and isinstance(setting, Mapping):
+                setting = setting.get(inner.pop(0), ...)
+            if setting is not ...:
+                shown = ", ".join(map(str, levels)) if isinstance(levels, list) else levels
+                text = "null" if setting is None else setting
+                yield (
+                    f"{place}: {swept} is swept ({shown}), so that no arm would have {text}; type"
+                    f" 'sweep.{swept}=[{text}]', or sweep=null for no sweep at all"
+                )
 
 
 def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = None) -> Node:

@@ -110,8 +110,8 @@ def own(
     [
         (["--all", "task.keys=AEA"], 2, "task, sample 1: the key 'E' is none of A, B"),
         (["--all", "task.ids='010'"], 2, "task, sample 0: the id comes twice"),
-        (["--all"], 0, "no faults"),
-        ([], 0, "answer: read at scoring"),
+        ([], 0, "no faults"),
+        (["--all"], 0, "answer: read at scoring"),
         (["task={use: MODULE.NoFacts}"], 2, "a task has `facts`, `__len__`, `__iter__`; NoFacts"),
         (["task={use: MODULE.NoFacts}"], 2, "NoFacts lacks `facts`, `__len__`"),
         (

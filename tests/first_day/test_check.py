@@ -53,7 +53,7 @@ def check(*words: str, code: int = 0) -> str:
 
 
 def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
-    output = check()
+    output = check("--all", code=2)  # of a broken image
     arms = "3 arms (contestant x task x setting), no faults; 1 more read their replies"
     assert output.startswith(arms)
     # 3 samples x 2 draws; 10 tokens of words and one tile of pictures each; replies of at most 100
@@ -62,17 +62,24 @@ def test_check_says_what_a_run_asks_and_costs(study: Path) -> None:
     assert f" plain: {amount} at most 600; cost about 0.01 with the longest replies" in output
     assert " chance: no requests " in output and " in all: 12 requests, 12 pictures, " in output
     # a request that two arms make is counted once; there is no mark
-    output = check("contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}")
+    again = "contestants.again.stages.mark={use: prompting.markers.Circles, before: ask}"
+    output = check(again, "--all", code=2)
     assert " again: 6 requests, " in output and " in all: 6 requests, " in output
 
 
 @pytest.mark.parametrize(
     ("words", "amount"),
     [
-        (("--limit", "1"), " plain: 2 requests, 2 pictures, "),
-        (("draws=5",), " plain: 15 requests, "),
-        (("model.max_tokens=null",), "out unknown (no `max_tokens`); cost about 0.004 and the rep"),
-        (("model.model=some-vlm",), "for some-vlm: one token for 28 x 28 pixels is a guess"),
+        (("--limit", "1"), "a run asks at most 4 requests, 4 pictures, "),
+        (("draws=5",), " requests: plain 15, again 15; chance none "),
+        (
+            ("model.max_tokens=null",),
+            "out unknown (no `max_tokens`); cost about 0.0082 and the rep",
+        ),
+        (
+            ("model.model=some-vlm",),
+            "of some-vlm are counted by a guess, one token for 28 x 28 pixels",
+        ),
     ],
 )
 def test_limits_and_draws_change_what_is_asked(

@@ -36,8 +36,8 @@ def test_the_cost_stands_in_every_table(tmp_path: Path) -> None:
         config = write_study(tmp_path, server.url)
         lines = [line for line in config.read_text().splitlines() if not line.startswith("model:")]
         config.write_text("\n".join(lines) + BOTH % {"url": server.url})
-        first = said("run", config, "--out", tmp_path)
-        again = said("run", config, "--out", tmp_path, "--fresh")
+        first = said("run", config, "--out", tmp_path, "--table", "full")
+        again = said("run", config, "--out", tmp_path, "--fresh", "--table", "full")
     # replies from the cache are not paid again
     assert "| cost 0.00" in first and "| cost" not in again
     for output in (first, again):

@@ -20,7 +20,7 @@ RUN = Path("runs/study")
 
 
 def again(*words: str) -> str:
-    result = CliRunner().invoke(app, ["run", "study.yaml", *words])
+    result = CliRunner().invoke(app, ["run", "study.yaml", "--table", "full", *words])
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -121,7 +121,7 @@ def looktwice(*words: str, code: int = 0) -> str:
     return " ".join(result.output.split())
 
 
-RUN = ("run", "own.yaml", "--plugin", "mine.py")
+RUN = ("run", "own.yaml", "--plugin", "mine.py", "--table", "full")
 
 
 def values(table: Table, **fields: Any) -> dict[str, float | None]:
@@ -135,7 +135,7 @@ def report_rows(run: Path) -> list[dict[str, str]]:
 def test_a_run_reads_with_the_plugin_that_it_was_given_and_says_that_it_changed(
     folder: Path,
 ) -> None:
-    output = looktwice("run", "own.yaml", "--plugin", "./mine.py")
+    output = looktwice("run", "own.yaml", "--plugin", "./mine.py", "--table", "full")
     assert "plain 50.0 [15.0–85.0] 4 2/2/0/0" in output and "reader: last_letter" in output
     report = (folder / "runs/own/report.md").read_text()
     assert "Read with: last_letter" in report
@@ -166,7 +166,9 @@ def test_a_plugin_may_be_named_twice_and_may_have_changed(folder: Path) -> None:
     looktwice(*RUN)
     (folder / "mine.py").write_text(MINE.replace('in "AB"', 'in "A"'))
     names = " ".join(f"--plugin {path}" for path in ("mine.py", "./mine.py", folder / "mine.py"))
-    assert "reader: last_letter" in looktwice("score", "runs/own", *names.split())
+    assert "reader: last_letter" in looktwice(
+        "score", "runs/own", "--table", "full", *names.split()
+    )
     (folder / "mine.py").write_text(MINE.replace("class LastLetter", "class FirstLetter"))
     gone = looktwice("score", "runs/own", "--plugin", "mine.py", code=2)
     assert "plain on task cannot be scored" in gone
@@ -177,7 +179,16 @@ def test_a_reader_of_one_s_own_can_be_named_for_scoring_alone_and_its_fault_is_t
     folder: Path,
 ) -> None:
     looktwice(*RUN, "read={use: eval.readers.Robust}")
-    again = ("score", "runs/own", "--reader", "mine.LastLetter", "--plugin", "mine.py")
+    again = (
+        "score",
+        "runs/own",
+        "--table",
+        "full",
+        "--reader",
+        "mine.LastLetter",
+        "--plugin",
+        "mine.py",
+    )
     assert "reader: last_letter" in looktwice(*again)
     (folder / "mine.py").write_text(MINE.replace("in state.reply", "in state.reply.text"))
     fault = "failed: 4 answers, most often with AttributeError: 'str' object has no attribute"
@@ -227,14 +238,14 @@ sweep: {stages.mark.radius: [5, 10, 15]}
 def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -> None:
     (folder / "radii.yaml").write_text(RADII)
     looktwice("run", "radii.yaml")
-    output = looktwice("run", "radii.yaml", "sweep={stages.mark.radius: [8]}")
+    output = looktwice("run", "radii.yaml", "sweep={stages.mark.radius: [8]}", "--table", "full")
     assert "plain [mark.radius=8]" in output
     assert "not shown: 3 arms of earlier plans, plain [mark.radius=5] on jigsaw, plain" in output
     rows = report_rows(folder / "runs/radii")
     assert {row["contestant"] for row in rows if row["point"]} == {"plain [mark.radius=8]"}
     for name in ("report.md", "report.html"):
         assert "3 arms of earlier plans" in (folder / "runs/radii" / name).read_text()
-    every = looktwice("score", "runs/radii", "--all")
+    every = looktwice("score", "runs/radii", "--all", "--table", "full")
     assert "plain [mark.radius=15] " in every and "arms of earlier plans" not in every
     looktwice("report", "runs/radii", "--all")
     rows = report_rows(folder / "runs/radii")
@@ -313,7 +324,7 @@ def test_a_contestant_without_any_record_has_no_accuracy(folder: Path) -> None:
 
 def test_a_sweep_of_two_factors_tells_the_effect_of_each(folder: Path) -> None:
     (folder / "two.yaml").write_text(RADII.replace("15]}", "15], stages.say: [{}, null]}"))
-    output = looktwice("run", "two.yaml")
+    output = looktwice("run", "two.yaml", "--table", "full")
     assert "effect of each factor" in output
     assert "sweep: the effect of a level is its mean difference to the factor's first" in output
     report = (folder / "runs/two/report.md").read_text()
@@ -351,12 +362,13 @@ contestants:
 
 def test_a_mean_over_some_of_the_tasks_says_so(folder: Path) -> None:
     (folder / "part.yaml").write_text(PART)
-    output = looktwice("run", "part.yaml")
+    output = looktwice("run", "part.yaml", "--table", "full")
     assert output.count("part (2 of 3 tasks)") == 2
     assert "plain (1 of 3" not in output and "plain (3 of 3" not in output
     # the mean of one task is its accuracy, which stands above
-    assert output.partition("task and contestant")[2].count(" lone ") == 1
-    table = score_table("runs/part")
-    assert "part (2 of 3 tasks)" in table._repr_html_()
-    (macro,) = table.where(metric="accuracy", task="macro", contestant="part")
+    table = output.partition("task and contestant")[2].partition("split: ")[0]
+    assert table.count(" lone ") == 1
+    scored = score_table("runs/part")
+    assert "part (2 of 3 tasks)" in scored._repr_html_()
+    (macro,) = scored.where(metric="accuracy", task="macro", contestant="part")
     assert (macro.n_tasks, macro.of_tasks) == (2, 3)

@@ -265,6 +265,22 @@ def test_faults_of_an_override_say_where_and_what(planned: Planned, line: str) -
 
 
 @pytest.mark.parametrize(
+    ("override", "setting"),
+    [("stages.mark.radius=9", "9"), ("stages.mark={radius: 9}", "9"), ("stages.mark=null", "null")],
+)
+def test_an_override_of_a_swept_place_is_a_fault_that_names_the_remedy(
+    planned: Planned, override: str, setting: str
+) -> None:
+    sweep = "sweep: {stages.mark.radius: [5, 7]}"
+    fault = faults(planned, sweep, override)[0]
+    assert fault.startswith(f"{override.partition('=')[0]}: stages.mark.radius is swept (5, 7), so")
+    assert f"have {setting}; type 'sweep.stages.mark.radius=[{setting}]'" in fault
+    planned(sweep, "sweep.stages.mark.radius=[9]")
+    planned(sweep, override, "sweep=null")
+    planned(sweep, "stages.mark={thickness: 1}")
+
+
+@pytest.mark.parametrize(
     ("use", "gives"),
     [("specialists.detection.FaceRecognition", "Faces"), ("prompting.markers.Circles", "State")],
 )

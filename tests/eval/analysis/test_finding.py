@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.finding import Finding, find
+from looktwice.eval.analysis.finding import Finding, TaskFinding, find
 from looktwice.eval.display.table import score_table
 from tests.made_run import MadeRun, facts
 
@@ -72,7 +72,7 @@ def study(tmp_path: Path) -> Study:
     return Study(made)
 
 
-def labels(finding: Finding) -> list[str]:
+def labels(finding: Finding | TaskFinding) -> list[str]:
     return [row.label for row in finding.rows]
 
 
@@ -158,10 +158,35 @@ def test_failures_have_no_accuracy_and_their_reasons_are_told(study: Study) -> N
     )
 
 
-def test_a_table_for_each_task_the_widest_spread_first(study: Study) -> None:
+def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: Study) -> None:
     study.made.task("color", ["A"] * N)
+    study.made.task("size", ["A"] * N)
     for name, shape, color in (("plain", ALL, ALL), ("other", ALL, HALF)):
         study.arm(name, shape)
         study.arm(name, color, task="color")
+    study.arm("alone", HALF, task="size")
     finding = study.finding()
-    assert [task.task for task in finding.tasks] == ["color", "shape"]
+    assert [(task.task, labels(task)) for task in finding.tasks] == [
+        ("all tasks", ["plain", "other"]),
+        ("color", ["plain", "other"]),
+        ("shape", ["plain", "other"]),
+        ("size", ["alone"]),
+    ]
+    assert facts(finding.rows[1], "arm change lost sure") == ("", -0.25, 20, True)
+    assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
+    assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
+
+
+def test_all_tasks_and_single_ones_are_two_families_with_half_of_the_level_each(
+    study: Study,
+) -> None:
+    """Six samples of 40 are lost: p is 0.031, sure where there is one task and not where two are
+    shared."""
+    worse = "A" * 34 + "B" * 6
+    for name, answers in (("plain", ALL), ("other", worse)):
+        study.arm(name, answers)
+    assert [row.sure for row in study.finding().rows] == [False, True]
+    study.made.task("color", ["A"] * N)
+    for name in ("plain", "other"):
+        study.arm(name, ALL, task="color")
+    assert not study.finding().claims

@@ -64,7 +64,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
     assert (seams["value"], seams["n"], seams["right"]) == ("1", "6", "6")
     assert "0 new, 18 were there" in looktwice("run", study)
     assert "thinking" in (scored := looktwice("score", folder))
-    official = looktwice("score", folder, "--reader", "blink_official")
+    official = looktwice("score", folder, "--reader", "blink_official", "--table", "full")
     assert official != scored and "0/0/6/0" in official
     elsewhere = study.parent / "elsewhere"
     assert looktwice("report", folder, "--out", elsewhere).startswith("report: ")
@@ -203,7 +203,7 @@ def test_check_says_what_no_answer_needs_a_server_for(tmp_path: Path) -> None:
             "AGENT", agent
         )
     )
-    checked = looktwice("check", path, code=2)
+    checked = looktwice("check", path, "--all", code=2)
     for words in ("stages.look", "Pocket knows no tools", "system: 'Be brief'"):
         assert words in checked
 
