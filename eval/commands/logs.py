@@ -36,6 +36,9 @@ def compare(
     baseline: Annotated[
         str, typer.Option(help="The contestant, or variant, to compare with (default: first).")
     ] = "",
+    only: Annotated[
+        list[str], typer.Option(help="Compare only the contestant of this name with the baseline.")
+    ] = NONE,
     column: Columns = NONE,
     reader: Reader = None,
     out: Annotated[
@@ -61,7 +64,7 @@ def compare(
     else:
         read = build_reader(reader, plugin)
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
-        compared = compare_logs(every, baseline)
+        compared = compare_logs(every, baseline, only)
         print_text_table(tell.console_table(compared.contrasts), "", blocks=1)
         for line in tell.summary_lines(compared):
             say(line)
@@ -94,6 +97,12 @@ def export(
     only: Annotated[
         list[str], typer.Option(help="trajectories: keep these verdicts, such as right.")
     ] = NONE,
+    contestant: Annotated[
+        list[str],
+        typer.Option(
+            help="trajectories: those of this contestant (default: all but placebos and failed)."
+        ),
+    ] = NONE,
     whole: Annotated[
         bool, typer.Option("--whole", help="trajectories: none with refused calls.")
     ] = False,
@@ -123,7 +132,7 @@ def export(
         if len(logs) > 1:
             raise typer.BadParameter("trajectories are written of one run; give one folder")
         file = out if out.suffix else out / "trajectories.jsonl"
-        lines = write_trajectories(logs[0], file, only, read, whole, plugin)
+        lines = write_trajectories(logs[0], file, only, read, whole, plugin, contestant)
     else:
         from looktwice.eval.logs.format import export_logs, read_logs
 

@@ -125,6 +125,24 @@ def _may_agree(key: str, other: str) -> bool:
     return not key or not other or key == other or (len(key) == 1) != (len(other) == 1)
 
 
+def reasons_alone(
+    mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
+) -> list[str]:
+    """Why each of these units has no partner."""
+    ids, there = mine["sample"], set(theirs["sample"])
+    twice, reasons = ids.duplicated(keep=False), []
+    for place in places:
+        if twice[place]:
+            reasons.append("its id comes twice")
+        elif ids[place] in there:
+            reasons.append("its id is another question there")
+        elif not mine["question"][place]:
+            reasons.append("its id is not there, and its question is not known")
+        else:
+            reasons.append("neither its id nor its question is there")
+    return reasons
+
+
 @dataclass(frozen=True)
 class Contrast:
     """A contestant against another on the samples of a task that both have, or on those of ALL.
@@ -209,10 +227,10 @@ class LogComparison:
 
         base, parts = self.logs[0], []
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
-            mine = base.units.loc[matching.left].assign(log=base.name, against=log.name, why="")
-            mine.loc[list(matching.refused), "why"] = "the keys differ"
-            theirs = log.units.loc[matching.right].assign(log=log.name, against=base.name, why="")
-            parts += [mine, theirs]
+            for one, other, places in ((base, log, matching.left), (log, base, matching.right)):
+                alone = one.units.loc[list(places)].assign(log=one.name, against=other.name)
+                parts.append(alone.assign(why=reasons_alone(one.units, other.units, places)))
+            parts[-2].loc[list(matching.refused), "why"] = "the keys differ"
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 
     def flipped(self, contestant: str) -> pandas.DataFrame:
@@ -261,18 +279,22 @@ class LogComparison:
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
 
 
-def compare_logs(logs: Sequence[Log], baseline: str = "") -> LogComparison:
-    """Compare logs with the first, or with the one that is named.
+def compare_logs(
+    logs: Sequence[Log], baseline: str = "", only: Sequence[str] = ()
+) -> LogComparison:
+    """Compare logs with the first, or with the one that is named; `only` those of these names.
 
-    Raises TaskError for fewer than two logs, for an unknown baseline, and for a log that shares no
-    sample with it.
+    Raises TaskError for fewer than two logs, for an unknown name, and for a log that shares no
+    sample with the baseline.
     """
     named = name_apart(logs)
     names = [log.name for log in named]
     if len(named) < 2:
         raise TaskError(f"a comparison needs two logs, found {', '.join(names) or 'none'}")
     place = place_of(baseline, names, "log") if baseline else 0
-    ordered = [named[place], *named[:place], *named[place + 1 :]]
+    wanted = {place_of(name, names, "log") for name in only} or set(range(len(named)))
+    others = [log for number, log in enumerate(named) if number in wanted - {place}]
+    ordered = [named[place], *others]
     return LogComparison(tuple(ordered), tuple(match(ordered[0], log) for log in ordered[1:]))
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.logs.log import NOTHING, Log, make_rows, told
+from looktwice.eval.logs.log import NOTHING, Log, make_rows, named_fields, told
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
@@ -41,7 +41,7 @@ def read_every_eval_ever(path: Path, named: Mapping[str, str]) -> list[Log]:
     if not lines:
         raise TaskError(f"{instances} holds no instance")
     try:
-        rows = make_rows([_row(line) for line in lines])
+        rows = make_rows([_row(line) | named_fields(line, named) for line in lines])
         return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]
     except (KeyError, TypeError, AttributeError) as exc:
         raise TaskError(

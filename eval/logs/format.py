@@ -110,13 +110,14 @@ def read_logs(
     A run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of predictions or
     of results; lmms-eval's samples, a `.jsonl` or the folder of them; Every Eval Ever's `.json` or
     `.jsonl`; our recorded replies; a table. `columns` names columns of tables by what they hold,
-    and as `value` the scorer of inspect_ai or the metric of lmms-eval. `reader` reads all replies
+    fields of the objects in other logs and of `meta` in runs, and as `value` the scorer of
+    inspect_ai or the metric of lmms-eval. `reader` reads all replies
     again; without one, those that nobody scored are read by their recorded labels, or by the robust
     reader. Raises TaskError and RunError.
     """
     path = Path(path)
     if (path / "points.yaml").exists():
-        logs = read_run(path, reader, plugins)
+        logs = read_run(path, reader, plugins, columns)
     else:
         logs = load_log(path, columns or {})
         for number, log in enumerate(logs):

@@ -21,6 +21,7 @@ from looktwice.eval.logs.log import (
     Log,
     join_pictures,
     make_rows,
+    named_fields,
     parse_value,
     sha_of_base64,
     told,
@@ -58,7 +59,7 @@ def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
     is the default. Raises TaskError.
     """
     with _says_what_is_wrong(path):
-        about, rows = _read(path, named.get("value", ""), whole=False)
+        about, rows = _read(path, named, whole=False)
         if rows.empty:
             raise TaskError(
                 "it holds no sample; was it stopped before the first one, or written without"
@@ -70,12 +71,14 @@ def read_inspect(path: Path, named: Mapping[str, str]) -> list[Log]:
 
     def read_whole() -> pandas.DataFrame:
         with _says_what_is_wrong(path):
-            return _read(path, named.get("value", ""), whole=True)[1]
+            return _read(path, named, whole=True)[1]
 
     return [replace(log, read_whole=read_whole)]
 
 
-def _read(path: Path, scorer: str, whole: bool) -> tuple[Mapping[str, Any], pandas.DataFrame]:
+def _read(
+    path: Path, named: Mapping[str, str], whole: bool
+) -> tuple[Mapping[str, Any], pandas.DataFrame]:
     """What the log says of itself, and a row for each of its samples, `whole` or as it sums them
     up."""
     if path.suffix != ".eval":
@@ -91,7 +94,9 @@ def _read(path: Path, scorer: str, whole: bool) -> tuple[Mapping[str, Any], pand
             if not samples:
                 samples = [_member(archive, name) for name in names if name.startswith("samples/")]
     about = data["eval"]
-    return about, make_rows([_row(sample, str(about["task"]), scorer) for sample in samples])
+    task, scorer = str(about["task"]), named.get("value", "")
+    rows = [_row(sample, task, scorer) | named_fields(sample, named) for sample in samples]
+    return about, make_rows(rows)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from looktwice.eval.logs.log import (
     Log,
     letter_or_text,
     make_rows,
+    named_fields,
     parse_value,
     told,
 )
@@ -61,7 +62,8 @@ def read_lmms_eval(path: Path, named: Mapping[str, str]) -> list[Log]:
     for file in files:
         task = re.sub(r"^.*_samples_", "", file.name.removesuffix(".gz").removesuffix(".jsonl"))
         try:
-            rows += [_row(line, task, named.get("value", "")) for _, line in read_objects(file)]
+            for _, line in read_objects(file):
+                rows.append(_row(line, task, named.get("value", "")) | named_fields(line, named))
         except TaskError as exc:
             raise TaskError(f"{file}: {exc}") from exc
     if not rows:

@@ -40,6 +40,8 @@ COLUMNS: Mapping[str, Any] = {
 `value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply is worth
 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
 """
+TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
+"""The columns that a user may name in logs that are no tables."""
 UNSCORED = "unscored"
 """The verdict of a reply that nobody has scored yet."""
 WORDS: Mapping[str, float] = {
@@ -139,6 +141,26 @@ def told(node: Any, *path: str) -> Any:
     for name in path:
         node = (node or {}).get(name)
     return node or ""
+
+
+def named_fields(line: Mapping[str, Any], named: Mapping[str, str]) -> dict[str, Any]:
+    """What an object holds in the fields that the user named for the columns of a log; dots lead
+    into inner objects. `value` names a scorer or metric instead. Raises TaskError for a field that
+    is not there."""
+    cells = dict[str, Any]()
+    for column, field_name in named.items():
+        if column not in TEXTS:
+            continue
+        node: Any = line
+        for part in field_name.split("."):
+            node = node.get(part) if isinstance(node, Mapping) else None
+        if node is None:
+            raise TaskError(
+                f"--column {column}={field_name}: there is no such field; there are"
+                f" {', '.join(map(str, line))}"
+            )
+        cells[column] = tuple(map(str, node)) if column == "choices" else str(node)
+    return cells
 
 
 def parse_value(cell: object) -> float:

@@ -11,7 +11,15 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from looktwice.eval.logs.log import NOTHING, UNSCORED, Log, join_pictures, letter_or_text, make_rows
+from looktwice.eval.logs.log import (
+    NOTHING,
+    UNSCORED,
+    Log,
+    join_pictures,
+    letter_or_text,
+    make_rows,
+    named_fields,
+)
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, subtask_of_idx
@@ -29,30 +37,39 @@ LETTER = re.compile(r"\(?[A-Z]\)?")
 CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
-def read_run(path: Path, reader: Stage | None = None, plugins: Sequence[str] = ()) -> list[Log]:
-    """A log for each contestant of a run, with all its tasks. Raises RunError, and TaskError for an
-    empty run."""
+def read_run(
+    path: Path,
+    reader: Stage | None = None,
+    plugins: Sequence[str] = (),
+    named: Mapping[str, str] | None = None,
+) -> list[Log]:
+    """A log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
+
+    Raises RunError, and TaskError for an empty run.
+    """
     folder = RunFolder(path)
     run, texts = score_run(folder, reader, plugins=plugins), reply_texts(folder)
     people, records = published_people(run), cache(folder.records)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
-    def transcript(ids: Mapping[str, str], task: str, sample: str, draw: int) -> Messages:
-        record = records().get((ids[task], sample, draw))
+    def transcript(
+        ids: Mapping[str, str], names: Mapping[str, str], task: str, sample: str, draw: int
+    ) -> Messages:
+        record = records().get((ids[task], names[sample], draw))
         return () if record is None else folder.messages(record)
 
     logs = []
     for contestant in dict.fromkeys(scores.contestant for scores in run.points):
         points = [scores for scores in run.points if scores.contestant == contestant]
-        rows = [
-            run_row(scores, name, scored, texts)
-            for scores in points
-            for name, draws in scores.draws_asked.items()
-            for scored in draws
-        ]
+        rows, names = [], dict[str, str]()
+        for scores in points:
+            for name, draws in scores.draws_asked.items():
+                told = named_fields(scores.samples[name].meta, named or {})
+                rows += [run_row(scores, name, scored, texts) | told for scored in draws]
+                names[told.get("sample", name)] = name
         ids = {scores.task: scores.point.recorded_as for scores in points}
         if rows:
-            conversation = partial(transcript, ids)
+            conversation = partial(transcript, ids, names)
             logs.append(
                 Log(contestant, make_rows(rows), run.name, transcript=conversation, people=levels)
             )
@@ -114,7 +131,9 @@ def scored_columns(scored: ScoredRecord) -> dict[str, Any]:
 def read_replies(path: Path, named: Mapping[str, str]) -> list[Log]:
     """The log of a file of recorded replies: JSON lines with `idx, reply, official_label, answer`,
     maybe `choices` and `question`. Raises TaskError."""
-    rows = [_reply_row(line, f"{path} line {number}") for number, line in read_objects(path)]
+    rows = []
+    for number, line in read_objects(path):
+        rows.append(_reply_row(line, f"{path} line {number}") | named_fields(line, named))
     name = path.name.removesuffix(".gz").removesuffix(".jsonl")
     return [Log(name, make_rows(list(with_choices(path, rows))), path.name)]
 

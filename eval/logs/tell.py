@@ -3,6 +3,7 @@ files beside it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -23,7 +24,7 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
-from looktwice.eval.logs.compare import ALL, Contrast, LogComparison
+from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, reasons_alone
 from looktwice.eval.logs.log import Log
 from looktwice.eval.page.conversations import THUMBNAIL
 from looktwice.eval.page.data import (
@@ -160,7 +161,9 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
         for one, other, places in ((base, log, alone), (log, base, matching.right)):
             if places:
                 names = _some(one.units["sample"].loc[list(places)])
-                yield f"  in {one.name} alone, not in {other.name}: {len(places)} ({names})"
+                why = Counter(reasons_alone(one.units, other.units, places)).most_common(1)[0][0]
+                alone_in = f"in {one.name} alone, not in {other.name}"
+                yield f"  {alone_in}: {len(places)} ({names}); mostly {why}"
 
 
 def _doubts(log: Log) -> Iterator[str]:

@@ -12,7 +12,7 @@ JSON. To choose by: verdict, value, how many looks, how many of them were refuse
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -21,11 +21,14 @@ from typing import Any
 from looktwice.eval.records.records import Record, RunError, RunFolder, refuse_run_file
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
+from looktwice.pipelines.config.classes import did_you_mean
+from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
+from looktwice.prompting.agent import BlackImages, NoResult
 from looktwice.prompting.agent.episode import read_end, read_looks
 
 Line = dict[str, Any]
@@ -41,11 +44,15 @@ def write_trajectories(
     reader: Stage | None = None,
     whole: bool = False,
     plugins: Sequence[str] = (),
+    contestants: Sequence[str] = (),
 ) -> Iterator[str]:
     """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
 
-    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls. Raises
-    RunError for a verdict that there is none of, and where nothing is left to write.
+    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls.
+    `contestants` are those that are written, by their names with or without their changes; else all
+    but placebos, whose looks show another place or nothing, and those that failed on everything.
+    Raises RunError for a verdict or contestant that there is none of, and where nothing is left to
+    write.
     """
     refuse_run_file(out)
     unknown = [name for name in only if name not in list(Verdict)]
@@ -53,12 +60,12 @@ def write_trajectories(
         raise RunError(
             f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}"
         )
-    lines = trajectories(run, only, reader, whole, plugins)
+    lines = trajectories(run, only, reader, whole, plugins, contestants)
     first = next(lines, None)
     if first is None:
         raise RunError(
-            f"{run} has no such conversation; leave out --only, or ask with a stage that calls a"
-            " model"
+            f"{run} has no such conversation; leave out --only, name a --contestant, or ask with a"
+            " stage that calls a model"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     written, images = chain([first], lines), out.with_name(f"{out.stem}_images")
@@ -75,11 +82,12 @@ def trajectories(
     reader: Stage | None = None,
     whole: bool = False,
     plugins: Sequence[str] = (),
+    contestants: Sequence[str] = (),
 ) -> Iterator[Line]:
     """The conversations of a run, one a record, as the answering call has it; `images` are
     Payloads."""
     scored = score_run(RunFolder(run), reader, plugins=plugins)
-    points = {scores.point.id: scores for scores in scored.points}
+    points = {scores.point.id: scores for scores in _chosen(scored.points, contestants)}
     for record in scored.folder.records().values():
         if record.error or not record.replies or record.point not in points:
             continue
@@ -90,6 +98,27 @@ def trajectories(
         line = _line(scored.folder, scores, record, verdict)
         if not (whole and line["refused"]):
             yield line
+
+
+def _chosen(points: Sequence[PointScores], names: Sequence[str]) -> list[PointScores]:
+    """The arms whose conversations are written. Raises RunError for an unknown name."""
+    known = {name for arm in points for name in (arm.contestant, arm.point.contestant)}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise RunError(f"--contestant {name}: there is none{hint}")
+    if names:
+        return [a for a in points if {a.contestant, a.point.contestant} & {*names}]
+    return [arm for arm in points if not (arm.failure or is_placebo(arm.point.spec.get("stages")))]
+
+
+def is_placebo(node: Any) -> bool:
+    """Whether stages, or settings in them, show a place that was not asked for, or nothing."""
+    if isinstance(node, Mapping):
+        uses = {public_path(kind) for kind in (BlackImages, NoResult)}
+        blind = node.get("elsewhere") is True or node.get("use") in uses
+        return blind or any(map(is_placebo, node.values()))
+    return isinstance(node, list | tuple) and any(map(is_placebo, node))
 
 
 def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:

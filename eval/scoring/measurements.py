@@ -24,6 +24,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord,
 from looktwice.eval.statistics.intervals import Clusters, cluster_codes, cluster_sums
 from looktwice.eval.statistics.paired import Values
 from looktwice.pipelines.config.spec import public_path
+from looktwice.prompting.agent.episode import read_looks
 from looktwice.prompting.wording import ChainOfThought
 
 MEASURED = "measured."
@@ -130,10 +131,14 @@ def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | 
 # ---- turns
 
 
+LOOKING = "looking"
+
+
 @dataclass(frozen=True)
 class Turns:
     """What one record would have answered after each turn, the last as it did; tokens and cost are
-    those until then."""
+    those until then. A turn that ended in a request for a look has no answer yet: its reason is
+    LOOKING."""
 
     sample: str
     scored: tuple[ScoredRecord, ...]
@@ -176,17 +181,23 @@ class TurnsOfArm:
         """The cluster of each record."""
         return self.scores.clusters_of(turns.sample for turns in self.records)
 
-    def mean(self, turn: int, value: Callable[[ScoredRecord], float]) -> dict[str, float]:
-        """Something of the answers after a turn by sample, the mean over its draws."""
+    def mean(self, turn: int, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
+        """Something of the answers after a turn by sample, the mean over its draws that have it."""
         draws = defaultdict[str, list[float]](list)
         for turns in self.records:
-            draws[turns.sample].append(value(turns.at(turn)))
+            if (worth := value(turns.at(turn))) is not None:
+                draws[turns.sample].append(worth)
         return {sample: fmean(values) for sample, values in draws.items()}
 
     @cached_property
     def values(self) -> Values[int, str]:
-        """The value of every sample after each turn, the mean over its draws."""
-        means = {t: self.mean(t, lambda scored: scored.score.value) for t in range(self.last + 1)}
+        """The value of every sample after each turn, the mean over its draws; NaN where no draw has
+        an answer yet."""
+
+        def value(scored: ScoredRecord) -> float | None:
+            return None if scored.reason == LOOKING else scored.score.value
+
+        means = {turn: self.mean(turn, value) for turn in range(self.last + 1)}
         return Values.of(means, self.scores.clusters)
 
     def tokens(self, turn: int) -> float:
@@ -212,7 +223,11 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:
             continue
         if row is not None and row.answer is not None:
-            cut = [scores.score(part, row) for part in _cut(record, scores.point.id in chains)]
+            cut, looked = list[ScoredRecord](), {look.call for look in read_looks(record.notes)}
+            for part in _cut(record, scores.point.id in chains):
+                scored = scores.score(part, row)
+                is_call = scored.answer is None and len(part.calls) - 1 in looked
+                cut.append(replace(scored, reason=LOOKING) if is_call else scored)
             if cut:
                 turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
     arms = []
@@ -226,7 +241,8 @@ def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
     """The accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
     for arm in read_turns(run):
         for turn in arm.shown:
-            values = dict(zip(arm.values.units, arm.values[turn].tolist(), strict=True))
+            asked = arm.values.where(arm.values.has(turn))
+            values = dict(zip(asked.units, asked[turn].tolist(), strict=True))
             name = f"{TURNS}{turn + 1}.accuracy"
             yield arm.scores, Metric(name, values, clusters=arm.scores.clusters)
 

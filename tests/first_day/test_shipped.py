@@ -52,7 +52,9 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", ["correspondence_curve.yaml"])
 def test_a_shipped_configuration_goes_by_its_name_from_any_folder(name: str) -> None:
-    assert "sift" in said("check", name, "contestants.xfeat=null", "contestants.imagenet=null")
+    assert "sift" in said(
+        "check", name, "--all", "contestants.xfeat=null", "contestants.imagenet=null"
+    )
 
 
 def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:

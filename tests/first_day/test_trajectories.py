@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from looktwice.eval import evaluate
 from looktwice.eval.cli import app
+from looktwice.eval.records import RunError
+from looktwice.eval.runs.trajectories import is_placebo, trajectories
 from looktwice.eval.tasks import LettersAndShapes
 from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
@@ -119,3 +121,18 @@ def test_a_file_is_not_left_behind_where_there_is_nothing_to_write(
         app, ["export", str(run), "--as", "trajectories", "--out", str(out), "--only", "hidden"]
     )
     assert result.exit_code == 2 and "no such conversation" in result.output and not out.exists()
+
+
+def test_one_contestant_is_written_and_no_placebo_unless_it_is_named(
+    run: Path, tmp_path: Path
+) -> None:
+    def who(*names: str) -> set[str]:
+        return {line["contestant"] for line in trajectories(run, contestants=names)}
+
+    assert who() == {"plain", "agent"}
+    assert who("agent") == {"agent"}
+    with pytest.raises(RunError, match="--contestant agnt: there is none; did you mean 'agent'"):
+        who("agnt")
+    blind = {"agent": {"results": {"use": "prompting.agent.BlackImages"}}}
+    assert is_placebo(blind) and is_placebo({"zoom": [{"crop": {"elsewhere": True}}]})
+    assert not is_placebo({"zoom": {"elsewhere": False, "use": "prompting.agent.Zoom"}})

@@ -19,10 +19,10 @@ from looktwice.eval.display.text_tables import (
     share_cell,
     text,
 )
-from looktwice.eval.scoring.measurements import Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.measurements import LOOKING, Turns, TurnsOfArm, read_turns
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
-from looktwice.eval.statistics.paired import compare_paired, mean_difference
+from looktwice.eval.statistics.paired import mean_difference
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,31 @@ class TurnChange:
     after: int
 
     @property
-    def paired(self) -> Estimate:
-        """The paired change of accuracy over samples."""
-        values = self.arm.values
-        return compare_paired(values[self.after], values[self.before], values.clusters)
+    def paired(self) -> Estimate | None:
+        """The paired change of accuracy over the samples that have an answer after both; None where
+        none has."""
+        return self.arm.values.pair(self.after, self.before)
+
+    @property
+    def answered(self) -> list[Turns]:
+        """The records that have an answer after both turns."""
+        ends = (self.before, self.after)
+        return [t for t in self.arm.records if LOOKING not in (t.at(end).reason for end in ends)]
 
     def became(self, right: bool) -> list[bool]:
-        """Of each record whether it became right, or ceased to be."""
+        """Of each record that has both answers whether it became right, or ceased to be."""
         pair = [not right, right]
         return [
             [turns.at(turn).verdict is Verdict.RIGHT for turn in (self.before, self.after)] == pair
-            for turns in self.arm.records
+            for turns in self.answered
         ]
 
     def count(self, right: bool) -> str:
-        """Records gained or lost with the interval of their share."""
-        clusters = self.arm.clusters
+        """Records gained or lost with the interval of their share; empty where none has both
+        answers."""
+        clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered)
+        if not clusters:
+            return ""
         share = share_interval(self.became(right), clusters)
         return f"{sum(self.became(right))}\n{percent(share.low)}–{percent(share.high)} %"
 
@@ -66,7 +75,7 @@ class TurnChange:
 
     def per_point(self, spent: float | None) -> float | None:
         """What a sample needs more for each percentage point gained; None where nothing is."""
-        gain = self.paired.value
+        gain = self.paired.value if self.paired else 0.0
         return None if spent is None or gain <= 0 else spent / (100 * gain)
 
     @property
@@ -96,12 +105,12 @@ class TurnLine:
 TURN_COLUMNS: Sequence[Column[TurnLine]] = (
     *names("contestant", "task", of="arm.scores"),
     Column("turn", "name", text),
-    Column("n", "accuracy.n"),
+    Column("n", lambda line: line.accuracy and line.accuracy.n),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("wrong\nto right", lambda line: line.change and line.change.count(True)),
     Column("right\nto wrong", lambda line: line.change and line.change.count(False)),
     Column("change", lambda line: line.change and line.change.paired, change_cell),
-    Column("p", lambda line: line.change and line.change.paired.p, format_p),
+    Column("p", lambda line: line.change and line.change.paired and line.change.paired.p, format_p),
     Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}".format),
     Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
     Column("tokens per\ngained one", lambda line: line.since and line.since.tokens_per_point),

@@ -19,6 +19,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import describe_replay, replay
 from looktwice.eval.runs.show import show_sample
 from looktwice.eval.runs.trajectories import trajectories, write_trajectories
+from looktwice.eval.scoring.measurements import LOOKING, read_turns
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
@@ -32,6 +33,7 @@ from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.episode import EpisodeEnd, Look, read_end, read_looks
+from tests import made_run
 from tests.made_run import MadeRun, analysed
 from tests.paths import CONFIGS, DOCS
 
@@ -266,6 +268,19 @@ def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     assert (found.same, found.different, dict(found.left_out)) == (12 * 10, [], {}) and found.done
     *_, last = describe_replay(found)
     assert last == "replayed without a model: 120 records the same bit for bit"
+
+
+def test_a_call_of_a_tool_is_no_wrong_answer_in_the_table_of_turns(run: Path) -> None:
+    scored = score_run(RunFolder(run))
+    arms = read_turns(scored)
+    assert arms
+    for arm in arms:
+        looking = [turns for turns in arm.records if turns.at(0).reason == LOOKING]
+        answered, first = len(arm.records) - len(looking), arm.values.mean(0)
+        assert looking and (first.n if first else 0) == answered
+    for line in made_run.lines_of(analysed("turns", scored)):
+        if line["turn"] == "1":
+            assert not line["accuracy\n%"].startswith("0.0"), "who looks has not answered wrongly"
 
 
 def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: Path) -> None:

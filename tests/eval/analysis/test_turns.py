@@ -56,13 +56,11 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = TurnChange(only_arm(table), 0, 1)
     assert sum(change.became(True)) == sum(change.became(False)) == 6
-    assert (change.paired.n, change.paired.value, change.paired.p) == (12, 0.0, 1.0)
+    paired = change.paired
+    assert paired and (paired.n, paired.value, paired.p) == (12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
     wanted = compare_paired(values, others)
-    assert (change.paired.low, change.paired.high) == (
-        wanted.low,
-        wanted.high,
-    ) and wanted.low < -0.4
+    assert (paired.low, paired.high) == (wanted.low, wanted.high) and wanted.low < -0.4
     assert (change.tokens, change.tokens_per_point, change.cost) == (10.0, "no gain", None)
     paid = []
     for turns in only_arm(table).records:
@@ -104,9 +102,11 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
         table = evaluate(task, arms, Scripted(flip), out=tmp_path / name)
         change = TurnChange(only_arm(table), 0, 1)
         *_, gain = (rule.gain for rule in stopping_rules(table.scores[0]))
-        widths.append((change.paired.high - change.paired.low, gain.high - gain.low))
+        paired = change.paired
+        assert paired
+        widths.append((paired.high - paired.low, gain.high - gain.low))
     # of three groups, two of the eight signs
-    assert change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25
+    assert paired and paired.value == pytest.approx(-1 / 3) and gain.p == 0.25
     assert all(shared > 1.3 * own for own, shared in zip(*widths, strict=True))
 
 

@@ -43,8 +43,25 @@ def test_the_numbers_are_those_computed_by_hand() -> None:
     assert contrast.paired.p == pytest.approx(14 / 64)
     assert found.flipped("two")["sample"].tolist() == ["q0", "q1", "q2", "q3", "q4", "q5"]
     assert found.unmatched.to_dict("records") == [
-        {"log": "one", "against": "two", "task": "", "sample": "q11", "why": ""}
+        {
+            "log": "one",
+            "against": "two",
+            "task": "",
+            "sample": "q11",
+            "why": "its id is not there, and its question is not known",
+        }
     ]
+
+
+def test_only_those_that_are_named_are_compared_and_every_other_sample_says_why() -> None:
+    asked = {"question": ["a", "b", "c"]}
+    one, two = make_log("one", [1, 1, 1], **asked), make_log("two", [1, 0], **asked)
+    found = compare_logs([one, two, make_log("three", [0, 0, 0])], only=["two"])
+    assert [(c.contestant, c.baseline) for c in found.contrasts] == [("two", "one")]
+    assert found.unmatched["why"].tolist() == ["neither its id nor its question is there"]
+    twice = make_log("one", [1, 1, 1], **asked, sample=["q0", "q1", "q1"])
+    with pytest.raises(TaskError, match="no log is named 'to'; did you mean 'two'"):
+        compare_logs([twice, two], only=["to"])
 
 
 def test_tasks_have_lines_of_their_own_and_the_others_are_compared_too() -> None:

@@ -286,3 +286,28 @@ def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> N
     for named, said in ({"value": "correct"}, "corect"), ({"worth": "corect"}, "none of sample"):
         with pytest.raises(TaskError, match=said):
             read_logs(path, named)
+
+
+LMMS = {"doc_id": 1, "doc": {"answer": "A", "own": {"id": "x7"}}, "target": "A", "exact_match": 1}
+REPLY = {"idx": "val_Counting_1", "reply": "(A)", "answer": "(A)", "own": "val_Counting_7"}
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "name"),
+    [(LMMS | {"resps": [["A"]]}, "doc.own.id", "x7"), (REPLY, "own", "val_Counting_7")],
+)
+def test_a_column_may_be_named_in_every_format(
+    tmp_path: Path, line: dict[str, Any], field: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.jsonl").write_text(json.dumps(line) + "\n")
+    (log,) = read_logs(tmp_path / "log.jsonl", {"sample": field})
+    assert log.units["sample"].tolist() == [name]
+    with pytest.raises(TaskError, match="--column sample=nothing: there is no such field; there"):
+        read_logs(tmp_path / "log.jsonl", {"sample": "nothing"})
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"], meta=[{"number": "x7"}])
+    made.answers(made.point("plain", "t"), ["A"])
+    made.write()
+    (log,) = read_logs(made.path, {"sample": "number"})
+    assert log.units["sample"].tolist() == ["x7"]
