@@ -258,6 +258,27 @@ class Model(Protocol):
     ) -> Reply: ...
 
 
+@dataclass(frozen=True)
+class Around:
+    """What is wrapped around a model, and has its identity."""
+
+    model: Model
+
+    @property
+    def identity(self) -> str:
+        """The identity of the wrapped model."""
+        return self.model.identity
+
+    def close(self) -> None:
+        """Close the wrapped model."""
+        close_model(self.model)
+
+
+def close_model(model: Model) -> None:
+    """Close a model that can be closed."""
+    getattr(model, "close", lambda: None)()
+
+
 class ModelError(Exception):
     """A call that brought no reply. `retryable` says whether the same call may succeed later.
 

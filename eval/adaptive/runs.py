@@ -23,7 +23,7 @@ from looktwice.eval.scoring.benchmark import chance_levels
 from looktwice.eval.scoring.labels import as_number, label_with_changes
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import Arm
 
 Floats = NDArray[np.float64]
 

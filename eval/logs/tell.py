@@ -40,8 +40,7 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.models.answers import shorten
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.picture import PictureError, thumbnail
 
 if TYPE_CHECKING:
     import pandas

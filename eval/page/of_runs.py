@@ -25,9 +25,8 @@ from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.pipelines.config.yaml_input import dump_yaml
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.disk import dump_yaml
+from looktwice.pipelines.picture import Picture, PictureError, thumbnail
 
 Images = Callable[[str, str], tuple[Picture, ...]]
 """(task id, sample id) -> the sample's own images, empty if they are no longer available."""

@@ -16,9 +16,8 @@ import numpy as np
 
 from looktwice.eval.records.writer import describe_failure
 from looktwice.eval.tasks.base import checked_items
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import find_settings
+from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule

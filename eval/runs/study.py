@@ -30,10 +30,9 @@ from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools, price_of
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.clock import Clock, run_clock
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.paths import allow, allowed_to
 from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import asks_model
+from looktwice.pipelines.config.spec import Arm, asks_model
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop

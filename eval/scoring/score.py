@@ -35,11 +35,11 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
     cluster_of,
 )
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Usage, amounts, price_fault, say_prices
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step

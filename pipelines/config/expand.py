@@ -11,7 +11,6 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.classes import Faults, did_you_mean
 from looktwice.pipelines.config.load import (
     OVERLAID,
@@ -24,6 +23,7 @@ from looktwice.pipelines.config.load import (
     task_name,
 )
 from looktwice.pipelines.config.paths import Scope
+from looktwice.pipelines.config.spec import Arm
 
 MOST_ARMS = 100_000
 

@@ -26,8 +26,7 @@ from looktwice.pipelines.config.paths import (
     pass_fence,
     shipped,
 )
-from looktwice.pipelines.config.yaml_input import check_yaml
-from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.model import leaves
 
 Node = dict[str, Any]

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import (
+    Around,
     CallOptions,
     Messages,
     Model,
@@ -25,7 +26,6 @@ from looktwice.pipelines.model import (
     Stopped,
     Usage,
 )
-from looktwice.pipelines.models.cache import Around
 from looktwice.pipelines.models.http_client import STOPPING
 
 Answer = TypeVar("Answer")

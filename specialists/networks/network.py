@@ -17,9 +17,9 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.hub import diffusers_part, from_hub
 from looktwice.pipelines.runtime.networks import (
+    Batcher,
     Device,
     Dtype,
     Place,

@@ -12,7 +12,7 @@ from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError
 from looktwice.pipelines import ChatAPI, Pipeline
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models import chat_api, endpoint
+from looktwice.pipelines.models import chat_api, wrappers
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
@@ -38,8 +38,8 @@ def test_nobody_there_stops_the_run_before_the_first_request(tmp_path: Path) -> 
 def test_a_server_that_goes_away_is_left_within_15_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "SECONDS", 0.3)
-    monkeypatch.setattr(endpoint, "UNREACHED", 2)
+    monkeypatch.setattr(wrappers, "SECONDS", 0.3)
+    monkeypatch.setattr(wrappers, "UNREACHED", 2)
     with chat_server(None, "--delay", "0.1") as server:
         start = time.monotonic()
         with when(lambda: server.stats["replies"] >= 3, server.kill):
@@ -58,7 +58,7 @@ def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int
     with chat_server(None, "--fail", f"{status}=1") as server:
         words = ("--workers", 2, "--limit", limit)
         output = run_study(tmp_path, server.url, *words, n=40, code=1)
-        assert server.stats["requests"] <= endpoint.ALIKE + 1
+        assert server.stats["requests"] <= wrappers.ALIKE + 1
     assert all(words in output for words in (f"answered {status}", REFUSALS[status], GOES_ON))
     assert records(tmp_path) == []
 
@@ -66,7 +66,7 @@ def test_a_server_that_refuses_everybody(tmp_path: Path, status: str, limit: int
 def test_a_web_page_in_place_of_an_api_is_the_endpoint_s_failure() -> None:
     with pytest.raises(ModelError, match="check that `url` is right") as raised:
         read_response(HttpResponse(200, {}, b"<html>welcome</html>"), CLOSED, 0.1)
-    assert endpoint.is_of_endpoint(raised.value)
+    assert wrappers.is_of_endpoint(raised.value)
 
 
 @pytest.mark.parametrize(("status", "delay"), [(401, 0.0), (403, 0.0), (200, 0.3)])

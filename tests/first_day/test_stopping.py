@@ -15,8 +15,8 @@ from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs.predict import Run, RunOptions
 from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, Stage, State
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import Message, Stopped
 from looktwice.pipelines.models.limits import Limited
 from looktwice.prompting import Ask

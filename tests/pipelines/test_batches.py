@@ -22,15 +22,14 @@ from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.tasks import Facts
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import with_id
-from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
-from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.hub import from_hub
 from looktwice.pipelines.runtime.networks import (
+    Batcher,
     FetchError,
     Place,
     open_shared,

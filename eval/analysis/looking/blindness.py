@@ -49,7 +49,7 @@ from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, V
 from looktwice.eval.statistics.answers import PositionBias, position_bias
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
-from looktwice.pipelines.config.yaml_input import dump_yaml
+from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {

@@ -28,9 +28,8 @@ from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord
 from looktwice.eval.tasks import CountScorer, TaskError
 from looktwice.pipelines.config import Plan, load_plan
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.models import Replay
 from looktwice.pipelines.pipeline import NoModel

@@ -19,8 +19,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
 from looktwice.eval.records.writer import make_record
 from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.models import Scripted

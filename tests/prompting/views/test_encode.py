@@ -14,7 +14,7 @@ from skimage.data import astronaut
 
 from looktwice.eval.records import Record
 from looktwice.eval.records.writer import make_record
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel, Pipeline
