@@ -394,10 +394,10 @@ def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: 
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from looktwice.specialists.detection import GroundingDINO
-    from tests.tiny_networks import grounding_dino
+    from tests.tiny import tiny
 
     detector = GroundingDINO(
-        str(grounding_dino(tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
+        str(tiny("grounding_dino", tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu"
     )
     rule = Count(detector, nothing="zero")
     many, one = ran(tmp_path / "eight", rule, 8), ran(tmp_path / "one", rule, 1)

@@ -66,11 +66,11 @@ def vlm2(root: Path) -> list[str]:
 
 
 def prompted(root: Path) -> list[str]:
-    from tests.tiny_networks import grounding_dino
+    from tests.tiny import tiny
 
     pytest.importorskip("transformers")
     made.vlm2(root, few=True)
-    detector = grounding_dino(root / "detector")  # untrained: any box will do
+    detector = tiny("grounding_dino", root / "detector")  # untrained: any box will do
     objects = "contestants.VP-zoom-o.stages.objects.detector"
     faces = "contestants.VP-zoom-p.stages.faces.detector"
     words = [f"tasks.gc_mat.path={root}", f"{objects}.model={detector}"]

@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError
 from looktwice.specialists.detection import RFDETR
 from looktwice.specialists.protocols import NoEvidence
-from tests import tiny_detectors as tiny
+from tests.tiny import settings
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -86,6 +86,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
     """Its processor, network and post-processing, used bare as its documentation shows, image by
     image."""
     folder, level = built(name), 0.2
+    labels = settings()[name]["settings"]["id2label"]
     network = transformers.AutoModelForObjectDetection.from_pretrained(folder).eval()
     # two images in a batch give other last digits, by which the untrained RT-DETR may look from
     # another one of its nearly equal queries
@@ -108,7 +109,7 @@ def test_boxes_are_those_of_transformers(name: str, built: Callable[[str], str])
         order = np.argsort(-np.asarray(expected["scores"]), kind="stable")
         order = order[(xyxy[order, 2:] > xyxy[order, :2]).all(1)]  # some lie outside of the image
         assert len(found) == len(order) > 3
-        wanted = [tiny.LABELS[label] for label in np.asarray(expected["labels"])[order].tolist()]
+        wanted = [labels[label] for label in np.asarray(expected["labels"])[order].tolist()]
         scores = np.asarray(expected["scores"])[order]
         assert found.labels.tolist() == wanted
         np.testing.assert_allclose(found.scores, scores, atol=1e-4)

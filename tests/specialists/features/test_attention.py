@@ -20,8 +20,8 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
 from looktwice.specialists.features.attention import _attend, cover, labelled, receive, window_order
-from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
+from tests.tiny import tiny
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -241,7 +241,7 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
 
 
 def test_the_stage_notes_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:
-    attention = VisionAttention(model=str(tiny_networks.llava(tmp_path / "llava")))
+    attention = VisionAttention(model=str(tiny("llava", tmp_path / "llava")))
     sample = Sample("s", "?", (Picture(picture(60, 80)),), marks=(Box("", 0, 0, 40, 30),))
     noted = Pipeline(
         {"share": AttentionShare(attention), "draw": ScalarOverlay(attention, layout="blend")}

@@ -11,8 +11,8 @@ import pytest
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.maps import MarigoldAlbedo
 from looktwice.specialists.maps.reflectance import levels_to_linear
-from tests import tiny_matchers
 from tests.original_files import cat
+from tests.tiny import tiny
 
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
@@ -23,7 +23,7 @@ def intrinsics(folder: Path, names: list[str], space: str) -> Path:
     """A pipeline whose U-Net takes an image beside two maps."""
     from diffusers import UNet2DConditionModel
 
-    tiny_matchers.stable_diffusion(folder)
+    tiny("stable_diffusion", folder)
     torch.manual_seed(0)
     UNet2DConditionModel(
         block_out_channels=(8, 8, 16, 16),

@@ -26,7 +26,7 @@ from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.networks import Network
 from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.protocols import NoEvidence
-from tests import tiny_networks as tiny
+from tests.tiny import dire_network
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -279,7 +279,7 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(
     dire = DIRE(built("dire"), device="cpu")
     together = [each.value for each in dire.predict_many([(image,) for image in images])]
     assert together == pytest.approx([dire(image) for image in images], abs=1e-5)
-    network = tiny.resnet()
+    network = dire_network()
     processor = transformers.ConvNextImageProcessorPil(
         size={"shortest_edge": 224},
         crop_pct=224 / 256,

@@ -22,11 +22,11 @@ from looktwice.specialists.matching import KeypointMatcher, LoFTR
 from looktwice.specialists.networks.packages import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
-from tests import tiny_matchers
 from tests.original_files import BERT, MEAN, STD, cat, expected, write_file
 from tests.original_kinds import NAMED, RIGHT, TAKES, write_kinds
 from tests.original_networks import CPU, OPENED
 from tests.paths import DOCS
+from tests.tiny import tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -198,7 +198,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (place / folder).mkdir(parents=True)
     for kind in ("depth_anything_v2", "grounding_dino", "sam2"):
         write_file(kind, place)
-    held = torch.load(tiny_matchers.loftr(place / "outdoor_ds.ckpt"))
+    held = torch.load(tiny("loftr", place / "outdoor_ds.ckpt"))
     for name, tensor in held["state_dict"].items():
         if "loftr_coarse" in name and "norm2.weight" in name:
             tensor *= 10  # features so far apart that some places are sure of each other

@@ -18,7 +18,6 @@ from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import SAM, SAM3
 from looktwice.specialists.segmentation.sam3 import see_square
-from tests import tiny_sam3 as tiny
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -171,9 +170,11 @@ def stretched(image: Pixels, side: int) -> Any:
 
 
 @pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
-def test_other_kinds_of_sam_give_what_transformers_gives(name: str, tmp_path: Path) -> None:
+def test_other_kinds_of_sam_give_what_transformers_gives(
+    name: str, built: Callable[[str], str]
+) -> None:
     """The network used bare, with the box in pixels of the square that it looks at."""
-    folder = str(getattr(tiny, name)(tmp_path / name))
+    folder = built(name)
     kind = transformers.EdgeTamModel if name == "edgetam" else transformers.Sam3TrackerModel
     network = kind.from_pretrained(folder).eval()
     side = 64 if name == "edgetam" else 56

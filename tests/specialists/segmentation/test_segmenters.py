@@ -1,7 +1,7 @@
 """Segment Anything on one code path for both versions, its original files, and what is composed of
 it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import WeightsError
 from looktwice.pipelines.runtime.networks import Place
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -21,16 +21,10 @@ from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
 from looktwice.specialists.segmentation.sam import SamNetwork, open_sam
 from looktwice.specialists.segmentation.sam_files import MaskFilter
-from tests import tiny_segmenters
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-TINY = {
-    "sam": tiny_segmenters.sam,
-    "sam2": tiny_segmenters.sam2,
-    "sam2_video": tiny_segmenters.sam2_video,
-}
 SIZES = [(48, 80), (100, 30), (64, 64), (1, 9), (200, 3)]
 BOXES = Boxes(
     np.array([[0, 0, 3, 1], [1, 0, 2, 1.0]]), np.array([0.9, 0.4]), np.array(["cat", "dog"])
@@ -38,17 +32,10 @@ BOXES = Boxes(
 ANY = MaskFilter(iou=0, stability=0, overlap=1)
 
 
-@pytest.fixture(scope="module", params=[*TINY, "original"])
-def model(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+@pytest.fixture(params=["sam", "sam2", "sam2_video", "sam_file"])
+def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
     """The tiny networks, by folder or by file."""
-    place = tmp_path_factory.mktemp("sam") / request.param
-    if request.param == "original":
-        yield str(tiny_segmenters.original(place.with_suffix(".pth")))
-    else:
-        yield str(TINY[request.param](place))
-    close_networks()
+    return built(request.param)
 
 
 def noise(size: tuple[int, int], seed: int = 0) -> Pixels:
@@ -108,32 +95,31 @@ def test_no_box_is_no_mask(model: str) -> None:
     assert SAM(model=model, device="cpu")(noise((20, 30)), BOXES[[]]).masks.shape == (0, 20, 30)
 
 
-def opened(folder: Path) -> SamNetwork:
-    return open_sam(str(folder), None, Place("cpu", "float32"))
+def opened(folder: str) -> SamNetwork:
+    return open_sam(folder, None, Place("cpu", "float32"))
 
 
-def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(tmp_path: Path) -> None:
-    ours, theirs = (
-        tiny_segmenters.sam(tmp_path / "sam"),
-        tiny_segmenters.original(tmp_path / "sam.pth"),
-    )
+def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(
+    built: Callable[[str], str],
+) -> None:
+    ours, theirs = built("sam"), built("sam_file")
     held = [opened(place).model.state_dict() for place in (ours, theirs)]
     assert held[0].keys() == held[1].keys()
     assert all(torch.equal(held[0][name], held[1][name]) for name in held[0])
     for size in SIZES:
         image = noise(size)
-        one, two = (SAM(model=str(place), device="cpu")(image, BOXES) for place in (ours, theirs))
+        one, two = (SAM(place, device="cpu")(image, BOXES) for place in (ours, theirs))
         np.testing.assert_array_equal(one.masks, two.masks)
         np.testing.assert_array_equal(one.scores, two.scores)
 
 
 @pytest.mark.parametrize("size", SIZES[:3])
 def test_images_and_masks_go_through_the_network_as_transformers_own_processor_sends_them(
-    tmp_path: Path, size: tuple[int, int]
+    size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
     from transformers import SamImageProcessorPil
 
-    network, image = opened(tiny_segmenters.sam(tmp_path / "sam")), noise(size)
+    network, image = opened(built("sam")), noise(size)
     square = {"height": 64, "width": 64}
     processor = SamImageProcessorPil(size={"longest_edge": 64}, pad_size=square)
     theirs = processor(images=image, return_tensors="pt")
