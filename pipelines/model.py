@@ -7,7 +7,7 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NotRequired, Protocol
 
@@ -260,7 +260,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Around:
-    """What is wrapped around a model, and has its identity."""
+    """What is wrapped around a model, and has its identity; `around` says what it does."""
 
     model: Model
 
@@ -268,6 +268,16 @@ class Around:
     def identity(self) -> str:
         """The identity of the wrapped model."""
         return self.model.identity
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Ask. Raises what `around` raises."""
+        return self.around(lambda: self.model(messages, draw, options))
+
+    def around(self, ask: Callable[[], Reply]) -> Reply:
+        """The reply of `ask`, which asks the wrapped model once each time."""
+        return ask()
 
     def close(self) -> None:
         """Close the wrapped model."""

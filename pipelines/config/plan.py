@@ -25,7 +25,6 @@ from looktwice.pipelines.config.spec import (
     settings,
     spec,
 )
-from looktwice.pipelines.pipeline import with_models
 
 NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
@@ -53,14 +52,8 @@ class Plan:
     @property
     def models(self) -> list[Any]:
         """Every distinct model of every arm: its own, and those in the settings of its stages."""
-        models: dict[int, Any] = {}
-
-        def collect(model: Any) -> Any:
-            return models.setdefault(id(model), model)
-
-        for arm in self.points:
-            with_models((arm.model, *arm.stages.values()), collect)
-        return list(models.values())
+        models = [model for arm in self.points for model in arm.models]
+        return list({id(model): model for model in models}.values())
 
 
 def load_plan(
@@ -139,17 +132,9 @@ def _name_faults(given: Any, file: str) -> Iterator[str]:
 
 
 def _missing(arm: Arm) -> str:
-    """What the models of an arm say that they lack, including those in the settings of its
-    stages."""
-    found: list[str] = []
-
-    def ask(model: Any) -> Any:
-        found.append(model.missing() if hasattr(model, "missing") else "")
-        return model
-
-    for part in (arm.model, *arm.stages.values()):
-        with_models(part, ask)
-    return "; ".join(dict.fromkeys(filter(None, found)))
+    """What the models of an arm say that they lack."""
+    lacks = [model.missing() for model in arm.models if hasattr(model, "missing")]
+    return "; ".join(dict.fromkeys(filter(None, lacks)))
 
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from looktwice.pipelines.config.classes import default_of, named_alias
 from looktwice.pipelines.model import canonical
+from looktwice.pipelines.pipeline import models_in
 from looktwice.pipelines.state import Stage
 
 NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
@@ -103,6 +104,11 @@ class Arm:
             f"Arm({self.contestant!r} {dict(self.changes)} on {self.task_name!r}, id"
             f" {self.id[:12]})"
         )
+
+    @property
+    def models(self) -> list[Any]:
+        """Its model, and those in the settings of its stages."""
+        return models_in((self.model, *self.stages.values()))
 
     @property
     def spec(self) -> dict[str, Any]:

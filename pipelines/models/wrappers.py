@@ -16,15 +16,7 @@ from typing import Any
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import (
-    Around,
-    CallOptions,
-    Messages,
-    Model,
-    ModelError,
-    Reply,
-    Stopped,
-)
+from looktwice.pipelines.model import Around, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import Limited, Ration, others_work, stop_if
 
@@ -60,16 +52,14 @@ class Retried(Around):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """The first reply that comes. Raises the last ModelError, with the number of attempts;
         Stopped."""
         tried = 0
         while True:
             tried += 1
             try:
-                return self.model(messages, draw, options)
+                return ask()
             except ModelError as exc:
                 if not exc.retryable:
                     raise
@@ -246,14 +236,12 @@ class Watched(Around):
     watch: EndpointWatch
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model
         raises."""
         self.watch.probe(self.asked, self.stop)
         try:
-            reply = self.model(messages, draw, options)
+            reply = ask()
         except ModelError as exc:
             raise self.watch.note_failure(self.identity, exc) from exc
         self.watch.note_reply(self.identity)
@@ -270,13 +258,11 @@ class Stoppable(Around):
         """The same around the model of one sample, where the wrapped model has one for each."""
         return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """Ask. Raises what the model raises; Stopped."""
         stop_if(self.stop.is_set())
         with spend("model"):
-            return self.model(messages, draw, options)
+            return ask()
 
 
 @dataclass(frozen=True)
@@ -324,12 +310,10 @@ class Metered(Around):
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
+    def around(self, ask: Callable[[], Reply]) -> Reply:
         """Ask and count. Raises what the model raises."""
         try:
-            reply = self.model(messages, draw, options)
+            reply = ask()
         except ModelError:
             with self.lock:
                 self.summary.failed += 1

@@ -102,7 +102,7 @@ class BatchQueue:
         """Where batches are handed in, at the URL of the provider's own protocol."""
         chat, speaks = self.model.chat, self.model.speaks
         url = chat.urls[0].removesuffix("/openai") if speaks == "gemini" else chat.urls[0]
-        return BatchServer(chat, url, DIALECTS[speaks])
+        return DIALECTS[speaks](chat, url)
 
     @property
     def folder(self) -> Path:
@@ -137,7 +137,7 @@ class BatchQueue:
         with self.lock:
             if key not in self.waiting:
                 is_full = len(self.waiting) >= self.model.requests
-                if is_full or self.size + len(line) > self.server.dialect.most_bytes:
+                if is_full or self.size + len(line) > self.server.most_bytes:
                     self._close_file()
                 append_file(self._open_file, line)
                 self.waiting.add(key)
