@@ -63,10 +63,7 @@ class Header:
 
 def inspect(data: bytes, name: str) -> Header:
     """Read the header alone. Raises PictureError."""
-    return _header_of(_open(data, name), data, name)
-
-
-def _header_of(image: Image.Image, data: bytes, name: str) -> Header:
+    image = _open(data, name)
     try:
         size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
@@ -212,11 +209,6 @@ def _to_srgb(image: Image.Image) -> Image.Image:
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
 
-REDUCED = {
-    8: cv2.IMREAD_REDUCED_COLOR_8,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-}
 FAST_PNG = [
     cv2.IMWRITE_PNG_COMPRESSION,
     1,
@@ -271,7 +263,6 @@ class Picture:
 
     _pixels: Pixels | None = None
     _fetch: Callable[[], bytes] | None = None
-    _opened: Image.Image | None = None
     _known_to_decode = False
 
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
@@ -327,16 +318,17 @@ class Picture:
         pixels.flags.writeable = False
         return pixels
 
-    def reduced(self, longest: int) -> Pixels:
-        """HxWx3 RGB uint8 with a longer side of at least `longest`, if the picture's is; for a JPEG
-        in a fraction."""
-        if self._pixels is None and (self._header.media_type, self._header.changed) == (JPEG, ""):
-            times = max(self.size) // longest
-            how = next((how for part, how in REDUCED.items() if times >= part), cv2.IMREAD_COLOR)
-            small = cv2.imdecode(np.frombuffer(self._source, np.uint8), how)
-            if small is not None:  # it is not torn
-                return np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2RGB), np.uint8)
-        return self.pixels
+    def small(self, longest: int) -> Image.Image:
+        """The picture with no side longer than `longest` pixels; of a JPEG no more is decoded than
+        that shows."""
+        if self._pixels is None and not self._header.changed:
+            image = _open(self._source, self.name)
+            with suppress(*BROKEN):  # what is torn is refused in the words of its decode
+                image.thumbnail((longest, longest))
+                return image
+        image = Image.fromarray(self.pixels)
+        image.thumbnail((longest, longest))
+        return image
 
     @property
     def size(self) -> tuple[int, int]:
@@ -372,7 +364,7 @@ class Picture:
     def _check(self) -> None:
         """Raises PictureError as `decode` does, so that nothing torn is sent; a JPEG is read at an
         eighth of its size, in a fraction of the time."""
-        image, self._opened = self._opened or _open(self._source, self.name), None
+        image = _open(self._source, self.name)
         try:
             image.draft("L", (1, 1))
             image.load()
@@ -392,8 +384,7 @@ class Picture:
     @_kept_property
     def _header(self) -> Header:
         """What can be told of the encoded source without decoding its pixels."""
-        self._opened = _open(self._source, self.name)
-        return _header_of(self._opened, self._source, self.name)
+        return inspect(self._source, self.name)
 
     def __repr__(self) -> str:
         shape = "not decoded yet" if self._pixels is None else "{}x{}".format(*self.size)
@@ -411,14 +402,6 @@ def to_png(pixels: Pixels) -> bytes:
 
 def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     """A JPEG data URL of the picture with its longest side at most `longest` pixels."""
-    pixels = picture.reduced(longest)
-    height, width = pixels.shape[:2]
-    scale = min(1.0, longest / max(height, width))
-    if scale < 1.0:
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        # which then sees every pixel too, in a third
-        how = cv2.INTER_AREA if scale <= 0.5 else cv2.INTER_LINEAR
-        pixels = cv2.resize(pixels, size, interpolation=how)  # type: ignore[assignment]
-    bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
-    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()
+    buffer = io.BytesIO()
+    picture.small(longest).save(buffer, "JPEG", quality=quality)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -82,48 +82,6 @@ class Place:
         return getattr(import_torch(), self.dtype)
 
 
-class _Store:
-    """Resources by key: the first thread that asks opens one while the others wait.
-
-    A failure is forgotten, for a file may be put right at any time; what could not be fetched is
-    remembered for `AGAIN_S`, or each sample of a run would wait for the same silence.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.turns: dict[Hashable, threading.Lock] = {}
-        self.things: dict[Hashable, Any] = {}
-        self.failed: dict[Hashable, tuple[float, FetchError]] = {}
-
-    def get(self, key: Hashable, open_: Callable[[], Any]) -> Any:
-        with self.lock:
-            turn = self.turns.setdefault(key, threading.Lock())
-        with turn:
-            since, failure = self.failed.get(key, (0.0, None))
-            if failure is not None and time.monotonic() - since < AGAIN_S:
-                raise FetchError(str(failure))
-            if key not in self.things:
-                try:
-                    self.things[key] = open_()
-                except FetchError as exc:
-                    self.failed[key] = time.monotonic(), exc
-                    raise
-            return self.things[key]
-
-    def close(self) -> None:
-        with self.lock:
-            things, self.things, self.failed, self.turns = list(self.things.values()), {}, {}, {}
-        if not things:
-            return
-        for resource in reversed(things):
-            getattr(resource, "close", lambda: None)()
-        del things, resource
-        gc.collect()
-        free_memory()
-
-
-_STORE = _Store()
-
 Elsewhere = Callable[..., Any]
 """Gives what a method of a network's owner gives for arguments, in another process."""
 
@@ -141,16 +99,46 @@ def elsewhere() -> Elsewhere | None:
     return _elsewhere
 
 
+_lock = threading.Lock()
+_turns: dict[Hashable, threading.Lock] = {}
+_opened: dict[Hashable, Any] = {}
+_failed: dict[Hashable, tuple[float, FetchError]] = {}
+
+
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """The resource that this process shares under `key`, opened at its first use. Raises
-    WeightsError."""
-    resource: Thing = _STORE.get(key, open_)
-    return resource
+    """The resource that this process shares under `key`: the first thread that asks opens it while
+    the others wait. Raises WeightsError.
+
+    A failure is forgotten, for a file may be put right at any time; what could not be fetched is
+    remembered for `AGAIN_S`, or each sample of a run would wait for the same silence.
+    """
+    with _lock:
+        turn = _turns.setdefault(key, threading.Lock())
+    with turn:
+        since, failure = _failed.get(key, (0.0, None))
+        if failure is not None and time.monotonic() - since < AGAIN_S:
+            raise FetchError(str(failure))
+        if key not in _opened:
+            try:
+                _opened[key] = open_()
+            except FetchError as exc:
+                _failed[key] = time.monotonic(), exc
+                raise
+        resource: Thing = _opened[key]
+        return resource
 
 
 def close_networks() -> None:
-    """Free the memory of every network; a later use opens it again."""
-    _STORE.close()
+    """Free the memory of every network, the last opened first; a later use opens it again."""
+    with _lock:
+        resources = list(_opened.values())
+        for kept in (_opened, _failed, _turns):
+            kept.clear()
+    if resources:
+        while resources:
+            getattr(resources.pop(), "close", lambda: None)()
+        gc.collect()
+        free_memory()
 
 
 def import_torch() -> Any:

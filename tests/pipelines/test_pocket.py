@@ -160,7 +160,7 @@ def test_what_it_does_not_know_is_refused(options: CallOptions, words: str) -> N
 
 
 def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption() -> None:
-    items = list(MarkedScenes("shape", n=12, controls={"size": 56, "things": 3}))
+    items = list(MarkedScenes("shape", n=8, controls={"size": 56, "things": 3}))
 
     def right(stage: Stage, temperature: float = 0.0) -> int:
         mark = Circles(radius=28, color="red")
@@ -169,10 +169,10 @@ def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption()
         answers = [state.answer or Robust()(state, NoModel()).answer for state in states]
         return sum(answer == item.answer for answer, item in zip(answers, items, strict=True))
 
-    assert right(Ask()) >= 11
-    assert right(Vote(Robust(), n=3), temperature=0.5) >= 11
-    assert right(Reperceive()) >= 11
-    assert right(CaptionThenAnswer()) <= 7  # its words for an image say nothing
+    assert right(Ask()) >= 7
+    assert right(Vote(Robust(), n=3), temperature=0.5) >= 7
+    assert right(Reperceive()) >= 7
+    assert right(CaptionThenAnswer()) <= 5  # its words for an image say nothing
 
 
 def test_a_request_without_words_is_refused() -> None:

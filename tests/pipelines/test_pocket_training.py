@@ -4,6 +4,7 @@ workers agree."""
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,22 @@ from looktwice.pipelines.models.pocket.inputs import CELLS, VOCABULARY, read_wor
 SCENES = 12
 
 
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dozen scenes."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "SHARD", SCENES)
+        store.write_shard(folder, Plan(folder).seed, 0)
+    return folder
+
+
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Three parts of two steps each, on a dozen scenes."""
     for module in (store, train):
         monkeypatch.setattr(module, "SHARD", SCENES)
+    copytree(drawn, tmp_path / "scenes")
     return Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
@@ -60,9 +72,9 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
 def test_scenes_are_those_of_their_number_and_kept_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "SHARD", 3)
+    monkeypatch.setattr(store, "SHARD", 2)
     path = store.write_shard(tmp_path, 5, 1)
-    for number, kept in enumerate(store.read_shard(path), 3):
+    for number, kept in enumerate(store.read_shard(path), 2):
         drawn = make_example(5, number)
         assert (kept.things, kept.marked, kept.question) == (
             drawn.things,
@@ -127,28 +139,25 @@ def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not
     assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)
 
 
-def test_it_learns_stops_and_goes_on_as_if_it_had_not(plan: Plan, tmp_path: Path) -> None:
-    train.train(plan)
-    whole = torch.load(tmp_path / "state.pt", weights_only=True)
+def test_it_learns_stops_and_goes_on_as_if_it_had_not_and_the_encoder_rests_between(
+    plan: Plan, tmp_path: Path
+) -> None:
+    def trained(until: int | None = None) -> dict[str, Any]:
+        train.train(plan, until=until)
+        state: dict[str, Any] = torch.load(tmp_path / "state.pt", weights_only=True)
+        return state
+
+    whole = trained()
     (tmp_path / "state.pt").unlink()
-    train.train(plan, until=3)
-    train.train(plan)
-    again = torch.load(tmp_path / "state.pt", weights_only=True)
-    assert whole["step"] == again["step"] == 6
+    looked, read, both = (trained(until) for until in (2, 4, 6))
+    assert whole["step"] == both["step"] == 6
     first = Network().state_dict()
     for name, value in whole["network"].items():
-        assert torch.equal(value, again["network"][name]), name
+        assert torch.equal(value, both["network"][name]), name
     assert any(not torch.equal(value, first[name]) for name, value in whole["network"].items())
-
-
-def test_the_encoder_rests_while_the_rest_learns_to_read(plan: Plan, tmp_path: Path) -> None:
-    def encoder(until: int) -> Any:
-        train.train(plan, until=until)
-        network = torch.load(tmp_path / "state.pt", weights_only=True)["network"]
-        return torch.cat([network["encoder.layers.0.0.weight"].flatten(), network["look.bias"]])
-
-    looked, read, both = encoder(2), encoder(4), encoder(6)
-    assert torch.equal(looked, read) and not torch.equal(read, both)
+    for name in ("encoder.layers.0.0.weight", "look.bias"):
+        assert torch.equal(looked["network"][name], read["network"][name])
+        assert not torch.equal(read["network"][name], both["network"][name])
 
 
 def test_the_loss_of_a_few_scenes_falls(plan: Plan) -> None:
