@@ -181,8 +181,7 @@ def draw_constancy(params: SceneParameters) -> Iterator[Scene | None]:
         base = random_pattern(params, params.whole(2, 10))
         options = [base]
         if params.official:
-            for _ in range(3):
-                options.append(tuple(_change_all(params, element) for element in base))
+            options += [tuple(_change_all(params, element) for element in base) for _ in range(3)]
         else:
             first, second = _split_changes(params, base)
             corners = CORNERS if second else tuple((times, 0) for times in range(4))

@@ -171,20 +171,7 @@ class Photos(MadeTask):
         return draw_correspondence(rng, plan["photo"], answer, rank, plan["strength"], self.turn)
 
 
-SCENES = (
-    "astronaut",
-    "brick",
-    "camera",
-    "chelsea",
-    "coffee",
-    "coins",
-    "grass",
-    "gravel",
-    "ihc",
-    "moon",
-    "motorcycle",
-    "rocket",
-)
+SCENES = tuple(name for name in PHOTOGRAPHS if name not in ("hubble", "retina"))
 """Photographs whose pieces continue each other: not the stars of `hubble`, nor `retina` with its
 black frame."""
 
