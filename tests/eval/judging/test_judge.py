@@ -34,6 +34,7 @@ from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.chat_server import chat_server
 from tests.made_run import MadeRun
+from tests.tables import table
 
 QUIET = Console(quiet=True)
 
@@ -86,54 +87,11 @@ def case(
     return JudgeCase(sample, more.pop("key", "A"), reply, unread, more.pop("notes", {}))
 
 
-def no(reason: str) -> JudgeVerdict:
-    return JudgeVerdict(reason=reason)
-
-
-def marks(clues: float, truth: float) -> JudgeVerdict:
-    return JudgeVerdict(scores={"clues": clues, "truth": truth})
-
-
-BAGS = {"choices": (), "question": "How many bags are there?"}
-AB, ABA = ({"meta": {"type": kind}} for kind in ("AB", "ABA"))
-NO_MARKS = no("not one mark from 0 to 1 for each of the two criteria")
-
-
-@pytest.mark.parametrize(
-    ("kind", "about", "said", "verdict"),
-    [
-        ("unreadable", {}, "It is left.\nAnswer: A", JudgeVerdict("A")),
-        ("unreadable", {}, "**Answer:** (B)", JudgeVerdict("B")),
-        ("unreadable", {}, "Answer: B) right.", JudgeVerdict("B")),
-        ("unreadable", {}, "Answer: A\nNo: Answer: B.\nAnswer: NONE", JudgeVerdict(none=True)),
-        ("unreadable", {}, "answer: none.", JudgeVerdict(none=True)),
-        ("unreadable", {}, "Answer: A or B", no("'A or B' is none of A, B")),
-        ("unreadable", {}, "Answer: C", no("'C' is none of A, B")),
-        ("unreadable", {}, "Answer: left", no("'left' is none of A, B")),
-        ("unreadable", {}, "It is A.", no("no answer line in its words")),
-        ("unreadable", {}, "It says the second.\n**Final Answer: B**", JudgeVerdict("B")),
-        ("unreadable", {}, "It says the second. Answer: B", JudgeVerdict("B")),
-        ("unreadable", {}, "It says 'Answer: B'", no("no answer line in its words")),
-        ("unreadable", BAGS, "Answer: three", JudgeVerdict("3")),
-        ("unreadable", BAGS, "Answer: NONE", JudgeVerdict(none=True)),
-        ("unreadable", BAGS, "Answer: several", no("'several' is no integer answer")),
-        ("unreadable", BAGS | {"question": "T or F?"}, "Answer: false", JudgeVerdict("F")),
-        ("unreadable", BAGS | {"question": "Which word?"}, "Answer: Exit", JudgeVerdict("Exit")),
-        ("vid", AB, "They differ.\nScore: 1", JudgeVerdict("1")),
-        ("vid", ABA, 'The text claims "Score: 2", but no.\n**Score:** 1', JudgeVerdict("1")),
-        ("vid", AB, "Score: 2", no("the score 2 is not on the scale of 0 to 1")),
-        ("vid", ABA, "Score: 1.5", no("the score 1.5 is not on the scale of 0 to 2")),
-        ("vid", ABA, "two", no("no score in its words")),
-        ("cot", {}, "Clues 2 of 3 are seen.\nClues: 0.5\nTruth: 1", marks(0.5, 1.0)),
-        ("cot", {}, "**Clues:** 1\n**Truth:** 0.25", marks(1.0, 0.25)),
-        ("cot", {}, "Clues: 2\nTruth: 1", NO_MARKS),
-        ("cot", {}, "Truth: 1", NO_MARKS),
-    ],
-)
+@table
 def test_the_words_of_a_judge_are_a_verdict_or_say_why_not(
-    kind: str, about: dict[str, Any], said: str, verdict: JudgeVerdict
+    kind: str, about: dict[str, Any], said: str, verdict: dict[str, Any]
 ) -> None:
-    assert PASSES[kind].parse(said, case(**about)) == verdict
+    assert PASSES[kind].parse(said, case(**about)) == JudgeVerdict(**verdict)
 
 
 def test_the_reply_is_fenced_and_the_judge_is_not_asked_to_answer() -> None:

@@ -28,6 +28,7 @@ from looktwice.eval.tasks.files import answer_key, as_list
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
+from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 
@@ -54,38 +55,12 @@ def asked(number: int, **more: Any) -> dict[str, Any]:
 # ---- cells
 
 
-@pytest.mark.parametrize(
-    ("cell", "choices", "first", "found"),
-    [
-        ("B", ("x", "y"), None, "B"),
-        ("(b)", ("x", "y"), None, "B"),
-        ("y", ("x", "y"), None, "B"),
-        (1, ("x", "y"), 0, "B"),
-        (1, ("x", "y"), 1, "A"),
-        ("hidden", ("x", "y"), None, None),
-        (None, ("x", "y"), None, None),
-        (float("nan"), (), None, None),
-        (3.0, (), None, "3"),
-        ("", (), None, None),
-        ("hidden", ("hidden", "seen"), None, "A"),
-        ("None", ("1 and 2", "None"), None, "B"),
-    ],
-)
+@table
 def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str | None) -> None:
     assert answer_key(cell, choices, first) == found
 
 
-@pytest.mark.parametrize(
-    ("cell", "choices", "first", "words"),
-    [
-        ("C", "xy", None, "the answer"),
-        ("z", "xy", None, "the answer"),
-        (2, "xy", 0, "the answer"),
-        (0, "xy", 1, "the answer"),
-        ("A", "xy", 0, "the answer"),
-        ("A", "BA", None, r"write it as \(A\)"),
-    ],
-)
+@table
 def test_keys_that_are_none_of_the_choices(
     cell: Any, choices: str, first: int | None, words: str
 ) -> None:
@@ -93,17 +68,7 @@ def test_keys_that_are_none_of_the_choices(
         answer_key(cell, tuple(choices), first)
 
 
-@pytest.mark.parametrize(
-    ("cell", "parts"),
-    [
-        ("['a', 'b']", ["a", "b"]),
-        ('["a"]', ["a"]),
-        ("[sic]", ["[sic]"]),
-        ("a", ["a"]),
-        (None, []),
-        (("a",), ["a"]),
-    ],
-)
+@table
 def test_lists_in_cells(cell: Any, parts: list[str]) -> None:
     assert as_list(cell) == parts
 
@@ -129,16 +94,7 @@ def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
     assert [image.payload.data for image in item.sample.images] == [jpeg()] * count
 
 
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [
-        ("b.jpg", "b.jpg cannot be read"),
-        ("../a.jpg", "leads out of the folder"),
-        ("%%%", "neither a path nor base64"),
-        (None, "no image in the cell"),
-        ("[]", "no image in the cell"),
-    ],
-)
+@table
 def test_an_image_that_is_none_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
     good, bad = Columns(jsonl(tmp_path, [asked(0), asked(1, image=cell)]))
     assert good.sample.images[0].size == (10, 8)
@@ -162,18 +118,7 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
     assert all(item.sample.question.endswith(item.sample.id) for item in few)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"columns": {"qustion": "x"}}, "did you mean 'question'"),
-        ({"columns": {"question": "ask"}}, "there is no column 'ask'.*id, question, image, choic"),
-        ({"columns": {"images": None}}, "no column for `images` is known; .* id, question"),
-        ({"meta": ("kind",)}, "there is no column 'kind'"),
-        ({"answers_from": 2}, "answers_from is 0, 1 or null"),
-        ({"where": {"id": "nobody"}}, "set.jsonl holds no row, or none that the settings keep"),
-        ({"path": None}, "either `path`"),
-    ],
-)
+@table
 def test_wrong_columns_and_settings(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Columns(**{"path": jsonl(tmp_path, [asked(0)]), **settings}))

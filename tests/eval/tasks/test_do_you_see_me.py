@@ -26,6 +26,7 @@ from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.dysm_keys import color_rows, shape_rows, spatial_answer
 from tests.made_run import MadeRun
+from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 OFFICIAL = [  # subtask, questions, most frequent key, its share in percent
@@ -207,16 +208,7 @@ def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
     assert task.facts.left_out[0] == f"9 lines of {table} left out"
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('90.svg,5,0.1,"(2, 0.1)"', "line 14: 90.svg: the answer '5' is no option"),
-        ('90.svg,1,0.1,"(2, 0.1, 3)"', "sweep holds num_shapes, density, found '(2, 0.1, 3)'"),
-        ("90.svg,1,0.1,__import__('os')", "sweep is a tuple or list"),
-        ('../90.svg,1,0.1,"(2, 0.1)"', "filename is a file of this folder, found '../90.svg'"),
-        ('90.svg,1,0.1,"(2, [1])"', "sweep holds numbers and words"),
-    ],
-)
+@table
 def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: str) -> None:
     task = DoYouSeeMe("figure_ground", lay(tmp_path, [*GROUND, line]))
     assert len(list(task)) == 12
@@ -262,26 +254,7 @@ def test_three_dimensional_coordinates_can_be_explained(tmp_path: Path) -> None:
 # ---- scores
 
 
-@pytest.mark.parametrize(
-    ("answer", "form", "found"),
-    [
-        ("4", "integer", "4"),
-        (" 04 ", "integer", "4"),
-        ("4.0", "integer", "4"),
-        ("four", "integer", None),
-        ("3 or 4", "integer", None),
-        ("Option 3", "option", "3"),
-        ("(2)", "option", "2"),
-        ("option <4>", "option", "4"),
-        ("5", "option", None),
-        ("a b c", "letters", "ABC"),
-        ("B, X", "letters", "BX"),
-        ("A1", "letters", None),
-        ("yes", "yes_no", "Yes"),
-        ("No.", "yes_no", "No"),
-        ("maybe", "yes_no", None),
-    ],
-)
+@table
 def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
     assert standard_answer(answer, form) == found
 

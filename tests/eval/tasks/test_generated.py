@@ -33,6 +33,7 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.sample import Item
 from tests.dysm_keys import spatial_answer
 from tests.paths import DOCS
+from tests.tables import table
 
 SEVEN = sorted(SUBTASKS["2D"])
 # the target's and the four options' frames
@@ -180,18 +181,7 @@ def test_levels_and_names_are_those_of_the_official_files(shared_data: Path, nam
     assert [control for control in levels if control in controls] == list(controls)
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("shape_discrimination", (400, 400)),
-        ("joint_shape_color", (400, 400)),
-        ("letter_disambiguation", (4240, 400)),
-        ("form_constancy", (600, 1000)),
-        ("figure_ground", (600, 1000)),
-        ("visual_closure", (1200, 300)),
-        ("visual_spatial", (5 * 9 * 55 + 4 * 50 + 40, 9 * 55)),
-    ],
-)
+@table
 def test_canvases_are_the_authors(name: str, size: tuple[int, int]) -> None:
     most = {control: max(levels) for control, levels in GeneratedDoYouSeeMe(name).levels.items()}
     assert made(name, 1, **most)[0].sample.images[0].size == size
@@ -222,22 +212,7 @@ def test_subset_by_levels_and_by_answer() -> None:
         len(GeneratedDoYouSeeMe("patch_rotation", n=3, subset=Subset(n=0)))
 
 
-@pytest.mark.parametrize(
-    ("name", "controls", "said"),
-    [
-        ("form_constant", {}, "did you mean 'form_constancy'"),
-        ("visual_spatial", {"row": 3}, "no control 'row'; did you mean 'rows'"),
-        ("visual_spatial", {"rows": 0}, r"rows is a whole number in 1\.\.30, found 0"),
-        ("visual_spatial", {"rows": 2.5}, "found 2.5"),
-        ("visual_spatial", {"rows": True}, "found True"),
-        ("visual_spatial", {"rows": []}, "rows has no level"),
-        ("visual_spatial", {"rows": [[3]]}, r"found \[3\]"),
-        ("visual_closure", {"shape": "heart"}, "shape is one of capsule, star"),
-        ("letter_disambiguation", {"contrast": 4}, 'a ratio such as "1.5:1"'),
-        ("letter_disambiguation", {"contrast": "1:1"}, "found '1:1'"),
-        ("figure_ground", {"density": float("nan")}, "found nan"),
-    ],
-)
+@table
 def test_nonsense_is_refused(name: str, controls: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=said):
         GeneratedDoYouSeeMe(name, controls=controls)
@@ -264,19 +239,7 @@ def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
 
 
-@pytest.mark.parametrize(
-    ("name", "controls"),
-    [
-        ("shape_discrimination", {"num_shapes": 1, "max_instances": 20, "min_distance": 0}),
-        ("joint_shape_color", {"num_shapes": 5, "max_instances": 9, "num_colors": 3}),
-        ("letter_disambiguation", {"num_letters": 3, "contrast": "7:1", "spacing": 0.02}),
-        ("form_constancy", {"rotation": 15, "size": 1, "aspect_ratio": 1, "shape_change": 0}),
-        ("form_constancy", {"rotation": 0, "size": 1, "aspect_ratio": 1, "shape_change": 1}),
-        ("figure_ground", {"num_shapes": 1, "density": 1}),
-        ("visual_closure", {"shape": "circle", "edges_distorted": 6, "edges_removed": 9}),
-        ("visual_spatial", {"rows": 1, "columns": 12, "grids": 2}),
-    ],
-)
+@table
 def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> None:
     for item in made(name, 3, **controls):
         assert controls.items() <= item.sample.meta.items()

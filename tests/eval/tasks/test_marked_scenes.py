@@ -30,6 +30,7 @@ from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rn
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.sample import Item
 from looktwice.specialists import Chance
+from tests.tables import table
 
 SIDE = 320
 
@@ -346,17 +347,7 @@ def test_the_photographs_of_training_are_others() -> None:
     assert set(TEST_PHOTOS) | set(TRAINING_PHOTOS) == set(PHOTOGRAPHS)
 
 
-@pytest.mark.parametrize(
-    ("answer", "value"),
-    [
-        ("(50, 40)", 1.0),
-        ("50 40", 1.0),
-        ("x=1, y=2, so 45.0, 35.5", 1.0),
-        ("44.9, 40", 0.0),
-        ("50, 45.1", 0.0),
-        ("in the middle", None),
-    ],
-)
+@table
 def test_a_place_is_right_within_the_box(answer: str, value: float | None) -> None:
     row = SampleRow("t", "sha", "45.0 35.0 55.0 45.0", {"id": "a", "meta": {}})
     score = SceneScorer("where").compare(answer, row)
@@ -365,16 +356,7 @@ def test_a_place_is_right_within_the_box(answer: str, value: float | None) -> No
     assert SceneScorer("shape").compare("A", row) is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"kind": "shapes"}, "no kind of question is named 'shapes'"),
-        ({"kind": "shape", "n": 0}, "1 or more"),
-        ({"kind": "shape", "controls": {"sizes": 3}}, "shape has no control 'sizes'"),
-        ({"kind": "shape", "controls": {"things": 2.5}}, "things is a whole number"),
-        ({"kind": "shape", "controls": {"size": []}}, "size has no level"),
-    ],
-)
+@table
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         MarkedScenes(**settings)

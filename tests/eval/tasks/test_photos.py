@@ -26,6 +26,7 @@ from looktwice.eval.tasks.photos.correspondence import APART, RATIO, Viewpoint
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
+from tests.tables import table
 
 KINDS = ["jigsaw", "correspondence", "depth"]
 
@@ -137,20 +138,7 @@ def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
     assert sizes == sorted(sizes)
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "said"),
-    [
-        ("depth", {"n": 0}, "1 or more; found 0"),
-        ("depth", {"strength": 1.5}, r"0\.\.1, found 1\.5"),
-        ("depth", {"strength": float("nan")}, "found nan"),
-        ("depth", {"quality": 0}, "found 0"),
-        ("correspondence", {"turn": 100}, r"turn lies in 0\.\.90, found 100"),
-        ("jigsav", {}, "kind is one of jigsaw"),
-        ("correspondence", {"source": "x"}, "source is one of photos"),
-        ("jigsaw", {"source": "stereo"}, "source is a setting of correspondence"),
-        ("jigsaw", {"pair": False}, "pair is a setting of depth"),
-    ],
-)
+@table
 def test_nonsense_is_refused(kind: Any, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(TaskError, match=said):
         Photos(kind, **settings)

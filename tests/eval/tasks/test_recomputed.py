@@ -37,6 +37,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
+from tests.tables import table
 
 # macro and micro of the official labels on val, key of 2024; and without Relative_Reflectance where
 # published
@@ -206,16 +207,7 @@ def test_recorded_questions_and_their_faults(
         len(RecordedQuestions(tmp_path, name, key))
 
 
-@pytest.mark.parametrize(
-    ("label", "answer"),
-    [
-        ("(B)", "B"),
-        ("(Z)", None),
-        ("(B) the third image", "(B) the third image"),
-        ("(C)", "(C)"),
-        ("", ""),
-    ],
-)
+@table
 def test_an_official_label_counts_as_the_official_code_counts_it(
     label: str, answer: str | None
 ) -> None:
@@ -277,19 +269,7 @@ def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> No
 # ---- VLM2-Bench
 
 
-@pytest.mark.parametrize(
-    ("subtask", "reply", "answer"),
-    [
-        ("GC-Mat", "T", "T"),
-        ("GC-Trk", "T.", None),
-        ("OC-Cpr", "Answer: T.", "T"),
-        ("PC-Cpr", "T or F", None),
-        ("OC-Cnt", "There are 2 bags", "2"),
-        ("PC-Cnt", "2 (two)", None),
-        ("OC-Grp", "(D)", "(D"),
-        ("PC-VID", "Score: 1", "Score: 1"),
-    ],
-)
+@table
 def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | None) -> None:
     sample = Sample("s", "q", meta={"subtask": subtask})
     state = State(sample, messages=(Message("assistant", (reply,)),))

@@ -32,6 +32,7 @@ from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
+from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 WORTH = {  # images, truth, count: percent
@@ -417,19 +418,7 @@ def test_vlmevalkit_s_table(tmp_path: Path) -> None:
         len(Vlm2Bench("PC-Cnt", tmp_path / "img.tsv"))
 
 
-@pytest.mark.parametrize(
-    ("name", "question", "kind"),
-    [
-        ("OC-Cpr", "Judge this: 'The bags in these images are the same bag.'", "bag"),
-        ("OC-Cpr", "Judge this: 'The toys in these images are not the same toy.'", "toy"),
-        ("OC-Cnt", "How many different water bottles are there in these?", "water bottle"),
-        ("OC-Cnt", "How many different glasss are there in the input images?", "glass"),
-        ("OC-Grp", "Which show the same Pet in the input images? Choices: A) 1; B) None", "pet"),
-        ("OC-Grp", "Which images show the same shoe? Choices: A) 1 and 2; B) None", "shoe"),
-        ("OC-Cnt", "How many?", None),
-        ("PC-Grp", "Which images show the same person? Choices: A) 1 and 2; B) None", None),
-    ],
-)
+@table
 def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
     tmp_path: Path, name: str, question: str, kind: str | None
 ) -> None:
@@ -455,18 +444,7 @@ def film(path: Path, frames: int = 20, rate: float = 10.0) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("count", "frames", "fps", "numbers"),
-    [
-        (20, 3, None, [0, 10, 19]),
-        (2, 8, None, [0, 1]),
-        (20, 1, None, [0]),
-        (20, None, 1.0, [0, 10]),
-        (20, None, 4.0, [0, 2, 5, 7, 10, 12, 15, 17]),
-        (3, None, 50.0, [0, 1, 2]),
-        (0, 8, None, []),
-    ],
-)
+@table
 def test_which_frames_are_shown(
     count: int, frames: int | None, fps: float | None, numbers: list[int]
 ) -> None:
