@@ -13,7 +13,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar, TypeVar
 
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_some
 from looktwice.eval.tasks.files import file_inside
 from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng

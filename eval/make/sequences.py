@@ -22,7 +22,7 @@ from looktwice.eval.make.files import (
     make_item,
     require_folder,
 )
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer

@@ -22,8 +22,8 @@ from looktwice.eval.psychometrics.functions import (
     check_fit,
     fit_threshold,
 )
-from looktwice.eval.scoring.benchmark import chance_levels
 from looktwice.eval.scoring.labels import as_number
+from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
 

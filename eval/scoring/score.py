@@ -23,7 +23,6 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
@@ -32,7 +31,9 @@ from looktwice.eval.scoring.verdict import (
     RunScores,
     Score,
     ScoredRecord,
+    Scorer,
     Verdict,
+    build_scorer,
     cluster_of,
 )
 from looktwice.pipelines.config.build import build

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import fsum, nan, sqrt
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -233,6 +233,26 @@ def share_interval(
     effective = _effective_units(sums, sizes, mean, float(np.square(off).sum()))
     low, high = wilson(mean * effective, effective)
     return Estimate(mean, min(low, mean), max(high, mean), len(data), len(sizes))
+
+
+def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
+    """The 95 % t interval of a mean over clusters; none where there is no spread to tell it from.
+
+    It stays within 0..1 where all values lie there, as shares do.
+    """
+    mean = fmean(values)
+    off, sizes = cluster_sums(np.array(values) - mean, cluster_codes(clusters, len(values)))
+    spread = float(np.square(off).sum())
+    if len(sizes) < 2 or spread < 1e-24:
+        return None, None
+    from scipy.special import stdtrit
+
+    freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
+    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
+    half = float(stdtrit(freedom, 0.975)) * error
+    if min(values) >= 0 and max(values) <= 1:
+        return max(0.0, mean - half), min(1.0, mean + half)
+    return mean - half, mean + half
 
 
 def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:

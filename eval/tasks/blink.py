@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar
 
-from looktwice.eval.scoring.benchmark import Scorer, Total
+from looktwice.eval.scoring.verdict import Scorer, Total
 from looktwice.eval.tasks.base import RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import broken_picture
 from looktwice.eval.tasks.table_files import ParquetTable, file_digests, require_columns

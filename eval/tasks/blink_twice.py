@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer, group_by, group_metric
-from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.scoring.metrics import group_by, group_metric
+from looktwice.eval.scoring.verdict import Metric, PointScores, Scorer
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.files import (
     HIDDEN,

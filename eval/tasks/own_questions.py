@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar
 
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import (
     FolderFiles,

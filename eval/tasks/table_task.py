@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, Subset, TaskError, suggest_name
 from looktwice.eval.tasks.files import (
     DataLocation,

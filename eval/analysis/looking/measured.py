@@ -27,19 +27,14 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.scoring.measurements import (
-    mean_interval,
-    measured_parts,
-    measurements,
-    numbers_of,
-    rightness,
-)
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.metrics import measured_parts, measurements, numbers_of
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import (
     Estimate,
     Floats,
     cluster_codes,
     cluster_sums,
+    mean_interval,
     share_interval,
 )
 from looktwice.eval.statistics.paired import Values, mean_difference
@@ -130,6 +125,15 @@ MEASURED: Sequence[Column[Measured]] = (
     Column("p", lambda line: line.gap and line.gap.p, format_p),
     Column("accuracy\n%", "accuracy", share_cell),
 )
+
+
+def rightness(scores: PointScores) -> dict[str, float]:
+    """The share of draws that are right, of every sample with a key whose draws did not all
+    fail."""
+    return {
+        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
+        for name in scores.comparable
+    }
 
 
 def measurement_table(scored: Table) -> TextTable:

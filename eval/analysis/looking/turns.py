@@ -19,7 +19,7 @@ from looktwice.eval.display.text_tables import (
     share_cell,
     text,
 )
-from looktwice.eval.scoring.measurements import Turns, TurnsOfArm, read_turns
+from looktwice.eval.scoring.metrics import Turns, TurnsOfArm, read_turns
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import compare_paired, mean_difference

@@ -10,10 +10,9 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+from looktwice.eval.scoring.metrics import accuracy_along
+from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, require_some, suggest_among
-from looktwice.eval.tasks.do_you_see_me.subtasks import accuracy_along
 from looktwice.eval.tasks.generated.scene import Control, SweptTask
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Scene, Style, draw_ground

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.row import macro_row
-from looktwice.eval.scoring.run_rows import compare, correct_p_values
+from looktwice.eval.scoring.row import compare, correct_p_values, macro_row
+from looktwice.eval.scoring.verdict import Metric
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
 

@@ -13,11 +13,18 @@ from scipy.stats import binomtest
 
 from looktwice.eval.records.judgements import Judgement, append, words_of
 from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
-from looktwice.eval.scoring.benchmark import Metric, group_metric, right_by_draw
+from looktwice.eval.scoring.metrics import group_metric, right_by_draw
 from looktwice.eval.scoring.row import empty_row, macro_row, micro_row
 from looktwice.eval.scoring.run_rows import circular_rows, majority_and_chance, metric_rows
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
+from looktwice.eval.scoring.verdict import (
+    Metric,
+    PointScores,
+    ReadResult,
+    RunScores,
+    Score,
+    ScoredRecord,
+)
 from tests.made_run import MadeRun, facts
 
 ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}

@@ -21,7 +21,7 @@ import pytest
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
-from looktwice.eval.scoring.benchmark import build_scorer
+from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
 from looktwice.eval.tasks.blink import NAMES
 from looktwice.eval.tasks.files import answer_key, as_list

@@ -20,8 +20,9 @@ from scipy import stats
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import write_report
+from looktwice.eval.statistics.paired import kruskal
 from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, JointScorer, SweepScorer, TaskError
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, kruskal, standard_answer
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, standard_answer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.dysm_keys import color_rows, shape_rows, spatial_answer

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.scoring import AllRight
-from looktwice.eval.scoring.benchmark import build_scorer
+from looktwice.eval.scoring.verdict import build_scorer
 from looktwice.eval.tasks import Folder, Subset, TaskError
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.marks import Box, Mask, Point

@@ -23,9 +23,8 @@ from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import OfficialLabel, RecordedQuestions, load_key
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer
-from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, build_scorer
 from looktwice.eval.tasks import CountScorer, TaskError
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.load import load

@@ -1,5 +1,6 @@
-"""What stages measured on the samples (`State.measured`), as metrics with tests and as parts of the
-samples; and the answer at every turn, scored as if it had been the last.
+"""The metrics of an arm beyond its counts: those that every task has (`METRICS`), those over groups
+of samples that count as one unit, of the levels of a control, of what stages measured
+(`State.measured`), and of the answer at every turn, scored as if it had been the last.
 
 Stages say which call ended each turn (`turn_call`, and for a vote the majority so far,
 `turn_vote`); replies are read when a run is scored, so another reader reads them anew. Of a chain
@@ -9,20 +10,25 @@ of thought, a turn is a line of the reply.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from looktwice.eval.records.records import Record
-from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.intervals import Clusters, cluster_codes, cluster_sums
-from looktwice.eval.statistics.paired import Values
+from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.scoring.verdict import (
+    Metric,
+    PointScores,
+    RunScores,
+    ScoredRecord,
+    Scorer,
+    Verdict,
+)
+from looktwice.eval.statistics.paired import Values, kruskal
 from looktwice.pipelines.config.spec import public_path
 from looktwice.prompting.wording import ChainOfThought
 
@@ -36,9 +42,166 @@ FEW = 8
 """So many different numbers are parts of their own; more are put into quarters."""
 MOST_TURNS = 12
 """Later turns are those of a single long record, and the last one is shown in any case."""
-
+ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
+Groups = Mapping[str, Sequence[str]]
 Measured = dict[str, float | str]
 """By sample: a number, or a category; all of one kind."""
+
+
+def accuracy(scores: PointScores) -> dict[str, float]:
+    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
+
+    None where every answer failed: then nothing was measured. What only a judge could score, and
+    none has, is left out.
+    """
+    if scores.failure:
+        return {}
+    values = scores.means(lambda draw: draw.graded_value)
+    return {name: value for name, value in values.items() if name in scores.keyed}
+
+
+def accuracy_answered(scores: PointScores) -> dict[str, float]:
+    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left
+    out."""
+    graded = (Verdict.RIGHT, Verdict.WRONG)
+    return scores.means(lambda draw: draw.score.value if draw.verdict in graded else None)
+
+
+def coverage(scores: PointScores) -> dict[str, float]:
+    """The share of asked samples with a readable answer: right, wrong, or without ground truth to
+    compare with."""
+    return scores.means(lambda draw: draw.verdict in ANSWERED)
+
+
+METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
+    "accuracy": accuracy,
+    "accuracy_answered": accuracy_answered,
+    "coverage": coverage,
+}
+"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added
+here gets its rows in report.csv, with macro and micro, and its column in the printed tables;
+`accuracy` stays first."""
+
+
+# ---- groups of samples, and levels
+
+
+def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
+    """The samples by the values of these meta fields; a sample that lacks one of them is in no
+    group."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in samples.items():
+        values = [row.meta.get(field) for field in fields]
+        if None not in values:
+            groups[" ".join(map(str, values))].append(name)
+    return dict(groups)
+
+
+def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
+    """For each draw in which all of these were asked: whether each of them was answered right."""
+    return [
+        tuple(scored is not None and scored.verdict is Verdict.RIGHT for scored in draw)
+        for draw in zip(*together, strict=False)
+        if None not in draw
+    ]
+
+
+def group_metric(
+    metric: str,
+    unit: str,
+    scores: PointScores,
+    groups: Groups,
+    rule: Callable[[Iterable[bool]], bool] = all,
+) -> Metric:
+    """The share of groups whose samples satisfy `rule`, as the mean over draws.
+
+    A group without samples never does. A group with a failed sample counts, but not in a paired
+    test; one of which a sample was not asked falls out.
+    """
+    units: dict[str, float] = {}
+    for name, members in groups.items():
+        draws = right_by_draw(scores.draws(sample) for sample in members)
+        if draws or not members:
+            units[name] = fmean(map(rule, draws)) if draws else 0.0
+    failed = (name for name, members in groups.items() if {*members} - scores.comparable.keys())
+    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+
+
+def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+    """The cluster of each group: groups whose members share a cluster, directly or by other groups,
+    are in one."""
+    of_cluster: dict[str, str] = {}
+
+    def first(cluster: str) -> str:
+        while of_cluster.setdefault(cluster, cluster) != cluster:
+            cluster = of_cluster[cluster]
+        return cluster
+
+    for members in groups.values():
+        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
+    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
+
+
+@dataclass(frozen=True)
+class AllRight(Scorer):
+    """Samples with the same value of a meta field count as one unit, which is right if all of them
+    are right.
+
+    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per
+    rotation.
+    """
+
+    by: str = "circle"
+    metric: str = "circular_accuracy"
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """The share of groups that are right as a whole."""
+        groups = group_by(scores.keyed, self.by)
+        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """The mean over groups of the product of one over the number of choices."""
+        levels = []
+        for members in group_by(samples, self.by).values():
+            level = 1.0
+            for name in members:
+                level /= samples[name].n_choices or float("inf")
+            levels.append(level)
+        return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}
+
+
+def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
+    """What guessing reaches, by metric: one over the number of choices, else what the benchmark's
+    scorer says."""
+    levels = dict(scorer.chance(samples)) if scorer is not None else {}
+    choices = [row.n_choices for row in samples.values()]
+    return levels | {"accuracy": fmean(1 / n for n in choices)} if all(choices) else levels
+
+
+def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
+    """For every control that has several levels its test, and the accuracy at each of its
+    levels."""
+    values, metrics = accuracy(scores), list[Metric]()
+    for control in controls:
+        levels: dict[Any, dict[str, float]] = defaultdict(dict)
+        for name, row in scores.keyed.items():
+            if control in row.meta and name in values:
+                levels[row.meta[control]][name] = values[name]
+        if len(levels) < 2:
+            continue
+        ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
+        units = dict(chain.from_iterable(levels[level].items() for level in ordered))
+        effect, p = kruskal([list(levels[level].values()) for level in ordered])
+        name = f"kruskal_{control}"
+        metrics.append(Metric(name, units, value=effect, groups=len(ordered), p=p))
+        for level in ordered:
+            part = f"{control}={level}"
+            metrics.append(Metric("accuracy_along", levels[level], slice=part))
+    return metrics
+
+
+# ---- what stages measured
 
 
 def measurements(scores: PointScores) -> dict[str, Measured]:
@@ -96,35 +259,6 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     names = [f"{n + 1}: {edges[n]:.3g} to {edges[n + 1]:.3g}" for n in range(4)]
     quarters = np.searchsorted(edges[1:-1], [*numbers.values()])
     return dict(zip(numbers, map(names.__getitem__, quarters), strict=True))
-
-
-def rightness(scores: PointScores) -> dict[str, float]:
-    """The share of draws that are right, of every sample with a key whose draws did not all
-    fail."""
-    return {
-        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
-        for name in scores.comparable
-    }
-
-
-def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
-    """The 95 % t interval of a mean over clusters; none where there is no spread to tell it from.
-
-    It stays within 0..1 where all values lie there, as shares do.
-    """
-    mean = fmean(values)
-    off, sizes = cluster_sums(np.array(values) - mean, cluster_codes(clusters, len(values)))
-    spread = float(np.square(off).sum())
-    if len(sizes) < 2 or spread < 1e-24:
-        return None, None
-    from scipy.special import stdtrit
-
-    freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
-    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
-    half = float(stdtrit(freedom, 0.975)) * error
-    if min(values) >= 0 and max(values) <= 1:
-        return max(0.0, mean - half), min(1.0, mean + half)
-    return mean - half, mean + half
 
 
 # ---- turns
