@@ -157,18 +157,6 @@ def to_grids(maps: Any, items: Sequence[tuple[Any, ...]]) -> list[FeatureGrid]:
 HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
 # of a patch, that the authors add to the size of the grid of positions (interpolate_offset)
 OFFSET = 0.1
-NAMES = {
-    r"^(cls_token|mask_token|register_tokens)$": r"embeddings.\1",
-    r"^pos_embed$": "embeddings.position_embeddings",
-    r"^patch_embed\.proj\.": "embeddings.patch_embeddings.projection.",
-    r"^blocks\.": "encoder.layer.",
-    r"\.ls([12])\.gamma$": r".layer_scale\1.lambda1",
-    r"\.attn\.(query|key|value)\.": r".attention.attention.\1.",
-    r"\.attn\.proj\.": ".attention.output.dense.",
-    r"\.mlp\.w12\.": ".mlp.weights_in.",
-    r"\.mlp\.w3\.": ".mlp.weights_out.",
-    r"^norm\.": "layernorm.",
-}
 
 
 def open_dinov2(path: str) -> HubModel:
@@ -185,7 +173,7 @@ def open_dinov2(path: str) -> HubModel:
 
 def dinov2_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Original tensors under the names of transformers."""
-    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), NAMES)
+    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
 def dinov2_settings(tensors: Mapping[str, Any]) -> dict[str, Any]:

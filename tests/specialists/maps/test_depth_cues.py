@@ -118,11 +118,6 @@ def test_a_cue_is_known_by_its_former_class(old: str, kind: Kind) -> None:
     assert spec(DepthCue(kind)) == identity(DepthCue(kind)) == node
 
 
-def test_an_unknown_cue_is_refused() -> None:
-    with pytest.raises(ValueError, match="found 'fog'"):
-        DepthCue("fog")  # type: ignore[arg-type]
-
-
 # Reflectance
 
 

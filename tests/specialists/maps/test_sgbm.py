@@ -26,19 +26,6 @@ def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
     assert found.larger_is_nearer
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"disparities": 100}, "multiple of 16, found 100"),
-        ({"block": 4}, "block is the odd side"),
-        ({"smooth_step": 40}, "smooth_jump must be larger than smooth_step"),
-    ],
-)
-def test_sgbm_settings_that_opencv_would_refuse(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SGBM(**settings)
-
-
 def test_a_real_stereo_pair() -> None:
     """Depth and correspondence against the true disparity of Middlebury's motorcycle (in skimage
     inf is unknown)."""

@@ -237,14 +237,6 @@ def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[.
             assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 40).all()
 
 
-def test_a_precision_that_a_matcher_exceeds_is_refused(built: Callable[..., str]) -> None:
-    with pytest.raises(
-        ValueError, match="exceed float16 and then find nothing; set dtype: bfloat16"
-    ):
-        KeypointMatcher(built("efficient_loftr"), dtype="float16")
-
-
-# whose networks count from the corner of the upper left pixel
 CORNERS = ("efficient_loftr", "loftr")
 
 

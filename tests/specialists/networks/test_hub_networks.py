@@ -20,7 +20,6 @@ from looktwice.pipelines.runtime.networks import Place
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import inner_square
 from looktwice.specialists.detection.grounding_dino import likeliest_words
-from looktwice.specialists.features import VisionAttention
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.networks import Network
@@ -324,8 +323,6 @@ def test_a_picture_without_traces_is_no_evidence(
 
 
 def test_dire_says_what_file_it_wants(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"such as lsun_adm\.pth; found none"):
-        DIRE()
     torch.save({"model": {"fc.weight": torch.zeros(1000, 8)}}, tmp_path / "other.pth")
     with pytest.raises(WeightsError, match="this takes a file of a ResNet with one output"):
         DIRE(str(tmp_path / "other.pth"), device="cpu")(IMAGES[2])
@@ -524,8 +521,6 @@ def test_a_compiled_network_is_another_one_in_memory() -> None:
     assert (
         plain.network_key() != compiled.network_key() and plain._settings() == compiled._settings()
     )
-    with pytest.raises(ValueError, match="drop compile"):
-        VisionAttention("x", compile=True)
 
 
 def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> None:

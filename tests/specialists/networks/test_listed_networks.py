@@ -280,15 +280,6 @@ def test_a_rim_is_taken_off_each_side_of_a_map() -> None:
     np.testing.assert_allclose(found, np.tile(np.arange(30.0), (40, 1)), atol=1e-5)
 
 
-def test_depth_pro_without_torchvision_names_it(built: Callable[[str], str]) -> None:
-    if find_spec("torchvision") is None:
-        with pytest.raises(WeightsError, match="pip install torchvision"):
-            DepthAnything(built("depth_pro"))(cat()[:100, :150])
-    else:
-        assert DepthAnything(built("depth_pro"))(cat()[:100, :150]).values.shape == (100, 150)
-    close_networks()
-
-
 @pytest.mark.parametrize("name", ["dinov3", "siglip2_naflex"])
 @pytest.mark.parametrize("layer", [-1, 1])
 def test_other_backbones_give_a_vector_for_each_patch(

@@ -343,30 +343,3 @@ def test_a_package_is_given_no_file_that_lacks_a_tensor(
     torch.save(held, sam["model"])
     with pytest.raises(WeightsError, match="an encoder of 32 channels; the package builds"):
         SAM(**sam, device="cpu")(PHOTO, BOXES)
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (
-            lambda: SAM("x.pth", package=True, dtype="float16"),
-            "computes in float32, found dtype: float16",
-        ),
-        (
-            lambda: GroundingDINO("x.pth", package=True, dtype="bfloat16"),
-            "computes in float32, found dtype: bfloat16",
-        ),
-        (
-            lambda: DepthAnything3(dtype="float16"),
-            "chooses the precision itself, found dtype: float16",
-        ),
-        (lambda: RoMa(matches=0), "matches is 1 or more"),
-        (lambda: FaceRecognition(package=True, threshold=0.5), "neither a threshold nor models"),
-        (lambda: FaceRecognition(package=True, models=Path("x")), "neither a threshold nor models"),
-    ],
-)
-def test_settings_that_a_package_cannot_obey_are_refused(
-    make: Callable[[], Any], says: str
-) -> None:
-    with pytest.raises(ValueError, match=says):
-        make()

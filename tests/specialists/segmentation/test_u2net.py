@@ -94,9 +94,3 @@ def test_a_missing_package_or_file_is_told_with_what_to_type(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(WeightsError, match=f"u2netp.onnx .* {INSTALL}"):
         U2Net()(np.zeros((4, 4, 3), np.uint8))
-
-
-@pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"smallest": 1.0}])
-def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="found"):
-        U2Net(**settings)  # type: ignore[arg-type]
