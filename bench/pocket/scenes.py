@@ -42,7 +42,7 @@ from looktwice.eval.tasks.marked_scenes.scene import (
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
 from looktwice.eval.tasks.photographs import seeded_rng
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.models.pocket.inputs import CELLS, STEP, fit_pixels
+from looktwice.pipelines.models.pocket.network import CELLS, STEP, fit_pixels
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample

@@ -25,8 +25,7 @@ from looktwice.eval.scoring.score import price_of
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, Usage, canonical, close_model
-from looktwice.pipelines.models.batched.batch_queue import BatchQueue
-from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.models.batched.model import Batched, BatchQueue
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.chat_api import place_of
 from looktwice.pipelines.models.limits import SERVERS, Ration

@@ -18,7 +18,7 @@ import pytest
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Deferred, Message, Reply
 from looktwice.pipelines.models import Batched, ChatAPI
-from looktwice.pipelines.models.batched.batch_queue import BatchQueue
+from looktwice.pipelines.models.batched.model import BatchQueue
 from looktwice.pipelines.models.cache import Store
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import records, run_study, write_study

@@ -15,7 +15,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Message, Pipeline, Pocket, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
-from looktwice.pipelines.models.pocket.inputs import (
+from looktwice.pipelines.models.pocket.network import (
     ANSWER,
     END,
     LINE,
@@ -24,12 +24,14 @@ from looktwice.pipelines.models.pocket.inputs import (
     SIDE,
     UNKNOWN,
     VOCABULARY,
+    Conversation,
+    Weights,
     fit_pixels,
     read_words,
     reply_words,
+    shipped_weights,
     write_words,
 )
-from looktwice.pipelines.models.pocket.network import Conversation, Weights, shipped_weights
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import Stage

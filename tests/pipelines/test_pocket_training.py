@@ -20,8 +20,15 @@ from bench.pocket.train import Plan, batches, make_batch  # noqa: E402
 from bench.pocket.wording import write_prompt  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.kinds import Question  # noqa: E402
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS  # noqa: E402
-from looktwice.pipelines.models.pocket import inputs  # noqa: E402
-from looktwice.pipelines.models.pocket.inputs import CELLS, VOCABULARY, read_words, write_words  # noqa: E402
+from looktwice.pipelines.models.pocket.network import (  # noqa: E402
+    CELLS,
+    END,
+    STEP,
+    UNKNOWN,
+    VOCABULARY,
+    read_words,
+    write_words,
+)
 
 SCENES = 12
 
@@ -52,7 +59,7 @@ def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
         if not example.whole:
             continue
         for thing in example.things:
-            row, column = (int(at * 128 / 320 // inputs.STEP) for at in (thing.y, thing.x))
+            row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
             shape, color, symbol, _, size, middle = whole[row, column]
             hidden = any(
                 other is not thing
@@ -92,14 +99,14 @@ def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> 
         for with_choices in (True, False):
             for question in more_questions(rng, example, 3, with_choices):
                 prompt, _ = write_prompt(rng, question, with_choices)
-                assert inputs.UNKNOWN not in read_words(prompt), prompt
+                assert UNKNOWN not in read_words(prompt), prompt
         batch = make_batch(rng, [example])
         for words in batch.words:
             for tokens, targets, right in zip(
                 words.tokens[0], words.targets[0], words.right[0], strict=True
             ):
                 reply = write_words(int(token) for token in targets[targets >= 0])
-                assert int(targets[targets >= 0][-1]) == inputs.END
+                assert int(targets[targets >= 0][-1]) == END
                 chosen = [VOCABULARY[int(token)] for token in tokens[right == 1]]
                 assert not chosen or chosen[0] == reply
                 told += bool(chosen)

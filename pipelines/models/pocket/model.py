@@ -21,24 +21,22 @@ from looktwice.pipelines.model import (
     canonical,
     request_key,
 )
-from looktwice.pipelines.models.pocket.inputs import (
+from looktwice.pipelines.models.pocket.network import (
     ANSWER,
     CELLS,
     END,
+    ONE_THREAD,
+    REPLY,
     SPECIAL,
+    VIEWS,
     VOCABULARY,
+    Conversation,
+    Floats,
     fit_pixels,
     read_words,
     reply_words,
-    write_words,
-)
-from looktwice.pipelines.models.pocket.network import (
-    ONE_THREAD,
-    REPLY,
-    VIEWS,
-    Conversation,
-    Floats,
     shipped_weights,
+    write_words,
 )
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
