@@ -254,14 +254,17 @@ def resolve(node: Node, faults: Faults) -> Node:
     texts = {place: text for place, text in leaves(node) if isinstance(text, str) and "${" in text}
     if not texts:
         return node
-    tree, wrong = OmegaConf.create(node), dict[str, list[str]]()
+    named = [*texts, *(name for text in texts.values() for name in REFERENCE.findall(text))]
+    parts = {re.split(r"[.[]", place)[0] for place in named}  # what else there is takes long
+    tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
+    wrong = dict[str, list[str]]()
     for place, text in texts.items():
         if fault := _reference_fault(tree, text):
             wrong.setdefault(fault, []).append(place)
     for fault, (first, *others) in wrong.items():
         also = f", and so for the other places that refer to it: {', '.join(others[:3])}"
         faults.note(f"{first}: {fault}; type {first}=VALUE{also if others else ''}")
-    return node if wrong else cast(Node, OmegaConf.to_container(tree, resolve=True))
+    return node if wrong else node | cast(Node, OmegaConf.to_container(tree, resolve=True))
 
 
 def _reference_fault(tree: Any, text: str) -> str:
