@@ -57,14 +57,14 @@ def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
     Image.new("RGB", (9, 9)).save(disk / "a.png")
     (own / "a.png").symlink_to(disk / "a.png")  # which tasks may read, as it is allowed
     (own / "samples.jsonl").write_text(json.dumps(QUESTION) + "\n")
-    with chat_server(None, "--delay", "0.2") as server:
-        config = write_study(tmp_path, server.url, n=6, more=MORE)
+    with chat_server(None, "--delay", "0.3") as server:
+        config = write_study(tmp_path, server.url, n=8, more=MORE)
         words = (f"tasks.own={{use: eval.tasks.Folder, path: {own}}}", "model.in_flight=3")
         run = ("run", config, *words, "--allow", disk, "--out")
-        assert "14 new, 0 were there, 0 failed" in said(*run, there, "--on", "ray")
-        assert (server.stats["requests"], server.stats["most_in_flight"]) == (14, 3)
-        assert "0 new, 14 were there" in said(*run, there, "--on", "ray")
-        assert server.stats["requests"] == 14
+        assert "18 new, 0 were there, 0 failed" in said(*run, there, "--on", "ray")
+        assert (server.stats["requests"], server.stats["most_in_flight"]) == (18, 3)
+        assert "0 new, 18 were there" in said(*run, there, "--on", "ray")
+        assert server.stats["requests"] == 18
         said(*run, here)
     assert answers(here) == answers(there)
     for name in ("report.csv", "samples.jsonl"):

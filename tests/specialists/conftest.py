@@ -3,6 +3,7 @@ file."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,3 +34,4 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def _free_networks() -> Iterator[None]:
     yield
     close_networks()
+    gc.freeze()  # the libraries that they opened stay, as in `tests/conftest.py`
