@@ -185,21 +185,6 @@ def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None
         recovered(bare, on_missing="fail")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"colors": ("redd",)}, "'redd' is no colour; did you mean 'red"),
-        ({"radii": (9, 5)}, "radii are the least"),
-        ({"letters": ("A", "a")}, "letters are different words of capitals"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_at_once(
-    settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        RecoverMarks(**settings)
-
-
 def boxed(ground: Pixels, seed: int) -> tuple[Pixels, list[Box]]:
     """A red box A and a green box B around about the same place, as JPEG of quality 90 gives them
     back."""

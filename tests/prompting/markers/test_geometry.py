@@ -6,11 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looktwice.pipelines.marks import Box, Mask, Point
-from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.shapes import raster
 from looktwice.prompting.markers import (
     Arrows,
@@ -22,25 +19,12 @@ from looktwice.prompting.markers import (
     Spotlight,
     Tint,
 )
-from looktwice.prompting.markers.base import Marking
-
-GREY = (90, 90, 90)
-NONE = Label(placement="none")
-
-
-def drawn(stage: Marking, *marks: Point | Box | Mask) -> Pixels:
-    picture = Picture(np.full((100, 120, 3), GREY, np.uint8))
-    return (
-        stage(State.start(Sample("s", "Which?", (picture,), marks=marks)), NoModel())
-        .views[0]
-        .pixels
-    )
+from tests.prompting.scenes import GREY, NONE, box_of, drawn, is_color
 
 
 def plate(pixels: Pixels) -> tuple[int, int, int, int]:
-    """Left, top, right and bottom of the blue plate, half-open."""
-    rows, columns = np.nonzero((pixels == (0, 0, 255)).all(-1))
-    return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
+    """Where the blue plate is."""
+    return box_of(is_color(pixels, (0, 0, 255)))
 
 
 @pytest.mark.parametrize("half", [0, 0.5])

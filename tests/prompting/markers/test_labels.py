@@ -170,29 +170,6 @@ def test_what_a_label_says() -> None:
     assert Label().label_text("{number}", 0) == "{number}"  # a mark's own label is no template
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"plate": "blak"}, r"label\.plate: 'blak' is no colour; did you mean 'black"),
-        ({"color": "mark"}, r"label\.color: 'mark' is no colour"),
-        ({"text": "{name}"}, r"label\.text holds words and \{label\}"),
-        ({"text": ""}, r"label\.text holds words"),
-        ({"font_size": 0}, r"label.font_size > 0"),
-        ({"padding": -1}, r"label.padding >= 0"),
-        ({"alpha": 2}, r"label.alpha <= 1"),
-        (
-            {"font": "blink", "font_size": 20},
-            r'label\.font "blink" has letters of font_size 15 alone',
-        ),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(
-    settings: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Label(**settings)  # type: ignore[arg-type]
-
-
 def test_a_letter_that_the_font_lacks_is_named() -> None:
     with pytest.raises(ValueError, match="no sign for '\u7532' in the label 'A\u7532'; give label"):
         render_text("A\u7532", 15)

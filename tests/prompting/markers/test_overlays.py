@@ -232,27 +232,6 @@ def test_what_does_not_fit_is_named(stage: Stage, message: str) -> None:
         shown(stage)
 
 
-@pytest.mark.parametrize(
-    ("cls", "wrong", "message"),
-    [
-        (DepthOverlay, {"depth": Ramp(), "alpha": 2}, "alpha <= 1"),
-        (DepthOverlay, {"depth": Ramp(), "low": 60, "high": 40}, "low < high"),
-        (ScalarOverlay, {"scalar": Brightness(), "unknown": "grei"}, "'grei' is no colour"),
-        (ScalarOverlay, {"scalar": Brightness(), "margin": -1}, "margin >= 0"),
-        (SegmentTint, {"segmenter": Halves(), "color": "every"}, "'every' is no colour"),
-        (SegmentTint, {"segmenter": Halves(), "contour": -1}, "contour >= 0"),
-        (MatchOverlay, {"matcher": SIFT(), "images": (1, 1)}, "two different pictures"),
-        (MatchOverlay, {"matcher": SIFT(), "most": 0}, "most >= 1"),
-        (MatchOverlay, {"matcher": SIFT(), "color": "confident"}, "'confident' is no colour"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(
-    cls: Any, wrong: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        cls(**wrong)
-
-
 def test_segments_are_tinted_each_in_its_colour() -> None:
     (view,) = shown(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
     for x, color in [(20, golden_hue(0)), (90, golden_hue(1))]:

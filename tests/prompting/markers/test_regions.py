@@ -6,44 +6,19 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Contours, Cover, Halo, Label, Rectangles, Spotlight, Tint
 from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.markers.styles import SomStyle
-
-NONE = Label(placement="none")
-GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
-
-
-def plain(width: int = 120, height: int = 100) -> Picture:
-    return Picture(np.full((height, width, 3), GREY, np.uint8))
-
-
-def start(*marks: Mark, image: Picture | None = None) -> State:
-    return State.start(Sample("s1", "Which?", (image or plain(),), marks=marks))
-
-
-def drawn(stage: Marking, *marks: Mark, image: Picture | None = None) -> Pixels:
-    return stage(start(*marks, image=image), NoModel()).views[0].pixels
-
-
-def is_color(pixels: Pixels, color: tuple[int, int, int]) -> np.ndarray:
-    return np.asarray((pixels == color).all(-1))
+from tests.prompting.scenes import BLACK, GREY, NONE, RED, box_of, drawn, is_color, plain, start
 
 
 def disc(x: float, y: float, radius: float, width: int = 120, height: int = 100) -> np.ndarray:
     ys, xs = np.mgrid[:height, :width]
     return np.asarray(np.hypot(xs - x, ys - y) < radius)
-
-
-def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
-    ys, xs = np.nonzero(here)
-    return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
 
 
 @pytest.mark.parametrize("size", [40, 6, 1])
@@ -256,24 +231,6 @@ def test_a_region_without_area_cannot_exist() -> None:
         Box("A", 10, 10, 10, 20)
     with pytest.raises(ValueError, match="mask 'A' is empty"):
         Mask("A", np.zeros((10, 10), bool))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Rectangles(color="redd"), "'redd' is no colour"),
-        (lambda: Contours(thickness=0), "thickness > 0"),
-        (lambda: Contours(fill="no"), "fill: 'no' is no colour"),
-        (lambda: Tint(alpha=1.5), "alpha <= 1"),
-        (lambda: Spotlight(dim=0), "changes nothing"),
-        (lambda: Spotlight(dim=-1), "dim >= 0"),
-        (lambda: Spotlight(blur=float("nan")), "blur < 10000"),
-        (lambda: Halo(width=-1), r"halo.width >= 0"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
 
 
 @settings(max_examples=60, deadline=None)

@@ -259,24 +259,6 @@ def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, message: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"segmenter": TWO, "detector": Detected(())}, "not both"),
-        ({"words": ("cup",)}, "words are for a detector"),
-        ({"min_area": 0.5, "max_area": 0.1}, "min_area < max_area"),
-        ({"alpha": 1.5}, "alpha <= 1"),
-        ({"color": "redd"}, "'redd' is no colour"),
-        ({"plate_color": "regions"}, "did you mean 'region"),
-        ({"most": 0}, "most >= 1"),
-        ({"font_size": float("nan")}, "font_size > 0"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SetOfMark(**wrong)
-
-
-@pytest.mark.parametrize(
     ("reply", "label"),
     [
         ("7", "7"),

@@ -186,6 +186,8 @@ def test_the_record_says_which_letters_and_opencv() -> None:
     assert VPBenchStyle()(start(), NoModel()).notes == (
         "VPBenchStyle: no mark to draw; kept as it is",
     )
+    with pytest.raises(ValueError, match="sample s1: OpenCV 4's letters are kept for A to Z"):
+        VPBenchStyle()(start(Point("é", 60, 60)), NoModel())
 
 
 def test_numbers_keep_ref_and_the_sample_s_order() -> None:
@@ -195,19 +197,6 @@ def test_numbers_keep_ref_and_the_sample_s_order() -> None:
     assert (numbered == VPBenchStyle()(start(*said), NoModel()).views[0].pixels).all()
     one = VPBenchStyle("text label", only=("A",))(start(*points), NoModel()).views[0].pixels
     assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "label", "said"),
-    [
-        ({}, "é", "A to Z"),
-        ({"style": "no marker", "labels": False}, "A", "nothing would be drawn"),
-        ({"colors": ("pink",)}, "A", "pink"),
-    ],
-)
-def test_what_cannot_be_drawn_is_said(settings: Any, label: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        VPBenchStyle(**settings)(start(Point(label, 60, 60)), NoModel())
 
 
 @pytest.mark.parametrize(
@@ -223,8 +212,3 @@ def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
     pixels = stage(start(Point("A", 60, 50)), NoModel()).views[0].pixels
     assert [tuple(pixels[y, x]) for x, y in on] == [(255, 0, 0)] * len(on)
     assert [tuple(pixels[y, x]) for x, y in off] == [(90, 90, 90)] * len(off)
-
-
-def test_a_polygon_never_hides_its_point() -> None:
-    with pytest.raises(ValueError, match="hides the point"):
-        Polygons(shape_name="triangle", radius=5, thickness=3)

@@ -313,12 +313,6 @@ def test_a_call_that_fails_fails_the_vote() -> None:
         Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
 
 
-@pytest.mark.parametrize("settings", [{"n": 0}, {"tokens": 0}])
-def test_votes_that_cannot_be(settings: Any) -> None:
-    with pytest.raises(ValueError, match=">= 1 must hold"):
-        Vote(READ, **settings)
-
-
 def test_two_models_each_do_their_part() -> None:
     eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
     stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
@@ -365,9 +359,6 @@ def test_endless_descriptions_are_cut_and_noted() -> None:
 def test_without_an_image_there_is_nothing_to_tell(stage: Stage) -> None:
     with pytest.raises(ValueError, match="sample s1 has no image"):
         stage(start(0), Heard())
-    for kind, word in ((CaptionThenAnswer, "descriptions"), (RedrawThenAnswer, "code")):
-        with pytest.raises(ValueError, match=f"frame has no {{{word}}}"):
-            kind(frame="{prompt}")
 
 
 @pytest.mark.parametrize(
@@ -405,12 +396,6 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
     assert reply is not None
     assert (reply.reasoning, reply.usage.reasoning_tokens) == ("Let me look.", 5)
     assert "Let me look." not in reply.text
-
-
-@pytest.mark.parametrize("turns", [0, 101])
-def test_turns_are_bounded(turns: int) -> None:
-    with pytest.raises(ValueError, match="must hold"):
-        Reperceive(turns=turns)
 
 
 @pytest.mark.parametrize(

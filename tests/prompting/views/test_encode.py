@@ -103,19 +103,6 @@ def test_a_jpeg_source_is_coded_again_and_the_map_is_kept() -> None:
     assert view.size == source.size
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"codec": "jpeg", "quality": 0}, "quality >= 1"),
-        ({"codec": "jpeg", "quality": 101}, "quality <= 100"),
-        ({"codec": "jpeg", "lossless": True}, "lossless is a setting of webp"),
-    ],
-)
-def test_settings_that_make_no_sense(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Encode(**settings)  # type: ignore[arg-type]
-
-
 def test_what_a_format_cannot_hold_is_said_with_the_sample() -> None:
     wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
     with pytest.raises(

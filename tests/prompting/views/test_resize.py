@@ -135,24 +135,6 @@ def test_what_has_the_size_keeps_its_bytes() -> None:
         assert policy(before, NoModel()).views[0] is before.views[0]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: FixedHeight(0), "height >= 1"),
-        (lambda: LongestSide(-5), "pixels >= 1"),
-        (lambda: MinimumSide(0), "pixels >= 1"),
-        (lambda: Megapixels(most=0), "0 <= least <= most"),
-        (lambda: Megapixels(least=2), "0 <= least <= most"),
-        (lambda: Megapixels(float("nan")), "0 <= least <= most"),
-        (lambda: QwenPatches(least=10, most=5), "least is not more than most"),
-        (lambda: ClaudePatches(budget=0), "budget >= 1"),
-    ],
-)
-def test_settings_that_make_no_sense(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
-
-
 def test_what_cannot_be_resized_names_the_sample() -> None:
     with pytest.raises(ValueError, match=r"sample s1: .* more than 200 times longer"):
         QwenPatches()(state(1001, 5), NoModel())

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from looktwice.eval.records import Record
 from looktwice.eval.records.writer import make_record
 from looktwice.pipelines import transforms
-from looktwice.pipelines.config import ConfigError, build, identity
+from looktwice.pipelines.config import build, identity
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import make_plan
 from looktwice.pipelines.config.spec import spec
@@ -631,38 +631,7 @@ def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPa
         zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
-RULES = {"use": "prompting.grids.RuledGrid"}
-DOTTED = {"use": "prompting.grids.DotGrid"}
 FACES = {"use": "specialists.detection.FaceCascade"}
-
-
-@pytest.mark.parametrize(
-    ("name", "node", "says"),
-    [
-        ("Marks", {"crop": {"padding": -1}}, "padding >= 0"),
-        ("Marks", {"crop": {"outline": "rad"}}, "did you mean 'red"),
-        ("Marks", {"crop": {"filter": "lancos"}}, "lanczos"),
-        ("Marks", {"crop": {"inset": 1.0}}, "inset < 1"),
-        ("Marks", {"crop": {"most": 0}}, "most >= 1"),
-        ("Marks", {"crop": {"aspect": 0}}, "aspect > 0"),
-        ("Marks", {"crop": {"paddin": 1}}, "did you mean"),
-        ("Marks", {"missing": "skip"}, "keep"),
-        ("Cells", {"grid": RULES, "cells": ["B9"]}, "no cell 'B9': it has 4 rows"),
-        ("Cells", {"grid": DOTTED, "cells": ["(0,1)"]}, "has no"),
-        ("Cells", {"grid": DOTTED, "cells": ["B2"]}, "has no cell 'B2'"),
-        ("Cells", {"grid": {**RULES, "names": "none"}}, "no cell can be named"),
-        ("Cells", {"grid": DOTTED, "around": 0}, "around > 0"),
-        ("Detections", {}, "detector"),
-        ("Detections", {"detector": FACES, "words": ["a"], "words_field": "b"}, "one place"),
-        ("Detections", {"detector": FACES, "words_pattern": "("}, "no regular expression"),
-        ("Detections", {"detector": FACES, "words": [" "]}, "empty text"),
-    ],
-)
-def test_settings_that_make_no_sense_are_said_before_anything_runs(
-    name: str, node: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(ConfigError, match=says):
-        build({"use": f"prompting.views.ZoomOn{name}", **node})
 
 
 def test_a_zoom_goes_through_a_configuration_and_back() -> None:
