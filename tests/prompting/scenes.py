@@ -48,4 +48,4 @@ def box_of(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 def table(name: str) -> Any:
     """A table of cases, `FOLDER/NAME.yaml` beside this file."""
-    return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))

@@ -27,6 +27,9 @@ from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, 
 from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.styles import BlinkReleasedStyle
 from tests.burnt_in import as_released, made
+from tests.prompting.scenes import table
+
+CASES = table("burnt_in/recover.yaml")
 
 TWO: tuple[Any, ...] = (Point("A", 120, 140), Point("B", 300, 200))
 RED = (255, 0, 0)
@@ -156,25 +159,12 @@ def test_a_white_ring_on_white_is_found_by_the_arrangement_of_the_other() -> Non
     }
 
 
-@pytest.mark.parametrize(
-    ("choices", "prompt", "words"),
-    [
-        (("A is closer", "B is closer"), "", ("A", "B")),
-        (("A is darker", "B is darker", "About the same"), "", ("A", "B")),
-        (
-            ("Point A", "Point B", "Point C", "Point D"),
-            "A point is labeled with REF.",
-            ("REF", "A", "B", "C", "D"),
-        ),
-        (("Box A", "Box B"), "Given two boxes, labeled by A and B, which one?", ("A", "B")),
-        (("yes", "no"), "Two points, labelled by A and B. Is A (A) nearer?", ("A", "B")),
-        (("yes", "no"), "A dog and a cat. Is the dog left?\n(A) yes\n(B) no", ()),
-    ],
-)
+@pytest.mark.parametrize(("choices", "prompt", "words"), CASES["label_words"])
 def test_the_question_says_which_labels_to_look_for(
     choices: tuple[str, ...], prompt: str, words: tuple[str, ...]
 ) -> None:
-    assert label_words(Sample("s", "Which?", choices=choices, meta={"prompt": prompt})) == words
+    sample = Sample("s", "Which?", choices=choices, meta={"prompt": prompt})
+    assert list(label_words(sample)) == words
 
 
 def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None:

@@ -47,6 +47,9 @@ from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import MarksAsText, MultipleChoice
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
+from tests.prompting.scenes import table
+
+CASES = table("controls/controls.yaml")
 
 POINTS = (Point("A", 20, 30), Point("B", 70, 60), Point("C", 120, 20), Point("D", 150, 90))
 NAMES = tuple(f"Point {letter}" for letter in "ABCD")
@@ -226,17 +229,7 @@ def test_the_oracle_is_shown_as_any_zoom() -> None:
     assert [v.size for v in both] == [(180, 110), (33, 33), (180, 110)]
 
 
-@pytest.mark.parametrize(
-    ("meta", "message"),
-    [
-        ({}, "sample s1 does not say where to look: region=None; give `label`"),
-        ({"region": "Z"}, "sample s1 has no mark 'Z'; its marks: A"),
-        ({"region": [5, 5, 2, 9]}, "is no region .*has no area"),
-        ({"region": [5, "x", 2, 9]}, "is no region"),
-        ({"region": {"q": 1}}, "is no region .*no mark"),
-        ({"region": [900, 900, 950, 950]}, "no view shows the region"),
-    ],
-)
+@pytest.mark.parametrize(("meta", "message"), CASES["hints"])
 def test_hints_that_do_not_help(meta: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         after(OracleCrop(), start(Point("A", 5, 5), meta=meta))

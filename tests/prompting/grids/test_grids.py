@@ -19,6 +19,9 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
 from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
+from tests.prompting.scenes import table
+
+CASES = table("grids/grids.yaml")
 
 BLACK, WHITE, RED = (0, 0, 0), (255, 255, 255), (255, 0, 0)
 
@@ -212,15 +215,7 @@ def test_half_a_line_is_seen_through_and_stands_out_from_what_is_under_it() -> N
     assert tuple(pixels[250, 200]) == (128, 128, 128)
 
 
-@pytest.mark.parametrize(
-    ("names", "reply", "found"),
-    [
-        ("A1", "It lies in B2, not in B23 or E1. B2!", ["B2"]),
-        ("number", "Cells 6 and 1; 3.5 is no cell, nor is 13.", ["6", "1"]),
-        ("row-column", "See (2, 2) and (3,1)", ["(2,2)", "(3,1)"]),
-        ("none", "B2", []),
-    ],
-)
+@pytest.mark.parametrize(("names", "reply", "found"), CASES["cells"])
 def test_cells_named_in_a_reply_are_boxes_of_the_source(
     names: Any, reply: str, found: list[str]
 ) -> None:

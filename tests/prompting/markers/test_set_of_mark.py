@@ -27,6 +27,9 @@ from looktwice.prompting.markers.set_of_mark import read_choice
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
+from tests.prompting.scenes import table
+
+CASES = table("markers/set_of_mark.yaml")
 
 GREY = 90
 
@@ -258,30 +261,7 @@ def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, message: str) -> 
         marked(stage)
 
 
-@pytest.mark.parametrize(
-    ("reply", "label"),
-    [
-        ("7", "7"),
-        ("(7).", "7"),
-        ("**Region 7**", "7"),
-        ("The answer is 7.", "7"),
-        ("Answer: region 12", "12"),
-        ("There are 3 people; the nearest is region 7.", "7"),
-        ("Mark #7 is the cup.", "7"),
-        ("It is the cup at 7.", "7"),
-        ("Region 3 is a chair and region 7 a dog.\n\nMY_ANSWER: 7", "7"),
-        ("Region 3 is a chair, region 7 a dog.\nSo the dog, 7", "7"),
-        ("Not region 3. It is region 7.", "7"),
-        ("The answer is 7 or 12.", None),
-        ("Region 3 or region 7", None),
-        ("99", None),
-        ("70 % of it", None),
-        ("It is 7.5 m away.", None),
-        ("It isn't 7.", None),
-        ("I cannot tell.", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("reply", "label"), CASES["replies"])
 def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
     assert read_choice(reply, ["3", "7", "12"]) == label
 

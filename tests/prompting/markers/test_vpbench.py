@@ -18,6 +18,9 @@ from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
 from looktwice.prompting.markers.base import Label
 from looktwice.prompting.markers.styles import VPBenchName
 from tests.paths import DATA
+from tests.prompting.scenes import table
+
+CASES = table("markers/vpbench.yaml")
 
 METHODS = DATA / "methods"
 BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
@@ -102,56 +105,7 @@ def test_marks_in_colours_of_their_own() -> None:
 CORRESPONDENCE = [Point("REF", 60, 50), Point("A", 30, 50), Point("B", 90, 50)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "points", "prompt"),
-    [
-        (
-            {},
-            "AB",
-            (
-                "Each point is marked with a circle in red and its label beside it: A and B.|(A) A"
-                " is near|(B) B"
-            ),
-        ),
-        (
-            {"style": "color blue"},
-            "AB",
-            (
-                "Each point is marked with a circle in blue and its label beside it: A and B.|(A) A"
-                " is near|(B) B"
-            ),
-        ),
-        (
-            {"style": "text label"},
-            "AB",
-            (
-                "Each point is marked with a circle in red and its label beside it: 1 and 2.|(A) 1"
-                " is near|(B) 2"
-            ),
-        ),
-        (
-            {"style": "marker type diamond", "labels": False, "colors": ("red", "blue")},
-            "AB",
-            (
-                "Each point is marked with a diamond of its own colour: red and blue.|(A) the red"
-                " point is near|(B) the blue point"
-            ),
-        ),
-        (
-            {"style": "no marker text label"},
-            "AB",
-            "Each point bears nothing but its label: 1 and 2.|(A) 1 is near|(B) 2",
-        ),
-        (
-            {"style": "text label"},
-            "REF",
-            (
-                "Each point is marked with a circle in red and its label beside it: REF, 1 and"
-                " 2.|(A) 1 is near|(B) 2|"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("settings", "points", "prompt"), CASES["words"])
 def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: str) -> None:
     marks = [Point("A", 30, 50), Point("B", 90, 50)] if points == "AB" else CORRESPONDENCE
     picture = Picture(np.full((100, 120, 3), 90, np.uint8))

@@ -40,6 +40,9 @@ from looktwice.prompting.turns import (
 from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import JsonAnswer, MultipleChoice, System
 from tests.chat_server import ChatServer, chat_server
+from tests.prompting.scenes import table
+
+CASES = table("turns/turns.yaml")
 
 READ = Robust()
 Turns = list[tuple[str, list[str]]]
@@ -361,15 +364,7 @@ def test_without_an_image_there_is_nothing_to_tell(stage: Stage) -> None:
         stage(start(0), Heard())
 
 
-@pytest.mark.parametrize(
-    ("replies", "note"),
-    [
-        (["(A)", "(B)", "(B)"], "answers: A, B, B; 1 change"),
-        (["(A)", "(B)", "(A)"], "answers: A, B, A; 2 changes"),
-        (["(A)", "hm", "(A)"], "answers: A, ?, A; 0 changes"),
-        (["x", "", "z"], "answers: ?, ?, ?; 0 changes"),
-    ],
-)
+@pytest.mark.parametrize(("replies", "note"), CASES["flips"])
 def test_flips_are_recorded(replies: list[str], note: str) -> None:
     state = Reperceive(turns=3, read=READ)(start(), Scripted(list(replies)))
     assert state.notes == (note,)
@@ -398,39 +393,16 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
     assert "Let me look." not in reply.text
 
 
-@pytest.mark.parametrize(
-    ("reply", "sizes"),
-    [
-        ("LOOK: image 1, [0, 0, 500, 500]", [(40, 30)]),
-        ("LOOK: image 2, (250, 0, 750, 1000)", [(40, 60)]),
-        ("I see it at [0, 0, 100, 100].\nLOOK: image 1, [0, 0, 500, 500]", [(40, 30)]),
-        ("it lies at [0, 0, 500, 500] and in image 2 at [0, 0, 1000, 500]", [(40, 30), (80, 30)]),
-        ("[0,0,500,500] [0,0,500,500]", [(40, 30)]),
-        ("<think>[0, 0, 9, 9]</think>[0, 0, 500, 500]", [(40, 30)]),
-        ("[-100, -100, 500, 500]", [(40, 30)]),
-        ("LOOK: image 2, then image #1: (0, 0, 500, 500)", [(40, 30)]),
-    ],
-)
+@pytest.mark.parametrize(("reply", "sizes"), CASES["claims"])
 def test_claimed_places_are_cut_out(reply: str, sizes: list[tuple[int, int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
     after, whole = SMALL(state, NoModel()), {view.picture.sha for view in state.views}
-    assert [view.size for view in after.views if view.picture.sha not in whole] == sizes
+    assert [list(v.size) for v in after.views if v.picture.sha not in whole] == sizes
     for view in after.views:
         assert view.to_source(0, 0) is not None
 
 
-@pytest.mark.parametrize(
-    ("reply", "note"),
-    [
-        ("[500, 500, 0, 0]", "has no area; give left, top, right, bottom"),
-        ("[NaN, 0, 10, 10]", "no place that the reply names is seen; kept as it is"),
-        ("[2000, 2000, 3000, 3000]", "lies outside"),
-        ("LOOK: image 9, [0, 0, 10, 10]", "there is no image 9"),
-        ("LOOK: everywhere", "no place that the reply names is seen; kept as it is"),
-        ("在左边", "no place that the reply names is seen; kept as it is"),
-        ("[1e999, 0, 1, 1]", "no place that the reply names is seen; kept as it is"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "note"), CASES["empty_claims"])
 def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
     state = start().replace(messages=(Message("assistant", (reply,)),))
     after = SMALL(state, NoModel())

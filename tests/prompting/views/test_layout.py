@@ -30,6 +30,9 @@ from looktwice.prompting.views import (
     QwenPatches,
     Reorder,
 )
+from tests.prompting.scenes import table
+
+CASES = table("views/layout.yaml")
 
 COLORS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
 
@@ -120,15 +123,7 @@ def test_orders() -> None:
         Reorder((2, 1))(state, NoModel())
 
 
-@pytest.mark.parametrize(
-    ("question", "choices", "named"),
-    [
-        ("Which point on the second image shows it?", (), "second image"),
-        ("Which?", ("the third image", "none"), "third image"),
-        ("Compare image 1 and Image 2.", (), "image 1"),
-        ("Is it on the left picture?", (), "left picture"),
-    ],
-)
+@pytest.mark.parametrize(("question", "choices", "named"), CASES["named"])
 def test_words_that_name_images_by_place_stop_a_reorder(
     question: str, choices: tuple[str, ...], named: str
 ) -> None:
@@ -158,15 +153,7 @@ def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
     assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("See <image 2> and <image 1>.", ["See", 1, "and", 0, "."]),
-        ("<image 1>Here.", [1, 0, "Here."]),
-        ("Nothing named.", [0, 1, "Nothing named."]),
-        ("<image 1> twice <image 1>", [1, 0, "twice", 0]),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "expected"), CASES["inline"])
 def test_images_inline(prompt: str, expected: list[str | int]) -> None:
     state = start((8, 8), (9, 9)).replace(prompt=prompt)
     assert sent(Ask(images="inline"), state) == expected

@@ -29,6 +29,9 @@ from looktwice.prompting import wording
 from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
+from tests.prompting.scenes import table
+
+CASES = table("wording/toolkits.yaml")
 
 PROMPT = (
     "Two points are circled. Which is closer?\nSelect from the following choices.\n(A) A is"
@@ -83,18 +86,7 @@ def test_lmms_eval_s_note_stands_before_the_column() -> None:
     assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
 
 
-@pytest.mark.parametrize(
-    ("name", "temperature", "top_p", "max_tokens"),
-    [
-        ("Blink", 0.0, None, 1024),
-        ("DoYouSeeMe", 1.0, 0.95, 200),
-        ("Vlm2Short", None, None, 512),
-        ("Vlm2Long", None, None, 2048),
-        ("Vlmevalkit", 0.0, None, 2048),
-        ("LmmsEval", 0.0, None, 1024),
-        ("BlinkConsistency", 1.0, None, 1024),
-    ],
-)
+@pytest.mark.parametrize(("name", "temperature", "top_p", "max_tokens"), CASES["decoding"])
 def test_decoding_as_published(
     name: str, temperature: float | None, top_p: float | None, max_tokens: int
 ) -> None:
@@ -112,17 +104,7 @@ def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
     assert point.stages["ask"].options == wording.DoYouSeeMeDecoding()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("subtask", "reply", "official", "toolkit"),
-    [
-        ("GC-Mat", "T", "T", "T"),
-        ("GC-Trk", "The answer is true.", None, "T"),
-        ("GC-Trk", "T or F", None, None),
-        ("OC-Cpr", "The answer is true.", "T", "T"),
-        ("PC-Cnt", "2 (two)", None, None),
-        ("OC-Grp", "D) 1 and 2", "D", "D"),
-    ],
-)
+@pytest.mark.parametrize(("subtask", "reply", "official", "toolkit"), CASES["vlm2"])
 def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
     subtask: str, reply: str, official: str | None, toolkit: str | None
 ) -> None:
@@ -212,15 +194,7 @@ def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
     assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain.id)
 
 
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ({"gap": {"from": "first", "to": "secnd"}}, "gap: no contestant 'secnd' without changes"),
-        ({"gap": {"from": "first", "to": "first"}}, "gap: from and to are both 'first'"),
-        ({"gap": {"from": "first"}}, r"gap\.to: field required"),
-        ({"gap": {"from": "first", "to": "second", "by": "x"}}, r"gap\.by: no such entry"),
-    ],
-)
+@pytest.mark.parametrize(("entries", "words"), CASES["faults_of_a_gap"])
 def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         planned(tmp_path, **{**GAP, **entries})

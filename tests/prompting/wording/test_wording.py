@@ -36,6 +36,9 @@ from looktwice.prompting.wording import (
     WholeNumber,
     YesNo,
 )
+from tests.prompting.scenes import table
+
+CASES = table("wording/wording.yaml")
 
 
 def picture(level: int = 0, width: int = 100, height: int = 50) -> Picture:
@@ -273,23 +276,7 @@ def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
     assert "enum" not in form.schema(start(()).sample)["properties"]["answer"]
 
 
-@pytest.mark.parametrize(
-    ("text", "prompt"),
-    [
-        (
-            "{{ id }} {% for c in choices %}{{ c.letter }}={{ c.text }};{% endfor %}",
-            "s1 A=yes;B=no;",
-        ),
-        ("{{ images }} image{{ 's' if images > 1 }}: {{ prompt }}", "1 image: Is it?"),
-        ("{{ meta.subtask | replace('_', ' ') }} / {{ id }}", "Relative Depth / s1"),
-        ("{% for m in marks %}{{ m.label }} {{ m.kind }} {{ m.image }}{% endfor %}", "P point 1"),
-        ("{{ letters | join(' or ') }}", "A or B"),
-        ("{{ choices | join(', ', attribute='text') }} {{ 'a' ~ 1 ~ true }}", "yes, no a1True"),
-        ("{% macro f(n) %}<{{ n }}>{% endmacro %}{{ f([1] + [2]) }}", "<[1, 2]>"),
-        ("{% for a, b in [(1, 2)] %}{{ a + b }}{% endfor %}", "3"),
-        ("{{ 2 * 3 }} {{ question.upper() | truncate(9) }}", "6 IS IT?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "prompt"), CASES["templates"])
 def test_templates_word_the_prompt(text: str, prompt: str) -> None:
     state = start(marks=(Point("P", 1, 1),), subtask="Relative_Depth")
     assert Template(text)(state, NoModel()).prompt == prompt
@@ -304,21 +291,9 @@ def test_a_template_may_word_the_system_text() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "{{ answer }}",
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ meta.pop('subtask') }}",
-        "{{ letters | random }}",
-        "{{ lipsum() }}",
-        "{% for a in range(100000) %}{% for b in [1] * 99 %}0123456789{% endfor %}{% endfor %}",
-        "{% for a in range(100001) %}{% endfor %}",
-        "{{ 1 / 0 }}",
-        "{% include 'x' %}",
-        "{{ cycler.__init__.__globals__ }}",
-        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-        "{% macro f(n) %}{{ f(n) ~ f(n) }}{% endmacro %}{{ f(1) }}",
+        *CASES["forbidden"],
         "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
         "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,
-        "{{ 'abc' | truncate(1) }}",
         "x" * 200_001,
     ],
 )
@@ -393,16 +368,7 @@ def test_the_examples_are_part_of_the_identity_and_may_not_change(examples: Path
         build(kept, Scope(examples.parent))
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("{", "line 5: "),
-        ('{"question": "Q?"}', "it has no reply"),
-        ('{"question": "Q?", "reply": "x", "image": "../0.png"}', "lies outside"),
-        ('{"question": "Q?", "reply": "x", "image": "none.png"}', "cannot be read"),
-        ('{"question": "Q?", "reply": "x", "marks": [{"label": "?"}]}', "this is no mark"),
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), CASES["faulty_examples"])
 def test_faulty_examples_are_faults_with_their_line(examples: Path, line: str, words: str) -> None:
     examples.write_text(f"{examples.read_text()}\n{line}\n")
     with pytest.raises(ValueError, match=words):
@@ -467,24 +433,7 @@ def test_no_operator_of_a_template_makes_a_text_that_no_prompt_may_hold(text: st
     assert Template(small)(start(), NoModel()).prompt == "abab 6 1 005  x |"
 
 
-@pytest.mark.parametrize(
-    ("reply", "left"),
-    [
-        ("<think>a</think>b", "b"),
-        ("a</think>b", "b"),
-        ("<thinking>a", ""),
-        ("no thought", "no thought"),
-        ("<think>a</think>b<think>c</think>d", "b\nd"),
-        ("", ""),
-        ("[think]a[/think]b", "b"),
-        (" as it is\n", " as it is\n"),
-        ("<Thought>a", ""),
-        ("<reflection>a", ""),
-        ("b <reasoning>a", "b"),
-        ("a</reflection> b", "b"),
-        ("<think>a</reasoning>b", "b"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "left"), CASES["thoughts"])
 def test_thoughts_are_left_out(reply: str, left: str) -> None:
     assert strip_thoughts(reply) == left
 
