@@ -73,7 +73,9 @@ from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
+from tests.prompting.scenes import table
 
+CASES = table("agent/agent.yaml")
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
 FORMS = pytest.mark.parametrize(
     "form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__
@@ -531,35 +533,23 @@ def test_the_same_call_is_not_run_twice() -> None:
 # Bad input
 
 
-REFUSED: dict[str, tuple[tuple[str, str], str]] = {
-    "no such tool": (("delete_all", "{}"), "there is no tool 'delete_all'; there are zoom, mark"),
-    "not JSON": (("zoom", "box: 1 2 3 4"), "the arguments are no JSON"),
-    "code": (("zoom", "__import__('os').system('true')"), "the arguments are no JSON"),
-    "cut off": (("zoom", '{"box": [1, 2, 3'), "the arguments are no JSON"),
-    "a list": (("zoom", "[1, 2, 3, 4]"), "must be a JSON object"),
-    "deep": (("zoom", '{"box": ' + "[" * 100_000), "the arguments are no JSON"),
-    "missing": (("zoom", "{}"), "box: Field required"),
-    "unknown": (("zoom", '{"box": [0, 0, 9, 9], "shell": "ls"}'), "shell: Extra inputs"),
-    "three numbers": (("zoom", '{"box": [1, 2, 3]}'), "box"),
-    "words": (("zoom", '{"box": ["a", "b", "c", "d"]}'), "box.0: Input should be a valid number"),
-    "NaN": (("zoom", '{"box": [NaN, 0, 9, 9]}'), "NaN is no number"),
-    "infinite": (("zoom", '{"box": [0, 0, Infinity, 9]}'), "Infinity is no number"),
-    "too large": (("zoom", '{"box": [0, 0, 1e999, 9]}'), "the arguments are no JSON"),
-    "large": (("zoom", '{"box": [0, 0, 1e308, 9]}'), "lies outside image 1"),
-    "long": (("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}"), "box"),
-    "longest": (("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}"), "the arguments are no JSON"),
-    "outside": (("zoom", '{"box": [100, 100, 140, 160]}'), "outside image 1, which is 80 x 60"),
-    "swapped": (("zoom", '{"box": [40, 30, 10, 5]}'), "has no area; give left, top, right, bottom"),
-    "no area": (("zoom", '{"box": [10, 10, 10, 20]}'), "has no area"),
-    "no image": (("zoom", '{"box": [0, 0, 9, 9], "image": 7}'), "there is no image 7; there are 1"),
-    "before the first": (("zoom", '{"box": [0, 0, 9, 9], "image": -1}'), "image: Input should be"),
-    "long name": (("mark", f'{{"box": [0, 0, 9, 9], "label": "{"x" * 999}"}}'), "label: String"),
-}
+BOX = '{"box": [0, 0, 9, 9]'
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> None:
-    wrong, reason = REFUSED[name]
+@pytest.mark.parametrize(
+    ("tool", "arguments", "reason"),
+    [
+        *CASES["malformed"],
+        ("zoom", '{"box": ' + "[" * 100_000, "the arguments are no JSON"),
+        ("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}", "box"),
+        ("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}", "the arguments are no JSON"),
+        ("mark", f'{BOX}, "label": "{"x" * 999}"}}', "label: String"),
+    ],
+)
+def test_a_malformed_call_gets_one_correction_and_then_a_reason(
+    tool: str, arguments: str, reason: str
+) -> None:
+    wrong = tool, arguments
     agent = Agent({"zoom": PLAIN_ZOOM, "mark": DrawBox()})
     state, asked = scripted(agent, raw(wrong), raw(wrong))
     told = asked[-1][-1].text

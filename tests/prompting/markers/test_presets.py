@@ -22,8 +22,7 @@ from looktwice.prompting.markers.styles import (
     SomStyle,
     Vlm2Style,
 )
-
-GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
+from tests.prompting.scenes import BLACK, GREY, RED, WHITE, is_color
 
 
 def plain(width: int, height: int) -> View:
@@ -34,10 +33,6 @@ def box_of(here: np.ndarray) -> tuple[int, int, int, int]:
     """Left, top, right and bottom, both included."""
     ys, xs = np.nonzero(here)
     return int(xs.min()), int(ys.min()), int(xs.max()), int(ys.max())
-
-
-def is_color(pixels: Pixels, color: tuple[int, int, int]) -> np.ndarray:
-    return np.asarray((pixels == color).all(-1))
 
 
 @pytest.mark.parametrize("letter", ["A", "B"])

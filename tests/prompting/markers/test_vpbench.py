@@ -9,26 +9,20 @@ import pytest
 from skimage import data
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
-from looktwice.prompting.markers.base import Label
 from looktwice.prompting.markers.styles import VPBenchName
 from tests.paths import DATA
-from tests.prompting.scenes import table
+from tests.prompting.scenes import NONE, drawn, plain, start, table
 
 CASES = table("markers/vpbench.yaml")
 
 METHODS = DATA / "methods"
 BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
-
-
-def start(*points: Point, image: Pixels | None = None) -> State:
-    picture = Picture(np.full((100, 120, 3), 90, np.uint8) if image is None else image)
-    return State.start(Sample("s1", "Which?", (picture,), marks=points))
 
 
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's vectors are not here")
@@ -48,16 +42,11 @@ def test_every_pixel_is_the_references(style: Any, letters: Any, labels: bool) -
     block = vectors["captioned"]["cv2_" + letters[-1]] if labels else vectors["no_caption"]
     for layout, case in block[style.replace(" ", "_")].items():
         points = [Point(label, *place) for label, place in vectors["points"][layout].items()]
-        drawn = (
-            VPBenchStyle(style, letters, labels)(start(*points, image=photo), NoModel())
-            .views[0]
-            .pixels
-        )
-        assert [[x, y, *map(int, drawn[y, x])] for x, y, *_ in case.get("probes", [])] == case.get(
-            "probes", []
-        )
-        assert (drawn != photo).any(-1).sum() == case["changed"]
-        assert hashlib.sha256(drawn.tobytes()).hexdigest() == case["sha256"]
+        pixels = drawn(VPBenchStyle(style, letters, labels), *points, image=Picture(photo))
+        probes = case.get("probes", [])
+        assert [[x, y, *map(int, pixels[y, x])] for x, y, *_ in probes] == probes
+        assert (pixels != photo).any(-1).sum() == case["changed"]
+        assert hashlib.sha256(pixels.tobytes()).hexdigest() == case["sha256"]
 
 
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's glyphs are not here")
@@ -88,8 +77,7 @@ def test_the_old_letters_are_opencv_4s() -> None:
     ],
 )
 def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
-    drawn = VPBenchStyle(style)(start(Point("A", 60, 50)), NoModel()).views[0].pixels
-    ys, xs = np.nonzero((drawn != 90).any(-1))
+    ys, xs = np.nonzero((drawn(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
     # its upper edge at the point, and a rim of two
     assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)
     wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
@@ -98,7 +86,7 @@ def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, h
 
 def test_marks_in_colours_of_their_own() -> None:
     stage = VPBenchStyle(labels=False, colors=("yellow", "blue"))
-    pixels = stage(start(Point("A", 30, 50), Point("B", 90, 50)), NoModel()).views[0].pixels
+    pixels = drawn(stage, Point("A", 30, 50), Point("B", 90, 50))
     assert [tuple(pixels[50, x]) for x in (35, 95)] == [(255, 255, 0), (0, 0, 255)]
 
 
@@ -108,11 +96,10 @@ CORRESPONDENCE = [Point("REF", 60, 50), Point("A", 30, 50), Point("B", 90, 50)]
 @pytest.mark.parametrize(("settings", "points", "prompt"), CASES["words"])
 def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: str) -> None:
     marks = [Point("A", 30, 50), Point("B", 90, 50)] if points == "AB" else CORRESPONDENCE
-    picture = Picture(np.full((100, 120, 3), 90, np.uint8))
     sample = Sample(
         "s1",
         "Which?",
-        (picture,),
+        (plain(),),
         ("A is near", "Point B" if "colors" in settings else "B"),
         tuple(marks),
     )
@@ -122,9 +109,8 @@ def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: s
 
 
 def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
-    picture = Picture(np.full((100, 120, 3), 90, np.uint8))
     sample = Sample(
-        "s1", "Which?", (picture,), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50))
+        "s1", "Which?", (plain(),), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50))
     )
     stage = VPBenchPrompt(VPBenchStyle("radius 3"), "{shape}, {color}, {labels}: {question}")
     assert stage(State.start(sample), NoModel()).prompt == "circle, red, A and B: Which?"
@@ -146,10 +132,10 @@ def test_the_record_says_which_letters_and_opencv() -> None:
 
 def test_numbers_keep_ref_and_the_sample_s_order() -> None:
     points = [Point("REF", 60, 50), Point("C", 30, 50), Point("A", 90, 50)]
-    numbered = VPBenchStyle("text label")(start(*points), NoModel()).views[0].pixels
+    numbered = drawn(VPBenchStyle("text label"), *points)
     said = [Point("REF", 60, 50), Point("1", 30, 50), Point("2", 90, 50)]
-    assert (numbered == VPBenchStyle()(start(*said), NoModel()).views[0].pixels).all()
-    one = VPBenchStyle("text label", only=("A",))(start(*points), NoModel()).views[0].pixels
+    assert (numbered == drawn(VPBenchStyle(), *said)).all()
+    one = drawn(VPBenchStyle("text label", only=("A",)), *points)
     assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
 
 
@@ -162,7 +148,7 @@ def test_numbers_keep_ref_and_the_sample_s_order() -> None:
     ],
 )
 def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
-    stage = Polygons(shape_name=name, radius=10, thickness=2, label=Label(placement="none"))
-    pixels = stage(start(Point("A", 60, 50)), NoModel()).views[0].pixels
+    stage = Polygons(shape_name=name, radius=10, thickness=2, label=NONE)
+    pixels = drawn(stage, Point("A", 60, 50))
     assert [tuple(pixels[y, x]) for x, y in on] == [(255, 0, 0)] * len(on)
     assert [tuple(pixels[y, x]) for x, y in off] == [(90, 90, 90)] * len(off)

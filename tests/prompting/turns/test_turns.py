@@ -394,7 +394,7 @@ def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> No
 
 
 @pytest.mark.parametrize(("reply", "sizes"), CASES["claims"])
-def test_claimed_places_are_cut_out(reply: str, sizes: list[tuple[int, int]]) -> None:
+def test_claimed_places_are_cut_out(reply: str, sizes: list[list[int]]) -> None:
     state = start(2).replace(messages=(Message("assistant", (reply,)),))
     after, whole = SMALL(state, NoModel()), {view.picture.sha for view in state.views}
     assert [list(v.size) for v in after.views if v.picture.sha not in whole] == sizes
