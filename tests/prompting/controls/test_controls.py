@@ -259,13 +259,13 @@ def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) ->
     true = after(replace(oracle, elsewhere=False), state).views[0]
     (width, height), (across, down) = true.size, np.subtract(state.views[0].size, true.size) + 1
     drawn = np.zeros((across, down))
-    for seed in range(1200):
+    for seed in range(600):
         (view,) = after(replace(oracle, seed=seed), state).views
         assert view.size == (width, height)
         drawn[corner(view)] += 1
     rows = np.array_split(drawn, 5)
     blocks = [block for row in rows for block in np.array_split(row, 3, axis=1)]
-    counts, likely = zip(*((b.sum(), b.size * 1200 / drawn.size) for b in blocks), strict=True)
+    counts, likely = zip(*((b.sum(), b.size * 600 / drawn.size) for b in blocks), strict=True)
     assert chisquare(counts, likely).pvalue > 0.001
 
 
@@ -274,7 +274,7 @@ def test_the_certificate_s_random_arm_draws_uniformly() -> None:
     arms = yaml.safe_load((CONFIGS / "tool_contribution.yaml").read_text())["contestants"]
     settings = arms["random"]["stages"]["agent"]["tools"]["zoom"]
     state, drawn = start(), []
-    for seed in range(1000):
+    for seed in range(500):
         zoom = Zoom(**settings, crop=Crop(padding=0, min_px=1), seed=seed)
         (view,) = zoom(state, BoxArguments(image=1, box=(90, 50, 150, 90))).views
         drawn.append(corner(view))
@@ -292,8 +292,8 @@ def corner(view: View) -> tuple[int, int]:
 
 
 def expected(count: int, bins: int) -> NDArray[np.float64]:
-    """Of 1,000 draws, how many of `count` equally likely places fall in each bin."""
-    return np.bincount(np.arange(count) * bins // count, minlength=bins) * 1000 / count
+    """Of 500 draws, how many of `count` equally likely places fall in each bin."""
+    return np.bincount(np.arange(count) * bins // count, minlength=bins) * 500 / count
 
 
 def test_a_random_crop_of_a_share() -> None:

@@ -1,6 +1,7 @@
 """Grids and axes: dots, lines and ticks where geometry puts them, and names that lead back to the
 source."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,14 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
 from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
-from tests.prompting.scenes import table
+from tests.prompting import scenes
+from tests.prompting.scenes import BLACK, RED, WHITE, table
 
 CASES = table("grids/grids.yaml")
 
-BLACK, WHITE, RED = (0, 0, 0), (255, 255, 255), (255, 0, 0)
-
 
 def plain(width: int = 480, height: int = 360, grey: int = 90) -> Picture:
-    return Picture(np.full((height, width, 3), grey, np.uint8))
+    return scenes.plain(width, height, grey)
 
 
 def start(*images: Picture) -> State:
@@ -174,11 +174,7 @@ def test_names_keep_off_the_lines(thickness: int, halo: int) -> None:
     rows, columns = np.nonzero(changed(drawn(grid, plain(99, 80))))
     assert (columns.min(), rows.min()) == (thickness + 2, thickness + 2)
     assert rows.max() == thickness + 1 + 2 * halo + NAME[0]
-
-
-def test_names_in_the_middle() -> None:
-    grid = RuledGrid(rows=1, columns=1, font_size=8, color="red", halo=0, at="center")
-    rows, columns = np.nonzero(changed(drawn(grid, plain(99, 81))))
+    rows, columns = np.nonzero(changed(drawn(replace(grid, at="center", halo=0), plain(99, 81))))
     assert columns.min() == round((99 - NAME[1]) / 2)
     assert rows.min() == round((81 - NAME[0]) / 2)
 
@@ -238,19 +234,10 @@ def test_a_cell_over_the_rim_of_its_part_is_cut_there() -> None:
 
 
 def test_spreadsheet_letters_and_coordinates_in_text() -> None:
-    assert [column_letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == [
-        "A",
-        "Z",
-        "AA",
-        "AZ",
-        "BA",
-        "ZZ",
-        "AAA",
-    ]
-    assert read_coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)") == (
-        (1, 2),
-        (3, 4, 5),
-    )
+    letters = [column_letters(number) for number in (0, 25, 26, 51, 52, 701, 702)]
+    assert letters == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
+    named = read_coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)")
+    assert named == ((1, 2), (3, 4, 5))
 
 
 @pytest.mark.parametrize("place", ["margin", "inside"])
@@ -357,9 +344,7 @@ def test_a_dot_and_its_point_of_the_source_are_one_place(
     view = flip(view) if mirrored else view
     grid = DotGrid(rows=3, columns=4, labels=False, color="red", radius=1)
     row, column = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
-    after = grid(
-        State.start(Sample("s", "?", (plain(*size),))).replace(views=(view,)), NoModel()
-    ).views
+    after = grid(start(plain(*size)).replace(views=(view,)), NoModel()).views
     (point,) = grid.places(after, f"({row},{column})")
     seen = after[0].to_view(point)[0].center
     assert tuple(after[0].pixels[round(seen[1]), round(seen[0])]) == RED

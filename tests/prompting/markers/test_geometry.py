@@ -124,14 +124,6 @@ def test_an_arrow_turns_only_where_its_tail_would_leave(
         assert bool(off > 10) is stays
 
 
-def test_a_gap_is_as_wide_as_it_says() -> None:
-    """At the top of a ring, with half of the pixel on either edge of the gap."""
-    row = drawn(Circles(radius=20, thickness=3, gap=6, label=NONE), Point("A", 60, 50))[30, :, 0]
-    assert row[58:63].tolist() == [90] * 5
-    assert 90 < row[57] == row[63] < 255
-    assert row[56] == row[64] == 255
-
-
 @pytest.mark.parametrize(("x0", "left"), [(10.4, 10), (10.5, 10), (10.6, 11)])
 def test_a_region_holds_the_pixels_whose_centre_is_in_its_box(x0: float, left: int) -> None:
     region = raster(Box("A", x0, 5, x0 + 10, 9), (50, 50))

@@ -108,30 +108,16 @@ def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: 
     assert abs(middle - x) <= 0.5 or left == 0 or right == 120
 
 
-def test_a_low_image_has_its_labels_aside() -> None:
-    pixels = drawn(Circles(), Point("A", 30, 15), image=plain(100, 30))
-    left, top, _, bottom = plate(pixels)
-    assert left > 30 + 11
-    assert (top, bottom) != (0, 30)
-    pixels = drawn(Circles(), Point("A", 80, 15), image=plain(100, 30))
-    assert plate(pixels)[2] < 80 - 11
-
-
-def test_a_label_makes_way_for_other_marks_and_labels() -> None:
-    pair = Point("A", 60, 60), Point("B", 60, 36)
-    pixels = drawn(Circles(), *pair)
+def test_a_label_makes_way_for_the_rim_and_for_other_marks_and_labels() -> None:
+    left, top, _, bottom = plate(drawn(Circles(), Point("A", 30, 15), image=plain(100, 30)))
+    assert left > 30 + 11 and (top, bottom) != (0, 30)  # in a low image it stands aside
+    assert plate(drawn(Circles(), Point("A", 80, 15), image=plain(100, 30)))[2] < 80 - 11
+    pixels = drawn(Circles(), Point("A", 60, 60), Point("B", 60, 36))
     assert tuple(pixels[36, 60]) == GREY
     assert plate(drawn(Circles(), Point("A", 60, 60)))[3] <= 49
     black = (pixels == BLACK).all(-1)
     assert not black[24:49, 48:73].any()  # nothing lies on the upper ring
     assert black[73:].any()
-
-
-def test_a_label_does_not_stray_into_the_image_beside_it() -> None:
-    state = start(Point("long", 118, 50))
-    pair = beside([state.views[0], View(plain())])
-    pixels = Circles()(state.replace(views=(pair,)), NoModel()).views[0].pixels
-    assert plate(pixels)[2] == 120
 
 
 def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None:
@@ -144,15 +130,10 @@ def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None
     assert redness(tiny).sum() > 2
 
 
-def test_what_shows_no_point_is_kept_with_its_own_bytes() -> None:
+def test_the_source_and_what_shows_no_point_are_never_drawn_on() -> None:
     state = start(Box("A", 1, 1, 20, 20), Point("B", 100, 50))
     left_half = crop(state.views[0], 0, 0, 50, 100)
-    before = state.replace(views=(left_half,))
-    assert Circles()(before, NoModel()).views[0] is left_half
-
-
-def test_the_source_is_never_drawn_on() -> None:
-    state = start(Point("A", 60, 50))
+    assert Circles()(state.replace(views=(left_half,)), NoModel()).views[0] is left_half
     marked = Circles()(state, NoModel())
     assert (state.views[0].pixels == GREY).all()
     assert not marked.views[0].pixels.flags.writeable
@@ -224,6 +205,11 @@ def test_a_gap_opens_the_ring_on_four_sides() -> None:
     for x, y in [(70, 50), (50, 50), (60, 40), (60, 60)]:
         assert tuple(pixels[y, x]) == GREY
     assert tuple(pixels[43, 67]) == tuple(pixels[57, 53]) == RED
+    # on either edge of the gap half of a pixel
+    row = drawn(Circles(radius=20, gap=6, label=NONE), Point("A", 60, 50))[30, :, 0]
+    assert row[58:63].tolist() == [90] * 5
+    assert 90 < row[57] == row[63] < 255
+    assert row[56] == row[64] == 255
 
 
 @pytest.mark.parametrize("angle", [0, 45, 90, 180, 225])
@@ -319,12 +305,12 @@ def test_a_marker_may_stand_on_the_middles_of_regions() -> None:
     assert redness(drawn(Dots(radius=3, label=NONE), *marks))[:60].max() == 0
 
 
-def test_drawing_stays_in_its_own_part_of_the_view() -> None:
-    pair = beside([start(Point("A", 117, 50)).views[0], View(plain())])
-    state = start(Point("A", 117, 50)).replace(views=(pair,))
-    pixels = Circles(label=NONE)(state, NoModel()).views[0].pixels
+def test_drawing_and_label_stay_in_their_own_part_of_the_view() -> None:
+    state = start(Point("long", 117, 50))
+    state = state.replace(views=(beside([state.views[0], View(plain())]),))
+    pixels = Circles()(state, NoModel()).views[0].pixels
     assert (pixels[:, 120:] == GREY).all()
-    assert redness(pixels).max() == 1
+    assert redness(pixels).max() == 1 and plate(pixels)[2] == 120
 
 
 @pytest.mark.parametrize("stage", [*SHAPES, Arrows(label=NONE, gap=1)])
