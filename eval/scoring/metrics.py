@@ -42,6 +42,7 @@ FEW = 8
 """So many different numbers are parts of their own; more are put into quarters."""
 MOST_TURNS = 12
 """Later turns are those of a single long record, and the last one is shown in any case."""
+CHAIN = public_path(ChainOfThought)
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 Groups = Mapping[str, Sequence[str]]
 Measured = dict[str, float | str]
@@ -340,7 +341,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
     for scores in run.points:
         nodes = (scores.point.spec.get("stages") or {}).values()
         uses = [node.get("use") for node in nodes if isinstance(node, Mapping)]
-        chains |= {scores.point.id} if public_path(ChainOfThought) in uses else set()
+        chains |= {scores.point.id} if CHAIN in uses else set()
     for scores, record in run.records(holding="" if chains else '"turn_call"'):
         final, row = scores.result_of(record), scores.samples.get(record.sample)
         if final is None or final.verdict is Verdict.FAILED or scores.score is None:

@@ -39,6 +39,7 @@ from looktwice.pipelines.model import canonical
 from looktwice.prompting.controls import PermuteChoices, PermuteLabels
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
+ROTATE = public_path(PermuteChoices), public_path(PermuteLabels)
 Rivals = Mapping[str, PointScores | None]
 """Point id -> the arm that it is compared with."""
 
@@ -329,9 +330,9 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
 
 def _rotating_slot(point: PointRow) -> str:
     """The slot of the only stage that rotates the choices; empty if there is none or several."""
-    rotate, slots = (public_path(PermuteChoices), public_path(PermuteLabels)), []
+    slots = []
     for slot, node in (point.spec.get("stages") or {}).items():
         settings = node if isinstance(node, Mapping) else {}
-        if settings.get("use") in rotate and settings.get("order") == "rotated":
+        if settings.get("use") in ROTATE and settings.get("order") == "rotated":
             slots.append(slot)
     return slots[0] if len(slots) == 1 else ""

@@ -297,7 +297,7 @@ ARM_COLUMNS: Sequence[Column[ArmLine]] = (
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired", change_cell),
-    Column("p", lambda line: line.paired and line.paired.p, format_p),
+    Column("p", "paired.p", format_p),
     Column("mirage\nscore", lambda line: line.beside(line.audit.mirage), "{:.2f}".format),
     Column("above\nchance", lambda line: line.beside(line.audit.beyond_chance), "{:.2f}".format),
     Column("accuracy on\ncleaned set %", "cleaned"),

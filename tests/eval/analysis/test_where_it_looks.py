@@ -77,12 +77,12 @@ def measured(runs: Path) -> dict[str, list[dict[str, Any]]]:
 def test_the_configuration_runs_on_made_pictures(
     family: str, folder: Callable[[str], str], tmp_path: Path
 ) -> None:
-    words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=3", "tasks.filled.n=3"]
+    words = [f"models.eyes.model={folder(family)}", "tasks.outlines.n=2", "tasks.filled.n=2"]
     assert "no faults" in looktwice("check", *words)
     looktwice("run", *words, "--out", str(tmp_path))
     assert {task: len(samples) for task, samples in measured(tmp_path).items()} == {
-        "outlines": 3,
-        "filled": 3,
+        "outlines": 2,
+        "filled": 2,
     }
 
 

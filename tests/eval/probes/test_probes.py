@@ -21,11 +21,11 @@ from looktwice.eval.probes.arms import (
     is_held_out,
     probe_arm,
     probe_run,
+    probe_sentences,
     questions_of,
     true_answer,
 )
 from looktwice.eval.probes.linear import fit_probe
-from looktwice.eval.probes.page import probe_sentences
 from looktwice.eval.readers import WholeReply
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import SampleRow, StoredMessage
