@@ -10,6 +10,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from looktwice.pipelines.config import build
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -44,6 +45,11 @@ def box_of(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what is true, half-open."""
     ys, xs = np.nonzero(here)
     return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
+
+
+def made(node: dict[str, Any]) -> Any:
+    """The stage of a node in a table of cases, whose `use` begins in this room."""
+    return build({**node, "use": f"prompting.{node['use']}"})
 
 
 def table(name: str) -> Any:

@@ -21,7 +21,7 @@ from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
 from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
 from tests.prompting import scenes
-from tests.prompting.scenes import BLACK, RED, WHITE, table
+from tests.prompting.scenes import BLACK, RED, WHITE, made, table
 
 CASES = table("grids/grids.yaml")
 
@@ -120,26 +120,12 @@ def test_active_perception_looks_two_cells_around_a_dot() -> None:
     assert DotGrid().around((700, 350), 1, 6).xyxy == (400.5, 0, 700, 150.5)
 
 
-@pytest.mark.parametrize(
-    ("stage", "size", "message"),
-    [
-        (
-            DotGrid(),
-            (1, 1),
-            "sample s1, view 1: 6 rows and 6 columns of dots are too fine for a view of 1 x 1",
-        ),
-        (DotGrid(rows=200), (480, 360), "200 rows and 6 columns of dots are too fine"),
-        (DotGrid(columns=16), (480, 360), r"labels of .* have no room .*crowded: draw"),
-        (RuledGrid(), (1, 1), "cells would be 0.2 x 0.2 pixels"),
-        (RuledGrid(columns=40), (480, 360), "names of .* have no room in cells of 12.0 x"),
-        (Axes(place="inside"), (20, 20), "no room for axes inside; set place: margin"),
-    ],
-)
+@pytest.mark.parametrize(("stage", "size", "message"), CASES["too_fine"])
 def test_a_grid_finer_than_the_image_says_so(
-    stage: Stage, size: tuple[int, int], message: str
+    stage: dict[str, Any], size: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        drawn(stage, plain(*size))
+        drawn(made(stage), plain(*size))
 
 
 TEXT = render_text("(1,1)", 8).shape

@@ -20,7 +20,7 @@ from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.plan import make_plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.geometry import Affine, bounds, contains, overlaps, rectangle
-from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.marks import Box, Mark, Mask, Point, mark_from_dict
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -32,6 +32,9 @@ from looktwice.prompting.grids import DotGrid, RuledGrid
 from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomOnMarks
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.results import Boxes
+from tests.prompting.scenes import made, table
+
+CASES = table("views/zoom.yaml")
 
 WIDTH, HEIGHT = 240, 180
 RED = (255, 0, 0)
@@ -80,35 +83,18 @@ CAT, DOG = (20, 30, 60, 50, 0.9, "cat"), (100, 100, 180, 160, 0.6, "dog")
 FINDS = finds(DOG, CAT)
 
 
-@pytest.mark.parametrize(
-    ("crop", "mark", "expected"),
-    [
-        (TIGHT, Box("b", 20, 30, 60, 50), (20, 30, 60, 50)),
-        (TIGHT, Box("b", 20.4, 30.6, 59.5, 49.5), (20, 30, 60, 50)),
-        (TIGHT, Point("p", 100, 80), (100, 80, 101, 81)),
-        (TIGHT, Mask("m", MASKED), (20, 30, 60, 50)),
-        (Crop(padding=0.25, min_px=0), Box("b", 60, 60, 100, 80), (50, 50, 110, 90)),
-        (Crop(padding=0.05, unit="image", min_px=0), Box("b", 60, 60, 100, 80), (48, 48, 112, 92)),
-        (Crop(padding=7, unit="px", min_px=0), Box("b", 60, 60, 100, 80), (53, 53, 107, 87)),
-        (Crop(padding=0, min_px=50), Point("p", 99.5, 79.5), (75, 55, 125, 105)),
-        (Crop(padding=0, min_px=50), Point("p", 0, 179), (0, 130, 50, 180)),
-        (Crop(padding=0, min_px=0, min_share=0.5), Point("p", 99.5, 79.5), (55, 35, 145, 125)),
-        (Crop(padding=0, min_px=0, aspect=1), Box("b", 60, 60, 100, 80), (60, 50, 100, 90)),
-        (Crop(padding=0, min_px=0, aspect=1), Box("b", 0, 0, 100, 20), (0, 0, 100, 100)),
-        (Crop(padding=0, min_px=0, aspect=1), Box("b", 0, 60, 240, 80), (0, 0, 240, 180)),
-        (Crop(padding=0, min_px=0, aspect=2), Box("b", 60, 60, 80, 80), (50, 60, 90, 80)),
-        (Crop(padding=0, min_px=1000), Point("p", 99.5, 79.5), (0, 0, 240, 180)),
-    ],
-)
+@pytest.mark.parametrize(("crop", "mark", "expected"), CASES["areas"])
 def test_the_area_is_the_one_that_the_settings_say(
-    crop: Crop, mark: Mark, expected: tuple[int, ...]
+    crop: dict[str, Any], mark: dict[str, Any], expected: list[int]
 ) -> None:
-    (view,) = zoomed(start(mark), crop).views
-    assert area(view) == expected
+    (view,) = zoomed(start(mark_from_dict(mark)), made(crop)).views
+    assert list(area(view)) == expected
 
 
 def test_several_regions_are_several_crops_or_one_union() -> None:
     places = (10, 10, 30, 30), (100, 90, 120, 100), (10, 10, 30, 30)
+    (view,) = zoomed(start(Mask("m", MASKED))).views
+    assert area(view) == (20, 30, 60, 50)
     state = start(*(Box(f"{name}", *place) for name, place in zip("abc", places, strict=True)))
     assert [area(v) for v in zoomed(state).views] == [*places[:2]]
     (union,) = zoomed(state, replace(TIGHT, merge="union")).views

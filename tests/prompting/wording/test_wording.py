@@ -12,7 +12,7 @@ import pytest
 from looktwice.pipelines.config import ConfigError, build, identity
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.marks import Mark, Mask, Point, mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall, strip_thoughts
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
@@ -24,19 +24,15 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, FewShot, History
 from looktwice.prompting.wording import (
-    AnswerLine,
     ChainOfThought,
     JsonAnswer,
-    Letters,
     MarksAsText,
     MultipleChoice,
     System,
     Template,
     Verbatim,
-    WholeNumber,
-    YesNo,
 )
-from tests.prompting.scenes import table
+from tests.prompting.scenes import made, table
 
 CASES = table("wording/wording.yaml")
 
@@ -58,19 +54,9 @@ def worded(stage: Any, *choices: str | Picture, **more: Any) -> str:
 ANSWER = "Answer with the letter of one choice:"
 
 
-@pytest.mark.parametrize(
-    ("stage", "choices", "lines"),
-    [
-        (MultipleChoice(), ("yes", "no"), f"(A) yes\n(B) no\n{ANSWER} (A) or (B)."),
-        (MultipleChoice("A."), ("x", "A B", "z"), f"A. x\nB. A B\nC. z\n{ANSWER} A., B. or C.."),
-        (MultipleChoice("[A]", "Say {letters} only."), ("x",), "[A] x\nSay [A] only."),
-        (MultipleChoice(instruction=""), ("{letters}", "b"), "(A) {letters}\n(B) b"),
-    ],
-)
-def test_choices_are_lettered_lines(
-    stage: MultipleChoice, choices: tuple[str, ...], lines: str
-) -> None:
-    assert worded(stage, *choices) == f"Is it?\n{lines}"
+@pytest.mark.parametrize(("stage", "choices", "lines"), CASES["choices"])
+def test_choices_are_lettered_lines(stage: dict[str, Any], choices: list[str], lines: str) -> None:
+    assert worded(made(stage), *choices) == f"Is it?\n{lines}"
 
 
 def test_choices_that_are_pictures_are_shown_and_named() -> None:
@@ -84,23 +70,11 @@ def test_choices_that_are_pictures_are_shown_and_named() -> None:
         MultipleChoice()(start(()), NoModel())
 
 
-BLOCK = np.zeros((50, 100), bool)
-BLOCK[10:20, 30:50] = True
-
-
-@pytest.mark.parametrize(
-    ("frame", "mark", "line"),
-    [
-        ("pixels", Point("A", 25.2, 9.6), "A: x=25, y=10 in image 1"),
-        ("0-1000", Point("A", 49.5, 24.5), "A: x=500, y=500 in image 1"),
-        ("0-1000", Point("A", 0, 49), "A: x=5, y=990 in image 1"),
-        ("pixels", Box("B", 10, 20, 30, 50), "B: x from 10 to 30, y from 20 to 50 in image 1"),
-        ("0-1000", Box("B", 10, 20, 30, 50), "B: x from 100 to 300, y from 400 to 1000 in image 1"),
-        ("pixels", Mask("M", BLOCK), "M: x from 30 to 50, y from 10 to 20 in image 1"),
-    ],
-)
-def test_marks_are_said_in_the_frame_that_was_asked_for(frame: Any, mark: Mark, line: str) -> None:
-    state = MarksAsText(frame)(start(marks=(mark,)), NoModel())
+@pytest.mark.parametrize(("frame", "mark", "line"), CASES["marks"])
+def test_marks_are_said_in_the_frame_that_was_asked_for(
+    frame: Any, mark: dict[str, Any], line: str
+) -> None:
+    state = MarksAsText(frame)(start(marks=(mark_from_dict(mark),)), NoModel())
     first, second, third = state.prompt.split("\n")
     assert (first, third) == ("Is it?", line)
     assert ("pixels" if frame == "pixels" else "thousandths") in second
@@ -126,6 +100,10 @@ def test_words_that_are_given_are_kept() -> None:
     text = "Look at it.\n\n(A) yes\n(B) no\n"
     assert worded(Verbatim(), prompt=text) == text
     assert worded(MarksAsText()) == "Is it?"
+    block = np.zeros((50, 100), bool)
+    block[10:20, 30:50] = True
+    mask = worded(MarksAsText(), marks=(Mask("M", block),))
+    assert mask.endswith("\nM: x from 30 to 50, y from 10 to 20 in image 1")
     assert worded(ChainOfThought("Reason first.")) == "Is it?\nReason first."
     assert "step by step" in worded(ChainOfThought())
     both = MultipleChoice()(ChainOfThought("Think.")(start(), NoModel()), NoModel())
@@ -139,18 +117,10 @@ def test_a_sample_without_a_prompt_of_its_own_says_what_it_has(meta: dict[str, A
         Verbatim()(start(**meta), NoModel())
 
 
-@pytest.mark.parametrize(
-    ("ask", "kinds"),
-    [
-        (Ask(), ["View", "str"]),
-        (Ask(images="after"), ["str", "View"]),
-        (Ask(images="none"), ["str"]),
-        (Ask(attach="none"), ["str"]),
-    ],
-)
-def test_where_the_images_stand(ask: Ask, kinds: list[str]) -> None:
+@pytest.mark.parametrize(("ask", "kinds"), CASES["images"])
+def test_where_the_images_stand(ask: dict[str, Any], kinds: list[str]) -> None:
     model = Scripted("(B)")
-    state = ask(start(), model)
+    state = made(ask)(start(), model)
     assert [type(part).__name__ for part in model.asked[0][0].parts] == kinds
     assert state.reply == "(B)" and state.answer is None
     assert [m.role for m in state.messages] == ["user", "assistant"]
@@ -203,21 +173,9 @@ def test_there_must_be_something_to_ask() -> None:
         Ask(images="none")(start().replace(prompt=""), Scripted("ok"))
 
 
-@pytest.mark.parametrize(
-    ("stage", "last"),
-    [
-        (YesNo(), "Answer with yes or no."),
-        (YesNo(words=("T", "F")), "Answer with T or F."),
-        (YesNo(instruction="Say {first}! {not a field}"), "Say yes! {not a field}"),
-        (WholeNumber(), "Answer with one whole number, in digits."),
-        (Letters("Letters, please."), "Letters, please."),
-        (AnswerLine(words="Begin with {mark}"), "Begin with MY_ANSWER:"),
-        (AnswerLine("Final Answer:", "Close with {mark}"), "Close with Final Answer:"),
-        (JsonAnswer(False, "Say {form}"), 'Say {"answer": one of A, B, as a text}'),
-    ],
-)
-def test_forms_of_answer(stage: Any, last: str) -> None:
-    assert worded(stage) == f"Is it?\n{last}"
+@pytest.mark.parametrize(("stage", "last"), CASES["forms"])
+def test_forms_of_answer(stage: dict[str, Any], last: str) -> None:
+    assert worded(made(stage)) == f"Is it?\n{last}"
 
 
 def test_the_four_steps_and_nothing_of_the_grid() -> None:
