@@ -397,23 +397,23 @@ def test_no_stage_of_a_specialist_asks_the_model(path: str) -> None:
 CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "temperature": 0}
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "same model.timeout=3",
-        "same model.in_flight=2",
-        "same stages.mark.radius=10.0",
-        "same read.use=eval.readers.BlinkOfficial",
-        "new model.url=http://127.0.0.1:9/v1",
-        "new model.temperature=1",
-        "new model.model=other",
-        "new stages.mark.radius=11",
-        "new stages.think.text=Think.",
-        "new task.seed=1",
-        "new seed=1",
-        "new stages.ask.options.max_tokens=9",
-    ],
-)
+CHANGES = """
+same model.timeout=3
+same model.in_flight=2
+same stages.mark.radius=10.0
+same read.use=eval.readers.BlinkOfficial
+new model.url=http://127.0.0.1:9/v1
+new model.temperature=1
+new model.model=other
+new stages.mark.radius=11
+new stages.think.text=Think.
+new task.seed=1
+new seed=1
+new stages.ask.options.max_tokens=9
+"""
+
+
+@pytest.mark.parametrize("override", CHANGES.strip().splitlines())
 def test_what_makes_a_new_point(planned: Planned, override: str) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base, (word, change) = BASE.replace("{use: pipelines.models.Scripted}", chat), override.split()

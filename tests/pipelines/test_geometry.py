@@ -17,7 +17,6 @@ from looktwice.pipelines.geometry import (
     Affine,
     PixelRect,
     Polygon,
-    Rect,
     common_rect,
     contains,
     contains_point,
@@ -28,7 +27,7 @@ from looktwice.pipelines.geometry import (
     overlaps,
     rectangle,
 )
-from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mark_from_dict
+from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 
@@ -230,6 +229,12 @@ MASK = np.zeros((6, 8), bool)
 MASK[1:3, 2:7] = True
 
 
+def mask(*pixels: tuple[int, int], shape: tuple[int, int] = (5, 7)) -> Mask:
+    array = np.zeros(shape, bool)
+    array[tuple(np.transpose(pixels))] = True
+    return Mask("A", array)
+
+
 @pytest.mark.parametrize(
     ("mark", "box", "center"),
     [
@@ -238,6 +243,12 @@ MASK[1:3, 2:7] = True
         (Box("b", 0, 1, 4, 3), (0, 1, 4, 3), (1.5, 1.5)),
         (Mask("m", MASK, 2), (2, 1, 7, 3), (4, 1.5)),
         (Mask("n", ~np.eye(3, dtype=bool)), (0, 0, 3, 3), (1, 1)),
+        (Point("A", -0.5, 2.25), (-0.5, 2.25, 0.5, 3.25), (-0.5, 2.25)),
+        (Box("A", 1.5, 2, 3, 4.25), (1.5, 2, 3, 4.25), (1.75, 2.625)),
+        (mask((0, 0)), (0, 0, 1, 1), (0, 0)),
+        (mask((4, 6)), (6, 4, 7, 5), (6, 4)),
+        (mask((1, 5), (3, 2)), (2, 1, 6, 4), (3.5, 2)),
+        (Mask("A", np.ones((5, 7), bool)), (0, 0, 7, 5), (3, 2)),
     ],
 )
 def test_bounds_centre_and_json_of_a_mark(
@@ -249,6 +260,9 @@ def test_bounds_centre_and_json_of_a_mark(
     assert back.to_dict() == mark.to_dict() and type(back) is type(mark)
     if isinstance(mark, Mask):
         np.testing.assert_array_equal(back.pixels, mark.pixels)  # type: ignore[union-attr]
+        assert all(type(edge) is int for edge in marks.mask_bounds(mark.pixels))
+    for shape in ((5, 7), (0, 0)):
+        assert marks.mask_bounds(np.zeros(shape, bool)) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -483,30 +497,3 @@ def test_parts_of_pixels() -> None:
     # an eighth of three eighths
     assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)
     assert grow((1, 2, 3, 4), 0.5) == (0.5, 1.5, 3.5, 4.5)
-
-
-def mask(*pixels: tuple[int, int], shape: tuple[int, int] = (5, 7)) -> Mask:
-    array = np.zeros(shape, bool)
-    array[tuple(np.transpose(pixels))] = True
-    return Mask("A", array)
-
-
-@pytest.mark.parametrize(
-    ("mark", "box"),
-    [
-        (Point("A", 3, 4), (3, 4, 4, 5)),
-        (Point("A", -0.5, 2.25), (-0.5, 2.25, 0.5, 3.25)),
-        (Box("A", 1.5, 2, 3, 4.25), (1.5, 2, 3, 4.25)),
-        (mask((0, 0)), (0, 0, 1, 1)),
-        (mask((4, 6)), (6, 4, 7, 5)),
-        (mask((1, 5), (3, 2)), (2, 1, 6, 4)),
-        (Mask("A", np.ones((5, 7), bool)), (0, 0, 7, 5)),
-    ],
-)
-def test_bounding_box(mark: Mark, box: Rect) -> None:
-    assert bounding_box(mark) == box
-    if isinstance(mark, Mask):
-        assert marks.mask_bounds(mark.pixels) == box
-        assert all(type(edge) is int for edge in marks.mask_bounds(mark.pixels))
-    assert marks.mask_bounds(np.zeros((5, 7), bool)) == (0, 0, 0, 0)
-    assert marks.mask_bounds(np.zeros((0, 0), bool)) == (0, 0, 0, 0)
