@@ -18,7 +18,6 @@ from pydantic import TypeAdapter, ValidationError
 from looktwice.pipelines.config.classes import ConfigError, Faults, did_you_mean
 from looktwice.pipelines.config.entries import Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.paths import (
-    Asker,
     Scope,
     allowed_roots,
     allowed_to,
@@ -115,8 +114,8 @@ def _included(name: Any, path: Path, roots: Sequence[Path], first: Path) -> Path
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        asker = Asker(roots[0], typed=str(first))
-        pass_fence(name, file, [root.resolve() for root in roots], asker)
+        scope = Scope(roots[0], source=first)
+        pass_fence(name, file, [root.resolve() for root in roots], scope)
         if not file.is_file():
             raise ValueError(f"{name!r} is no file")
     return file
