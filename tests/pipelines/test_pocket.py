@@ -34,6 +34,7 @@ from looktwice.pipelines.models.pocket.network import (
 )
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime.stores import Memory
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from looktwice.prompting.turns import CaptionThenAnswer, Reperceive, Vote
@@ -105,7 +106,7 @@ def test_a_reply_is_the_same_alone_and_among_others() -> None:
     requests = [asked(seed) for seed in range(8)]
     options = CallOptions(logprobs=3)
     alone = [model(each, options=options) for each in requests]
-    shipped_weights()._places.clear()
+    shipped_weights().seen = Memory()
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda each: model(each, options=options), requests * 3))
     for one, many in zip(alone * 3, together, strict=True):

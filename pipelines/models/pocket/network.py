@@ -11,7 +11,6 @@ import hashlib
 import io
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.stores import Memory
 
 SPECIAL = ("<pad>", "<unknown>", "<line>", "<answer>", "<end>")
 PAD, UNKNOWN, LINE, ANSWER, END = range(len(SPECIAL))
@@ -117,7 +117,7 @@ CLASSES = (10, 9, 17, 4, 13, 2)
 first means none."""
 REPLY = 8  # tokens of the longest reply, with its end
 VIEWS = 4  # that are told apart
-KEPT = 256  # views whose places are kept, about 25 MB
+KEPT = 25 << 20  # bytes of the places of views that are kept, some 256 views
 FILE = "pocket.npz"
 
 
@@ -161,8 +161,7 @@ class Weights:
             }
         numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
         self.layers = 1 + max(map(int, numbers))
-        self._places: OrderedDict[str, Floats] = OrderedDict()
-        self._lock = threading.Lock()
+        self.seen = Memory(KEPT)
 
     @property
     def count(self) -> int:
@@ -191,16 +190,12 @@ class Weights:
 
     def places(self, sha: str, pixels: Pixels) -> Floats:
         """What the encoder sees at each place of a view, kept under the sha256 of its picture."""
-        with self._lock:
-            if sha in self._places:
-                self._places.move_to_end(sha)
-                return self._places[sha]
-        seen = encoder_states(self, pixels)[-1]
-        with self._lock:
-            self._places[sha] = seen
-            if len(self._places) > KEPT:
-                self._places.popitem(last=False)
-        return seen
+
+        def see() -> tuple[Floats, int]:
+            places = encoder_states(self, pixels)[-1]
+            return places, places.nbytes
+
+        return self.seen.share(sha, see)
 
 
 @lru_cache(maxsize=1)
