@@ -453,16 +453,3 @@ def test_overrides_leave_a_judges_paths_where_they_are(
     monkeypatch.chdir(tmp_path)
     model = build_judge_model(run, "x", tmp_path / "judges" / "judges.yaml", [override])
     assert (tmp_path / spec(model)["path"]) == file
-
-
-def test_a_model_of_another_configuration(made: MadeRun, tmp_path: Path) -> None:
-    scripted = "{use: pipelines.models.Scripted, answer: 'Answer: A'}"
-    (tmp_path / "judges.yaml").write_text(f"models: {{x: {scripted}}}")
-    model = build_judge_model(unclear(made), "x", tmp_path / "judges.yaml")
-    assert isinstance(model, Scripted)
-
-
-def test_the_passes_are_what_the_command_names() -> None:
-    assert [(name, passed.name) for name, passed in PASSES.items()] == [
-        (name, name) for name in ("vid", "cot", "unreadable")
-    ]

@@ -22,8 +22,7 @@ import pytest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.verdict import build_scorer
-from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
-from looktwice.eval.tasks.blink import NAMES
+from looktwice.eval.tasks import Columns, Subset, TaskError, Tsv
 from looktwice.eval.tasks.files import answer_key, as_list
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
@@ -311,24 +310,6 @@ def test_rotations_by_a_sweep(tmp_path: Path) -> None:
     (row,) = score_table(made.write().path).where(metric="circular_accuracy").rows
     assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
     assert row.value == pytest.approx(1 / 3)
-
-
-def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
-    """Of two or three questions of each task one is right, and none of Relative_Reflectance."""
-    made, counts = MadeRun(tmp_path / "run"), {name: 2 + n % 2 for n, name in enumerate(NAMES)}
-    for name, count in counts.items():
-        made.task(name, ["A"] * count)
-        right = int(name != "Relative_Reflectance")
-        point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
-        made.answers(point, ["A"] * right + ["B"] * (count - right))
-    rows = score_table(made.write().path).where(contestant="plain", task="BLINK").rows
-    figures, total = {row.metric: row.value for row in rows}, sum(counts.values())
-    left_out = counts.pop("Relative_Reflectance")
-    shares = sum(1 / count for count in counts.values())
-    assert figures["blink_macro"] == pytest.approx(shares / 14)
-    assert figures["blink_micro"] == pytest.approx(13 / total)
-    assert figures["blink_macro_without_reflectance"] == pytest.approx(shares / 13)
-    assert figures["blink_micro_without_reflectance"] == pytest.approx(13 / (total - left_out))
 
 
 def test_facts_without_a_scorer_name_none() -> None:

@@ -21,7 +21,7 @@ from scipy import stats
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import write_report
 from looktwice.eval.statistics.paired import kruskal
-from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, JointScorer, SweepScorer, TaskError
+from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, SweepScorer, TaskError
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, standard_answer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
@@ -30,26 +30,10 @@ from tests.made_run import MadeRun
 from tests.tables import table
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
-OFFICIAL = [  # subtask, questions, most frequent key, its share in percent
-    ("2D", "shape_discrimination", 240, "1", 17.92),
-    ("2D", "joint_shape_color", 408, "1", 87.75),
-    ("2D", "letter_disambiguation", 135, None, 2.96),
-    ("2D", "form_constancy", 270, "2", 29.63),
-    ("2D", "visual_spatial", 806, "0", 40.69),
-    ("2D", "figure_ground", 90, "3", 36.67),
-    ("2D", "visual_closure", 168, "4", 29.76),
-    ("3D", "shape_discrimination", 120, "1", 65.83),
-    ("3D", "joint_shape_color", 120, "1", 90.83),
-    ("3D", "letter_disambiguation", 96, None, 6.25),
-    ("3D", "form_constancy", 80, "No", 100.0),
-    ("3D", "visual_spatial", 80, "0", 56.25),
-]
-
-
 # ---- the official files
 
 
-@pytest.mark.parametrize(("kind", "name", "count", "most", "percent"), OFFICIAL)
+@table
 def test_the_official_counts_majorities_and_facts(
     shared_data: Path, kind: Any, name: str, count: int, most: str | None, percent: float
 ) -> None:
@@ -67,28 +51,14 @@ def test_the_official_counts_majorities_and_facts(
     assert most != "No" or "every key is No" in facts.errata[0]
 
 
-ROWS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "2D_shape_discrimination_sweep_0_0": ("4", (3, 3, 10)),
-    "2D_joint_shape_color_0_q1": ("1", (2, 2)),
-    "2D_letter_disambiguation_134": ("AAPIZVNAW", (9, 3, 0.1)),
-    "2D_visual_closure_0": ("2", (0.1, 1, 1, 1)),
-    "2D_figure_ground_0": ("4", (2, 0.1)),
-    "2D_form_constancy_0": ("3", (5, 0.8, 0.8, 0)),
-    "2D_visual_spatial_0_q1": ("0", (3, 3, 1)),
-    "3D_letter_disambiguation_66": ("BX", ("cylinder", 0.05, 0.4, 2)),
-    "3D_form_constancy_form_constancy_39": ("No", (2, 10)),
-    "3D_visual_spatial_grid_51": ("0", (3, 3)),
-}
-
-
-@pytest.mark.parametrize("identifier", ROWS)
-def test_real_rows(shared_data: Path, identifier: str) -> None:
+@table
+def test_real_rows(shared_data: Path, identifier: str, answer: str, levels: list[Any]) -> None:
     kind: Any = identifier[:2]
     name = next(name for name in SUBTASKS[kind] if identifier[3:].startswith(name))
     task = DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)
     item = next(item for item in task if item.sample.id == identifier)
     meta, controls = item.sample.meta, SUBTASKS[kind][name].controls
-    assert (item.answer, tuple(meta[control] for control in controls)) == ROWS[identifier]
+    assert (item.answer, [meta[control] for control in controls]) == (answer, levels)
     assert meta["prompt"] == item.sample.question != ""
     if name == "visual_spatial":
         assert meta["coordinates"] == ("from 0" if kind == "3D" else "from 1")
@@ -344,17 +314,3 @@ def test_two_questions_of_one_image(tmp_path: Path) -> None:
     assert items[0].sample.meta == {"image": "1", "role": "perception", "row": 0}
     with pytest.raises(TaskError, match="there is no column 'pic'"):
         len(JointQuestions(tmp_path / "joint.jsonl", {"image": "pic"}))
-
-
-def test_how_often_perception_is_wrong_when_reasoning_is_right(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
-    meta = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(8)]
-    made.task("t", ["1"] * 8, choices=0, meta=meta)
-    point = made.point("plain", "t", facts={"scorer": spec(JointScorer())}, read=VERBATIM)
-    made.answers(point, list("11010110"))
-    rows = score_table(made.write().path).where(contestant="plain", task="t").rows
-    figures = {row.metric: (row.value, row.n) for row in rows}
-    assert figures["perception_accuracy"] == (0.5, 4)
-    assert figures["reasoning_accuracy"] == (0.75, 4)
-    assert figures["both"] == (0.25, 4)
-    assert figures["perception_wrong_when_reasoning_right"] == pytest.approx((2 / 3, 3))

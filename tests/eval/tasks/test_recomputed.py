@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -16,16 +16,15 @@ from typer.testing import CliRunner
 
 from looktwice.eval.analysis.contestants import Together, pair_table
 from looktwice.eval.cli import app
-from looktwice.eval.display.table import Table, make_table, score_table
+from looktwice.eval.display.table import Table, make_table
 from looktwice.eval.logs.replies import load_replies, replies_lines
 from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import OfficialLabel, RecordedQuestions, load_key
-from looktwice.eval.scoring import Row
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, build_scorer
-from looktwice.eval.tasks import CountScorer, TaskError
+from looktwice.eval.tasks import TaskError
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.config.spec import Arm, spec
@@ -34,7 +33,6 @@ from looktwice.pipelines.models import Replay
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 from tests.tables import table
 
@@ -275,32 +273,6 @@ def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | Non
     assert Vlm2()(state, NoModel()).answer == answer
     with pytest.raises(ValueError, match="'no subtask' is none of VLM2-Bench's subtasks"):
         Vlm2()(state.replace(sample=Sample("s", "q")), NoModel())
-
-
-def counted(tmp_path: Path, items: Sequence[tuple[str, int, str]]) -> dict[str, Row]:
-    """The metrics of counts (key, images, reply)."""
-    made = MadeRun(tmp_path / "run")
-    keys, lengths, replies = zip(*items, strict=True)
-    meta = [{"image_len": length, "subtask": "OC-Cnt"} for length in lengths]
-    made.task("cnt", list(keys), choices=0, meta=meta)
-    read = {"use": "eval.readers.Vlm2Official"}
-    point = made.point("plain", "cnt", facts={"scorer": spec(CountScorer("OC-Cnt"))}, read=read)
-    for number, reply in enumerate(replies):
-        made.reply(point, f"s{number}", reply)
-    table = score_table(made.write().path)
-    return {row.metric: row for row in table.where(contestant="plain", slice="", task="cnt").rows}
-
-
-def test_one_exact_one_near_and_one_unparsable_count(tmp_path: Path) -> None:
-    found = counted(tmp_path, [("2", 3, "2"), ("1", 4, "2"), ("2", 4, "no idea")])
-    names = ("numeric_official", "numeric_vlmevalkit", "accuracy")
-    assert [round(100 * (found[name].value or 0), 2) for name in names] == [55.20, 36.80, 33.33]
-
-
-def test_a_count_out_of_range_is_left_out_officially(tmp_path: Path) -> None:
-    found = counted(tmp_path, [("1", 4, "1"), ("1", 4, "0"), ("4", 4, "12"), ("2", 4, "1.5")])
-    assert (found["numeric_official"].value, found["numeric_official"].n) == (1.0, 1)
-    assert found["numeric_vlmevalkit"].n == 4
 
 
 VLM2_BENCH, BLINK_BENCH = (
