@@ -265,15 +265,7 @@ def test_tsv_paths(tmp_path: Path) -> None:
     assert item.sample.meta["hint"] == "look"
 
 
-@pytest.mark.parametrize(
-    ("rows", "head", "words"),
-    [
-        ([[1, "a"]], ["id", "question"], "lacks the columns index, image, split; it has id"),
-        ([[1, "Which?", "x"]], [], "lacks the columns split"),
-        ([[1, "Which?"]], ["index", "question", "image", "split"], "line 2: 2 cells under 4 colu"),
-        ([], ["index", "index"], "a column comes twice"),
-    ],
-)
+@table
 def test_tsv_faults(tmp_path: Path, rows: Any, head: Sequence[str], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Tsv(tsv(tmp_path, rows, head), where={"split": "dev"}))

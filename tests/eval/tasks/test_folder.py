@@ -197,15 +197,7 @@ def test_subset_and_facts(folder: Path) -> None:
             len(Folder(folder, subset=subset))
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        ("none.jsonl", "none.jsonl cannot be read"),
-        ("../x.jsonl", "leads out of the folder"),
-        ("empty.jsonl", "holds no line"),
-        (".", "cannot be read"),
-    ],
-)
+@table
 def test_no_questions_at_all(folder: Path, file: str, said: str) -> None:
     (folder / "empty.jsonl").write_text("\n\n")
     with pytest.raises(TaskError, match=said):

@@ -328,15 +328,7 @@ def test_a_truncated_zip_says_so_and_a_damaged_entry_fails_its_sample(tmp_path: 
     assert first.sample.images[1].size == (10, 8)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"name": "GC-Mtt"}, "did you mean 'GC-Mat'"),
-        ({"name": "PC-VID", "fps": 1.0}, "set one of them"),
-        ({"name": "PC-VID", "frames": 0}, "above 0"),
-        ({"name": "GC-Mat", "hub": "a/b"}, "and not both"),
-    ],
-)
+@table
 def test_settings_that_cannot_be(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(TaskError, match=words):
         len(Vlm2Bench(**{"path": tmp_path, **settings}))
