@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
@@ -77,16 +77,14 @@ class ParquetTable:
         for file in self.files:
             with _open_parquet(file) as parquet:
                 for group in range(parquet.metadata.num_row_groups):
-                    end = number + parquet.metadata.row_group(group).num_rows
-                    if not wanted.isdisjoint(range(number, end)):
-                        for batch in parquet.iter_batches(
-                            BATCH, [group], columns=list(columns), use_threads=False
-                        ):
-                            for row in batch.to_pylist():
-                                if number in wanted:
-                                    yield number, row
-                                number += 1
-                    number = end
+                    start, number = number, number + parquet.metadata.row_group(group).num_rows
+                    if wanted.isdisjoint(range(start, number)):
+                        continue
+                    batches = parquet.iter_batches(
+                        BATCH, [group], columns=list(columns), use_threads=False
+                    )
+                    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+                    yield from (pair for pair in enumerate(rows, start) if pair[0] in wanted)
 
 
 @contextmanager

@@ -284,7 +284,7 @@ def test_sift_solves_what_was_made(tmp_path: Path, sources: Sources) -> None:
 
 def test_the_graffiti_wall(shared_data: Path) -> None:
     pair = {"first": "graf1.png", "second": "graf3.png", "homography": "H1to3p.xml"}
-    task = Correspondence(shared_data / "pairs", n=20, pairs=(pair,))
+    task = Correspondence(shared_data / "pairs", n=10, pairs=(pair,))
     assert {item.sample.meta["source"] for item in task} == {"graf1-graf3"}
     matcher = Once(SIFT())
     assert answered(MatchedPoint(matcher, transfer="homography"), task) >= 0.9
