@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.config.classes import locate
 from tests.first_day.studies import looktwice, said
 from tests.paths import ROOT
 
@@ -132,3 +133,11 @@ def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
         assert line.startswith(f"listed_things.{name}")
         assert kind != "readers" or "Reads the last word." in line
     assert "use: listed_things.LastWord" in said("list", "LastWord", *plugin)
+
+
+def test_a_refused_class_of_a_file_that_is_there_says_the_file() -> None:
+    with pytest.raises(ValueError, match=r"add --plugin mine$"):
+        locate("mine.LastLetter")
+    Path("mine.py").write_text("class LastLetter:\n    pass\n")
+    with pytest.raises(ValueError, match=r"add --plugin mine\.py$"):
+        locate("mine.LastLetter")

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from looktwice.pipelines import ChatAPI, Message, Picture, View
 from tests.chat_server import chat_server
 from tests.first_day.studies import records, run_study, said
-from tests.first_day.test_budget import EACH, priced
+from tests.first_day.test_costs import EACH, priced
 
 CHOOSE = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #%s'}"
 
@@ -85,3 +87,11 @@ def test_check_asks_once_and_says_what_it_cost(tmp_path: Path) -> None:
         assert "set `token_field: max_completion_tokens`" in output
         assert server.stats["requests"] == 2
     assert "1 fault, named at the end" in said("check", config, "--ask", code=2), "it is down now"
+
+
+def test_several_large_pictures_go_out_without_a_warning() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
+    with chat_server() as server:
+        model = ChatAPI("tiny", url=server.url)
+        reply = model((Message("user", (View.of(Picture(noise)), "Which?")),))
+        assert reply.text.startswith("(") and server.stats["requests"] == 1
