@@ -73,7 +73,7 @@ from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
-from tests.prompting.scenes import table
+from tests.prompting.scenes import Heard, table
 
 CASES = table("agent/agent.yaml")
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
@@ -232,20 +232,12 @@ def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
 
 
 def test_the_model_is_offered_tools_with_their_schemas() -> None:
-    wants: list[CallOptions] = []
-
-    @dataclass(frozen=True)
-    class Hears:
-        identity: str = "hears"
-
-        def __call__(self, messages: Any, draw: int = 0, options: Any = None) -> Reply:
-            wants.append(options)
-            return Reply("x")
-
+    model = Heard("x")
     tools: dict[str, AgentTool] = {"zoom": Zoom(), "undo": Undo()}
-    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), Hears())
-    told = wants[0].tools or ()
-    assert wants[0].temperature == 0.5 and [tool.name for tool in told] == ["zoom", "undo"]
+    ran(Agent(tools, options=CallOptions(temperature=0.5), coordinates="0-1"), model)
+    ((*_, options),) = model.calls
+    told = options.tools or ()
+    assert options.temperature == 0.5 and [tool.name for tool in told] == ["zoom", "undo"]
     box = told[0].parameters["properties"]["box"]
     four = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
     assert box.items() >= four.items()

@@ -17,15 +17,13 @@ from scipy.stats import chisquare
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
-from looktwice.eval.records.writer import make_record
 from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.spec import Arm, spec
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel, Pipeline
-from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
@@ -47,7 +45,7 @@ from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import MarksAsText, MultipleChoice
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
-from tests.prompting.scenes import table
+from tests.prompting.scenes import record_of, table
 
 CASES = table("controls/controls.yaml")
 
@@ -180,7 +178,9 @@ def test_random_marks_are_seeded_drawn_and_recorded(tmp_path: Path) -> None:
     x, y = round(place[0]), round(place[1])
     changed = (drawn != state.views[0].pixels).any(-1)
     assert changed[max(0, y - 11) : y + 12, max(0, x - 11) : x + 12].sum() > 60
-    assert record(state, one, tmp_path).marks == tuple(mark.to_dict() for mark in one.sample.marks)
+    assert record_of(one, tmp_path, state.sample).marks == tuple(
+        mark.to_dict() for mark in one.sample.marks
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,11 +306,6 @@ def test_a_random_crop_of_a_share() -> None:
     assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)
 
 
-def record(given_: State, state: State, folder: Path) -> Record:
-    point = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
-    return make_record(point, given_.sample, given_.sample.sha, state, Blobs(folder / "blobs"))
-
-
 def seen_by(words: Callable[[str], str]) -> Scripted:
     """A model that answers from what it is told."""
 
@@ -329,7 +324,7 @@ def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str
     made = MadeRun(folder)
     made.samples.append(SampleRow("id-t", before.sample.sha, key, before.sample.to_dict()))
     made.point("c", "t")
-    made.records.append(record(before, end, folder))
+    made.records.append(record_of(end, folder, before.sample))
     (scores,) = score_run(made.write()).points
     scored = scores.scored["s1"][0]
     return scored.verdict.value, scored.answer
@@ -383,7 +378,7 @@ def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
     assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are no choices' names
     assert end.letters["D"] == "D"
-    kept = record(before, end, tmp_path)
+    kept = record_of(end, tmp_path, before.sample)
     assert kept.letters == dict(end.letters)
     assert kept.choices is None
     assert kept.marks is not None
@@ -451,5 +446,5 @@ def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
     before = start(choices=pictures)
     end = asking(permute=PermuteChoices("reversed"))(before, Scripted("B"))
     hashes = tuple({"picture": picture.sha} for picture in pictures[::-1])
-    assert record(before, end, tmp_path).choices == hashes
+    assert record_of(end, tmp_path, before.sample).choices == hashes
     assert verdict(tmp_path, before, end, "A") == ("right", "A")

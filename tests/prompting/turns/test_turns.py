@@ -40,7 +40,7 @@ from looktwice.prompting.turns import (
 from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import JsonAnswer, MultipleChoice, System
 from tests.chat_server import ChatServer, chat_server
-from tests.prompting.scenes import table
+from tests.prompting.scenes import Heard, table
 
 CASES = table("turns/turns.yaml")
 
@@ -70,26 +70,6 @@ def transcript(messages: Messages, state: State) -> Turns:
         return known.get(part.picture.sha, "{}x{}".format(*part.size))
 
     return [(message.role, [named(part) for part in message.parts]) for message in messages]
-
-
-class Heard:
-    """Answers in turn, again from the beginning, and keeps every call with its draw and wishes."""
-
-    identity = "heard"
-
-    def __init__(self, *answers: str | Reply) -> None:
-        self.answers = [a if isinstance(a, Reply) else Reply(a) for a in answers or ("(A)",)]
-        self.calls: list[tuple[Messages, int, CallOptions]] = []
-
-    def __call__(
-        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
-    ) -> Reply:
-        self.calls.append((messages, draw, options))
-        return self.answers[(len(self.calls) - 1) % len(self.answers)]
-
-    @property
-    def draws(self) -> list[int]:
-        return [draw for _, draw, _ in self.calls]
 
 
 SVG = '<svg width="80" height="60"><rect width="40" height="30" fill="red"/></svg>'

@@ -13,18 +13,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.records import Record
-from looktwice.eval.records.writer import make_record
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import build, identity
-from looktwice.pipelines.config.paths import Scope
-from looktwice.pipelines.config.plan import make_plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.geometry import Affine, bounds, contains, overlaps, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, mark_from_dict
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
@@ -32,7 +28,7 @@ from looktwice.prompting.grids import DotGrid, RuledGrid
 from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomOnMarks
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.results import Boxes
-from tests.prompting.scenes import made, table
+from tests.prompting.scenes import made, record_of, table
 
 CASES = table("views/zoom.yaml")
 
@@ -477,12 +473,7 @@ def test_one_view_without_a_detection_is_kept_beside_the_other() -> None:
 
 def test_notes_reach_the_record_and_come_back(tmp_path: Path) -> None:
     after = detect(start(), words=("bird",))
-    node = {
-        "task": {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": 1},
-        "stages": {"guess": {"use": "specialists.answers.Chance"}},
-    }
-    (point,) = make_plan(node, Scope(), "t").points
-    record = make_record(point, after.sample, "0" * 64, after, Blobs(tmp_path))
+    record = record_of(after, tmp_path)
     assert record.notes == ("view 1: no box for bird in image 0; kept as it is",)
     assert Record.from_line(record.to_line()).notes == record.notes
     old = {name: value for name, value in json.loads(record.to_line()).items() if name != "notes"}

@@ -32,7 +32,7 @@ from looktwice.prompting.wording import (
     Template,
     Verbatim,
 )
-from tests.prompting.scenes import made, table
+from tests.prompting.scenes import Heard, made, table
 
 CASES = table("wording/wording.yaml")
 
@@ -147,24 +147,11 @@ def test_a_system_text_opens_a_conversation_that_has_none() -> None:
     assert [m.role for m in model.asked[0]] == ["system", "user", "assistant", "user"]
 
 
-class Heard:
-    """Keeps how it was called."""
-
-    identity = "heard"
-
-    def __init__(self, reply: Reply) -> None:
-        self.reply, self.calls = reply, list[tuple[int, CallOptions]]()
-
-    def __call__(self, messages: Any, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        self.calls.append((draw, options))
-        return self.reply
-
-
 def test_one_call_with_the_states_draw_and_the_stages_wishes() -> None:
     call = ToolCall("1", "crop", "{}")
     model, options = Heard(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7)
     state = Ask(options=options)(replace(start(), draw=3), model)
-    assert model.calls == [(3, options)]
+    assert [call[1:] for call in model.calls] == [(3, options)]
     assert state.messages[-1].tool_calls == (call,)
 
 
@@ -225,7 +212,7 @@ def test_a_system_text_stands_first_and_once() -> None:
 def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
     model, form = Heard(Reply('{"answer": "B"}')), JsonAnswer()
     Ask(output=form, options=CallOptions(effort="high"))(form(start(), NoModel()), model)
-    ((_, options),) = model.calls
+    ((*_, options),) = model.calls
     assert options.effort == "high"
     assert options.schema is not None and options.schema["additionalProperties"] is False
     assert options.schema["required"] == list(options.schema["properties"])
