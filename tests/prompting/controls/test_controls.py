@@ -108,6 +108,9 @@ def test_another_sample_s_image_is_never_its_own() -> None:
         assert after(stage, state).views[0].picture.sha == shown.views[0].picture.sha
         seen.add(shown.notes)
     assert seen == {(f"shown with the images of sample {name}",) for name in ("s0", "s2")}
+    with pytest.raises(ValueError, match="sample s1: the task of list has no other sample"):
+        after(OtherImage(others(noise(), noise())), start())
+    assert after(OtherImage([]), start().replace(views=())).views == ()
 
 
 def test_how_another_image_is_fitted() -> None:
@@ -125,12 +128,6 @@ def test_how_another_image_is_fitted() -> None:
     assert none.size == (90, 200)
     assert none.picture.payload.sha == tall.payload.sha
     assert none.parts[0].source == 0
-
-
-def test_no_other_image_is_said_with_the_sample() -> None:
-    with pytest.raises(ValueError, match="sample s1: the task of list has no other sample"):
-        after(OtherImage(others(noise(), noise())), start())
-    assert after(OtherImage([]), start().replace(views=())).views == ()
 
 
 def test_controls_are_one_line_of_a_configuration() -> None:
@@ -389,6 +386,9 @@ def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_
     before = start(*POINTS, choices=NAMES)
     relabelled = after(PermuteLabels("rotated"), before)
     assert [mark.label for mark in relabelled.sample.marks] == ["B", "C", "D", "A"]
+    closer = ("A is closer", "B is closer")  # the article is no label
+    state = start(*POINTS[:2], choices=closer, question="A photo has two points. Which?")
+    assert [m.label for m in after(PermuteLabels("rotated"), state).sample.marks] == ["B", "A"]
     answered = relabelled.replace(answer="D")  # the place that was C
     assert verdict(tmp_path, before, answered, "C") == ("right", "C")
 
@@ -420,12 +420,6 @@ def test_permutations_on_top_of_each_other(tmp_path: Path) -> None:
 def test_labels_that_cannot_be_permuted_soundly(state: State, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         after(PermuteLabels(), state)
-
-
-def test_the_article_is_no_label() -> None:
-    closer = ("A is closer", "B is closer")
-    state = start(*POINTS[:2], choices=closer, question="A photo has two points. Which?")
-    assert [m.label for m in after(PermuteLabels("rotated"), state).sample.marks] == ["B", "A"]
 
 
 def test_choices_that_come_too_late_or_from_the_benchmark() -> None:

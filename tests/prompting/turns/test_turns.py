@@ -307,12 +307,13 @@ def test_two_models_each_do_their_part() -> None:
     assert eyes.calls[0][2].max_tokens == 1024
 
 
-def test_the_blind_turn_shows_no_image_whatever_is_asked_for() -> None:
-    model = Heard("a cat")
+def test_the_blind_turn_shows_no_image_and_fills_in_no_words_of_a_model() -> None:
+    model = Heard("{prompt} {descriptions}", "(B)")
     ask = Ask(images="inline", options=CallOptions(temperature=1.0))
-    CaptionThenAnswer(ask=ask, **BLIND)(start(2), model)
+    CaptionThenAnswer(ask=ask, **BLIND)(start(), model)
     messages, _, options = model.calls[-1]
     assert not any(message.views for message in messages) and options.temperature == 1.0
+    assert messages[0].text == "Image 1: {prompt} {descriptions}|Is it?"
 
 
 @pytest.mark.parametrize("reply", ["", "  \n", "<think>I see a cat", "<think>a cat</think>"])
@@ -429,18 +430,8 @@ def test_oracle_and_placebo_zooms_are_control_arms(elsewhere: bool) -> None:
     Verify(zoom=zoom)(start(region=region), model)
     (shown,) = model.calls[1][0][-1].views
     assert shown.size == (20, 20)
-
-
-def test_the_unit_is_said_as_it_is_read() -> None:
-    model = Heard()
-    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)
-    assert "in pixels of the image." in model.calls[0][0][0].text
-
-
-@pytest.mark.parametrize("stage", [CaptionThenAnswer(), RedrawThenAnswer(missing="keep")])
-def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -> None:
-    state = Pipeline({"blind": stage})(start(1), Heard(Reply("A cat.", usage=Usage(tokens_in=9))))
-    assert any("it may not have looked at the images" in note for note in state.notes)
+    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)  # whose unit is said as it is read
+    assert "in pixels of the image." in model.calls[2][0][0].text
 
 
 def test_a_server_that_counts_no_image_is_noted() -> None:
@@ -449,6 +440,9 @@ def test_a_server_that_counts_no_image_is_noted() -> None:
     assert note.startswith("the server counted 9 tokens for 2 images and 2 words: it may not")
     assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
     assert Ask(images="none")(start(2), Heard(few)).notes == ()
+    for stage in (CaptionThenAnswer(), RedrawThenAnswer(missing="keep")):
+        state = Pipeline({"blind": stage})(start(1), Heard(few))
+        assert any("it may not have looked at the images" in note for note in state.notes)
 
 
 def test_the_schema_goes_with_every_turn() -> None:
@@ -491,9 +485,3 @@ def test_whatever_a_model_says_is_recorded_and_bounded(kind: str, reply: str | R
     longest = max(len(message.text) for messages, _, _ in model.calls for message in messages)
     assert longest < 210_000
     assert isinstance(state, State) and all(len(note) < 400 for note in state.notes)
-
-
-def test_words_of_a_model_are_never_filled_in() -> None:
-    model = Heard("{prompt} {descriptions}", "(B)")
-    CaptionThenAnswer(**BLIND)(start(), model)
-    assert model.calls[-1][0][0].text == "Image 1: {prompt} {descriptions}|Is it?"

@@ -24,7 +24,7 @@ from looktwice.pipelines.config.load import load
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Stage, State
 from looktwice.prompting import wording
 from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
 from tests.made_run import MadeRun
@@ -47,42 +47,39 @@ def asked(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) ->
     )
 
 
-def test_the_official_prompt_is_the_column_with_a_disclaimer_for_three_tasks() -> None:
-    assert OfficialPrompt()(asked(), NO_MODEL).prompt == PROMPT
-    for subtask in ("Forensic Detection", "Jigsaw", "Art_Style"):
-        said = OfficialPrompt(disclaimer="Be fair.")(asked(subtask), NO_MODEL).prompt
-        assert said == f"Be fair.\n\n{PROMPT}"
-    with pytest.raises(ValueError, match="sample s has no prompt of its own"):
-        OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
-
-
 OPTIONS = "Options:\nA. A is closer\nB. B is closer\nPick."
 CIRCLED = "Question: Two points are circled. Which is closer?"
 LETTERED = "Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"
+FAIR, PICK = OfficialPrompt(disclaimer="Be fair."), VlmevalkitPrompt(closing="Pick.")
+ALONE, ONLY = VlmevalkitPrompt(options=False), LmmsEvalPrompt(note="Only {letters}!\n")
 
 
 @pytest.mark.parametrize(
-    ("state", "prompt"),
+    ("stage", "state", "prompt"),
     [
-        (asked(), f"{CIRCLED}\n{OPTIONS}"),
-        (asked(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
-        (asked(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
-        (asked(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
-        (State.start(Sample("s", "How many?")), "Question: How many?"),
+        (OfficialPrompt(), asked(), PROMPT),
+        (FAIR, asked("Forensic Detection"), f"Be fair.\n\n{PROMPT}"),
+        (FAIR, asked("Jigsaw"), f"Be fair.\n\n{PROMPT}"),
+        (FAIR, asked("Art_Style"), f"Be fair.\n\n{PROMPT}"),
+        (PICK, asked(), f"{CIRCLED}\n{OPTIONS}"),
+        (PICK, asked(hint="Look left."), f"Hint: Look left.\n{CIRCLED}\n{OPTIONS}"),
+        (PICK, asked(prompt=LETTERED), f"Question: Which?\n{OPTIONS}"),
+        (PICK, asked(prompt="Which?\n(A) x\n(B) y"), f"Question: Which?\n{OPTIONS}"),
+        (PICK, State.start(Sample("s", "How many?")), "Question: How many?"),
+        # VLM2-Bench: the question alone
+        (ALONE, asked("GC-Mat", "\nIs it so? T or F"), "Question: Is it so? T or F\n"),
+        (ONLY, asked(), f"Only A, B!\n{PROMPT}"),
     ],
 )
-def test_vlmevalkit_s_form(state: State, prompt: str) -> None:
-    assert VlmevalkitPrompt(closing="Pick.")(state, NO_MODEL).prompt == prompt
+def test_the_prompts_of_blinks_runner_and_of_two_toolkits(
+    stage: Stage, state: State, prompt: str
+) -> None:
+    assert stage(state, NO_MODEL).prompt == prompt
 
 
-def test_vlmevalkit_s_form_for_vlm2_is_the_question_alone() -> None:
-    state = asked("GC-Mat", "\nIs it so? T or F")
-    assert VlmevalkitPrompt(options=False)(state, NO_MODEL).prompt == "Question: Is it so? T or F\n"
-
-
-def test_lmms_eval_s_note_stands_before_the_column() -> None:
-    said = LmmsEvalPrompt(note="Only {letters}!\n")(asked(), NO_MODEL).prompt
-    assert said == f"Only A, B!\n{PROMPT}"
+def test_a_sample_without_a_prompt_of_its_own_has_no_official_one() -> None:
+    with pytest.raises(ValueError, match="sample s has no prompt of its own"):
+        OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
     assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
 
 
@@ -215,6 +212,7 @@ def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) 
     assert (len(found.points), len(found.readings)) == (1, 1)
     run = Run(found, tmp_path / "runs" / "read")()
     assert run.written == 12
+    assert factor_effects(score_run(RunFolder(run.folder))) == []  # without a gap, no shares
     rows = {
         row.reader: row
         for row in score_table(run.folder).where(metric="accuracy", task="jigsaw", slice="").rows
@@ -254,11 +252,6 @@ def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> No
     assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
     assert "Why the numbers differ" in page
     assert factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
-
-
-def test_a_run_without_a_gap_has_no_shares(tmp_path: Path) -> None:
-    run = Run(planned(tmp_path, stages=FIRST["stages"]), tmp_path / "runs" / "one")().folder
-    assert factor_effects(score_run(RunFolder(run))) == []
 
 
 def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
