@@ -106,6 +106,13 @@ class Row:
     # these units; no column of the file
     units: Stratum | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def worse(self) -> int | None:
+        """Of the discordant units, those on which it does worse than the baseline."""
+        if self.better is None or self.discordant is None:
+            return None
+        return self.discordant - self.better
+
 
 SUMMED = (
     *("n", "n_groups", "right", "wrong", "unreadable", "failed", "tokens_in", "tokens_out"),
