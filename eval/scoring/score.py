@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.readers.reader import reader_name
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
 """Why an answer is UNREADABLE."""
+LETTERS = frozenset(ascii_uppercase)
+"""Also those beyond a question's choices: they are wrong answers, and other texts are none."""
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
 their identity."""
@@ -127,9 +130,13 @@ class RecordScorer:
         if record.letters and result.answer is not None:
             own = record.letters.get(result.answer.strip(), result.answer)
             result = replace(result, answer=own)
-        score = compare_with_key(result, row, self.scorer)
+        texts = getattr(self.reader, "texts_are_wrong", False)
+        score = compare_with_key(result, row, self.scorer, texts)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
             detail = f"{result.answer!r} is no answer to this task"
+            if row.n_choices:
+                letters = ", ".join(ascii_uppercase[: row.n_choices])
+                detail = f"the reader answered {result.answer!r}, which is none of {letters}"
             result = replace(result, reason="unread", detail=detail)
         return result, score
 
@@ -191,10 +198,13 @@ def reason_of(sentence: str) -> str:
     return kind if kind in REASONS else "unread"
 
 
-def compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
+def compare_with_key(
+    result: ReadResult, row: SampleRow, scorer: Scorer | None, texts_are_wrong: bool = False
+) -> Score:
     """The score of an answer that was read, by the benchmark's own comparison where it has one.
 
-    Letters must be equal; texts may differ in case and white space.
+    Letters must be equal; texts may differ in case and white space. A text where a letter is asked
+    for, such as a choice's own, is no answer, unless `texts_are_wrong`.
     """
     group, answer = str(row.meta.get("group", "")), result.answer
     if result.verdict is not None or answer is None:
@@ -205,6 +215,8 @@ def compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) 
     if own is not None:
         return replace(own, group=own.group or group)
     if row.n_choices:
+        if answer.strip() not in LETTERS and not texts_are_wrong:
+            return Score(Verdict.UNREADABLE, 0.0, group)
         right = answer.strip() == row.answer
     else:
         right = answer.casefold().split() == row.answer.casefold().split()
