@@ -36,6 +36,7 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
     build_scorer,
     cluster_of,
+    compare_with_key,
 )
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 
 REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
 """Why an answer is UNREADABLE."""
-LETTERS = frozenset(ascii_uppercase)
-"""Also those beyond a question's choices: they are wrong answers, and other texts are none."""
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by
 their identity."""
@@ -196,31 +195,6 @@ def reason_of(sentence: str) -> str:
     """The member of REASONS with which a stage's sentence begins, otherwise "unread"."""
     kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"
-
-
-def compare_with_key(
-    result: ReadResult, row: SampleRow, scorer: Scorer | None, texts_are_wrong: bool = False
-) -> Score:
-    """The score of an answer that was read, by the benchmark's own comparison where it has one.
-
-    Letters must be equal; texts may differ in case and white space. A text where a letter is asked
-    for, such as a choice's own, is no answer, unless `texts_are_wrong`.
-    """
-    group, answer = str(row.meta.get("group", "")), result.answer
-    if result.verdict is not None or answer is None:
-        return Score(result.verdict or Verdict.UNREADABLE, 0.0, group)
-    if row.answer is None:
-        return Score(Verdict.HIDDEN, 0.0, group)
-    own = scorer.compare(answer, row) if scorer is not None else None
-    if own is not None:
-        return replace(own, group=own.group or group)
-    if row.n_choices:
-        if answer.strip() not in LETTERS and not texts_are_wrong:
-            return Score(Verdict.UNREADABLE, 0.0, group)
-        right = answer.strip() == row.answer
-    else:
-        right = answer.casefold().split() == row.answer.casefold().split()
-    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
 
 def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
+from string import ascii_uppercase
 from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.judgements import Judgements
@@ -18,6 +19,8 @@ from looktwice.pipelines.config.paths import Scope
 
 UNJUDGED = "unjudged"
 """Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
+LETTERS = frozenset(ascii_uppercase)
+"""Also those beyond a question's choices: they are wrong answers, and other texts are none."""
 
 
 class Verdict(StrEnum):
@@ -164,6 +167,11 @@ class PointScores:
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
         """The draws of a sample that have a record, in their order."""
         return self.draws_asked.get(sample, ())
+
+    def accepts(self, row: SampleRow, answer: str) -> bool:
+        """Whether an answer to a sample with a key is right."""
+        given = ReadResult(answer=answer)
+        return compare_with_key(given, row, self.scorer).verdict is Verdict.RIGHT
 
     def not_failed(self, sample: str) -> list[ScoredRecord]:
         """The draws of a sample that have a record and did not fail."""
@@ -370,6 +378,31 @@ def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer
         return None
     built: Scorer = build(named, scope) if isinstance(named, Mapping) else named
     return built
+
+
+def compare_with_key(
+    result: ReadResult, row: SampleRow, scorer: Scorer | None, texts_are_wrong: bool = False
+) -> Score:
+    """The score of an answer that was read, by the benchmark's own comparison where it has one.
+
+    Letters must be equal; texts may differ in case and white space. A text where a letter is asked
+    for, such as a choice's own, is no answer, unless `texts_are_wrong`.
+    """
+    group, answer = str(row.meta.get("group", "")), result.answer
+    if result.verdict is not None or answer is None:
+        return Score(result.verdict or Verdict.UNREADABLE, 0.0, group)
+    if row.answer is None:
+        return Score(Verdict.HIDDEN, 0.0, group)
+    own = scorer.compare(answer, row) if scorer is not None else None
+    if own is not None:
+        return replace(own, group=own.group or group)
+    if row.n_choices:
+        if answer.strip() not in LETTERS and not texts_are_wrong:
+            return Score(Verdict.UNREADABLE, 0.0, group)
+        right = answer.strip() == row.answer
+    else:
+        right = answer.casefold().split() == row.answer.casefold().split()
+    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
 
 def commonest_failure(details: Sequence[str]) -> str:

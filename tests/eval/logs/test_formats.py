@@ -189,7 +189,7 @@ def test_samples_of_lmms_eval(
 
 
 LMMS = {"doc": {"answer": "B"}, "resps": [["(B)"]]}
-UNSCORED_ROWS: dict[str, list[Any]] = {  # the first of two is right by the log, the second by its reply
+UNSCORED_ROWS: dict[str, list[Any]] = {  # the first is right by the log, the second by its reply
     "lmms_samples_x.jsonl": [{"doc_id": 0, **LMMS, "acc": 1.0}, {"doc_id": 1, **LMMS}],
     "vlmevalkit.tsv": [
         "index\tanswer\tA\tB\tprediction\thit",

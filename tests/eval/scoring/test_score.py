@@ -130,7 +130,7 @@ def test_a_reader_that_answers_no_letter_gives_no_answer(made: MadeRun, answer: 
     ("replies", "said"),
     [
         ([{"text": "", "finish": "length"}] * 2, "2 answers, as the reply was cut off; give it a"),
-        ([{"text": ""}, {"text": "Hm"}, {"text": ""}], "3 answers, 2 of them as the reply is empty"),
+        ([{"text": ""}, {"text": "Hm"}, {"text": ""}], "3 answers, 2 of them as the reply is"),
         ([{"text": "", "refusal": "No, as"}], "1 answer, as the model refused, such as No, as"),
     ],
 )
