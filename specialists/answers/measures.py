@@ -54,8 +54,8 @@ class ColorAtMark(AnswerRule):
             raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
         patch = patch_around(sample.images[0].pixels, x, y, self.window)
         seen = np.median(patch.reshape(-1, 3), axis=0).astype(np.uint8)
-        distances, lab = {}, cast("Any", rgb2lab)
-        distance = cast("Any", deltaE_ciede2000)
+        distances = {}
+        lab, distance = cast("Any", rgb2lab), cast("Any", deltaE_ciede2000)
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
             try:
                 named = ImageColor.getrgb(str(choice).strip(" .").replace(" ", ""))[:3]

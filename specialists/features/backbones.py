@@ -107,8 +107,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     def batch_key(self, item: Item) -> Hashable:
         """The proportions of the image."""
-        size = InputSize.of(item[0], self.longest, 1, enlarge=True)
-        return (size.columns, size.rows)
+        return InputSize.of(item[0], self.longest, 1, enlarge=True).shape
 
     def _tokens(self, model: Any, images: Any, patch: int) -> Any:
         """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional
@@ -261,8 +260,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     def batch_key(self, item: Item) -> Hashable:
         """The size at which the image is looked at."""
-        size = self._size(item[0])
-        return (size.columns, size.rows)
+        return self._size(item[0]).shape
 
     def file(self) -> Path:
         """The file of the tensors. Raises WeightsError."""

@@ -154,6 +154,7 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
 
 
+Opened = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
 """An image, its prompts (n, 2) or (n, 4), and None for one mask each, in their order."""
 
@@ -212,9 +213,7 @@ class SAM(Network[Item, Masks]):
             return open_sam_package(self.model, place)
         return open_sam(self.model, self.revision, place)
 
-    def forward(
-        self, network: SamNetwork | SamPackage, place: Place, items: Sequence[Item]
-    ) -> list[Masks]:
+    def forward(self, network: Opened, place: Place, items: Sequence[Item]) -> list[Masks]:
         """The masks of each image: all are seen together, and their prompts decoded image by
         image."""
         masks = []
@@ -250,16 +249,14 @@ class SAM(Network[Item, Masks]):
         return Masks(result.masks, result.scores, labels)
 
     def _decoded(
-        self, network: SamNetwork | SamPackage, seen: Any, pixels: Pixels, prompts: Floats
+        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
         """The masks and scores of so many prompts at once, one for each box, three for a point."""
         for start in range(0, len(prompts), self.prompts):
             chunk = prompts[start : start + self.prompts]
             yield network.decode(seen, chunk, _size(pixels), prompts.shape[1] == 2)
 
-    def _best_masks(
-        self, network: SamNetwork | SamPackage, seen: Any, pixels: Pixels, prompts: Floats
-    ) -> Masks:
+    def _best_masks(self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
         masks, scores = list[Inside](), list[float]()
         for logits, iou in self._decoded(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):

@@ -40,16 +40,11 @@ def stereo(name: str, data: Path) -> tuple[Pixels, Pixels]:
 
         left, right, _ = stereo_motorcycle()  # type: ignore[no-untyped-call]
     else:
-        left, right = (
-            np.asarray(cv2.imread(str(data / "pairs" / f"aloe{side}.jpg")))[:, :, ::-1]
-            for side in "LR"
-        )
+        files = [str(data / "pairs" / f"aloe{side}.jpg") for side in "LR"]
+        left, right = (np.asarray(cv2.imread(file))[:, :, ::-1] for file in files)
     size = (240, round(240 * left.shape[0] / left.shape[1]))
-    shrunk = [
-        np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8)
-        for view in (left, right)
-    ]
-    return shrunk[0], shrunk[1]
+    left, right = (cv2.resize(view, size, interpolation=cv2.INTER_AREA) for view in (left, right))
+    return left, right
 
 
 def sideways(data: Path) -> list[tuple[list[Pixels], str]]:

@@ -72,9 +72,8 @@ class TestReal:
 
         for part in ("pnet", "rnet", "onet"):
             (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())
-        with pytest.raises(
-            WeightsError, match=r"pnet.onnx (takes no batch|is no network of MTCNN)"
-        ):
+        said = "pnet.onnx (takes no batch|is no network of MTCNN)"
+        with pytest.raises(WeightsError, match=said):
             MTCNN(models=tmp_path)(astronaut())
 
 

@@ -17,6 +17,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import find_text, read_line, recognize
+from tests.specialists.scenes import noise
 from tests.tiny import pp_ocr, tiny
 
 torch = pytest.importorskip("torch")
@@ -39,10 +40,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Pa
 
     yield build
     close_networks()
-
-
-def noise(size: tuple[int, int], seed: int) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
 
 
 IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]

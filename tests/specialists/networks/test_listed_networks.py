@@ -14,7 +14,7 @@ import yaml
 
 from looktwice.pipelines.config import build
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime import WeightsError
 from looktwice.pipelines.state import State
 from looktwice.specialists.detection import PPOCR, RFDETR, Florence2, GroundingDINO
 from looktwice.specialists.features import DINOv2
@@ -37,105 +37,70 @@ WORDS = ("cat",)
 Opens = tuple[str, Callable[[str], Any]]
 
 
-def depth(model: str) -> Any:
-    return DepthAnything(model, larger_is_nearer=None if "dpt" not in model else True)(PHOTO).values
-
-
-def grid(model: str) -> Any:
-    return DINOv2(model, longest=64)(PHOTO).values
-
-
-def words(model: str) -> Any:
-    return GroundingDINO(model, threshold=0, text_threshold=0)(PHOTO, WORDS).xyxy
-
-
-def classes(model: str) -> Any:
-    return RFDETR(model, threshold=0.05)(PHOTO).xyxy
-
-
-def masks(model: str) -> Any:
-    return SAM(model)(PHOTO, BOXES).scores
-
-
-def matches(model: str) -> Any:
-    return KeypointMatcher(model)(PHOTO, PHOTO[:, ::-1].copy()).xy0
-
-
 def finder(folder: Path) -> Path:
     pp_ocr(folder.with_name("reader"), "PPOCRV6SmallRec", "_abc")
     return pp_ocr(folder, "PPOCRV5MobileDet")
 
 
-def lines(model: str) -> Any:
-    return PPOCR(
-        threshold=0,
-        box_threshold=0,
-        detector=Path(model),
-        recognizer=Path(model).with_name("reader"),
-    )(PHOTO)
-
-
-LISTED: dict[str, Opens] = {
-    "PPOCR": ("", lines),
-    "PP-OCRv5": ("", lines),
-    "PP-OCRv6": ("", lines),
-    "KeypointMatcher": ("efficient_loftr", matches),
-    "EfficientLoFTR": ("efficient_loftr", matches),
-    "SuperGlue": ("super_glue", matches),
-    "LightGlue": ("light_glue", matches),
-    "DepthAnything": ("depth_anything", depth),
-    "DPT": ("dpt", depth),
-    "GLPN": ("glpn", depth),
-    "ZoeDepth": ("zoedepth", depth),
-    "Depth Pro": ("depth_pro", depth),
-    "DINOv2": ("dinov2", grid),
-    "DINOv3": ("dinov3", grid),
-    "SigLIP": ("siglip", grid),
-    "SigLIP 2": ("siglip2_naflex", grid),
-    "CLIP": ("clip", grid),
-    "ViT": ("vit", grid),
-    "ConvNeXt": ("convnext", grid),
-    "ResNet": ("resnet", grid),
-    "GroundingDINO": ("grounding_dino", words),
-    "MM-Grounding DINO": ("mm_grounding_dino", words),
-    "OWLv2": ("owlv2", words),
-    "RFDETR": ("rf_detr", classes),
-    "DETR": ("detr", classes),
-    "RT-DETR": ("rt_detr", classes),
-    "D-FINE": ("d_fine", classes),
-    "YOLOS": ("yolos", classes),
-    "Florence2": ("florence2", lambda model: Florence2(model, longest=60)(PHOTO).xyxy),
-    "SAM": ("sam", masks),
-    "SAM-HQ": ("sam_hq", masks),
-    "SAM 2": ("sam2", masks),
-    "SAM 3": ("tracker", masks),
-    "EdgeTAM": ("edgetam", masks),
-    "SAM3": ("video", lambda model: SAM3(model, words=WORDS, threshold=0)(PHOTO).scores),
-    "SegmentEverything": (
-        "sam",
-        lambda model: SegmentEverything(SAM(model), side=2)(PHOTO).masks.shape,
-    ),
-    "GroundedSAM": (
-        "sam",
-        lambda model: GroundedSAM(lambda *_: BOXES, SAM(model), WORDS)(PHOTO).scores,
-    ),
+RUN: dict[str, Callable[[str], Any]] = {
+    "depth": lambda model: DepthAnything(model)(PHOTO).values,
+    "dpt": lambda model: DepthAnything(model, larger_is_nearer=True)(PHOTO).values,
+    "grid": lambda model: DINOv2(model, longest=64)(PHOTO).values,
+    "words": lambda model: GroundingDINO(model, threshold=0, text_threshold=0)(PHOTO, WORDS).xyxy,
+    "classes": lambda model: RFDETR(model, threshold=0.05)(PHOTO).xyxy,
+    "florence": lambda model: Florence2(model, longest=60)(PHOTO).xyxy,
+    "masks": lambda model: SAM(model)(PHOTO, BOXES).scores,
+    "all": lambda model: SegmentEverything(SAM(model), side=2)(PHOTO).masks.shape,
+    "grounded": lambda model: GroundedSAM(lambda *_: BOXES, SAM(model), WORDS)(PHOTO).scores,
+    "concepts": lambda model: SAM3(model, words=WORDS, threshold=0)(PHOTO).scores,
+    "matches": lambda model: KeypointMatcher(model)(PHOTO, PHOTO[:, ::-1].copy()).xy0,
+    "lines": lambda model: PPOCR(0, 0, 2000, Path(model), Path(model).with_name("reader"))(PHOTO),
 }
+LISTED = {  # by what name a tiny network is built, and how it is run
+    **dict.fromkeys(("PPOCR", "PP-OCRv5", "PP-OCRv6"), ("", "lines")),
+    **dict.fromkeys(("KeypointMatcher", "EfficientLoFTR"), ("efficient_loftr", "matches")),
+    "SuperGlue": ("super_glue", "matches"),
+    "LightGlue": ("light_glue", "matches"),
+    "DepthAnything": ("depth_anything", "depth"),
+    "DPT": ("dpt", "dpt"),
+    "GLPN": ("glpn", "depth"),
+    "ZoeDepth": ("zoedepth", "depth"),
+    "Depth Pro": ("depth_pro", "depth"),
+    "DINOv2": ("dinov2", "grid"),
+    "DINOv3": ("dinov3", "grid"),
+    "SigLIP": ("siglip", "grid"),
+    "SigLIP 2": ("siglip2_naflex", "grid"),
+    "CLIP": ("clip", "grid"),
+    "ViT": ("vit", "grid"),
+    "ConvNeXt": ("convnext", "grid"),
+    "ResNet": ("resnet", "grid"),
+    "GroundingDINO": ("grounding_dino", "words"),
+    "MM-Grounding DINO": ("mm_grounding_dino", "words"),
+    "OWLv2": ("owlv2", "words"),
+    "RFDETR": ("rf_detr", "classes"),
+    "DETR": ("detr", "classes"),
+    "RT-DETR": ("rt_detr", "classes"),
+    "D-FINE": ("d_fine", "classes"),
+    "YOLOS": ("yolos", "classes"),
+    "Florence2": ("florence2", "florence"),
+    "SAM": ("sam", "masks"),
+    "SAM-HQ": ("sam_hq", "masks"),
+    "SAM 2": ("sam2", "masks"),
+    "SAM 3": ("tracker", "masks"),
+    "EdgeTAM": ("edgetam", "masks"),
+    "SAM3": ("video", "concepts"),
+    "SegmentEverything": ("sam", "all"),
+    "GroundedSAM": ("sam", "grounded"),
+}
+PAGE = (ROOT / "docs" / "specialists.md").read_text("utf-8")
 NAME = re.compile(r"[A-Z][\w-]*(?: (?:[A-Z][\w-]*|\d))*")
 
 
 def listed_names() -> list[str]:
     """The networks of Hugging Face transformers in the table of the page, without what is said of
     them."""
-    page = (
-        (ROOT / "docs" / "specialists.md")
-        .read_text("utf-8")
-        .partition("## Specialists by protocol")[2]
-    )
-    rows = [
-        row.split("|")[2]
-        for row in page.partition("\n\n**")[0].splitlines()
-        if row.endswith("| `hf` |")
-    ]
+    page = PAGE.partition("## Specialists by protocol")[2].partition("\n\n**")[0]
+    rows = [row.split("|")[2] for row in page.splitlines() if row.endswith("| `hf` |")]
     assert len(rows) > 5
     return sorted({name for row in rows for name in NAME.findall(row)})
 
@@ -148,23 +113,19 @@ def test_every_listed_network_is_run() -> None:
 def test_a_listed_network_runs_or_says_what_it_needs(
     name: str, built: Callable[[str], str], tmp_path: Path
 ) -> None:
-    kind, run = LISTED[name]
+    kind, how = LISTED[name]
+    run = RUN[how]
     folder = built(kind) if kind else str(finder(tmp_path / "finder"))
     if name == "Depth Pro" and find_spec("torchvision") is None:
         with pytest.raises(WeightsError, match="pip install torchvision"):
             run(folder)
     else:
         assert len(run(folder)) > 0
-    close_networks()
 
 
 def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of the page, with tiny networks in the folders that they name."""
-    page = (
-        (ROOT / "docs" / "specialists.md")
-        .read_text("utf-8")
-        .partition("**A detector of fixed classes**")[2]
-    )
+    page = PAGE.partition("**A detector of fixed classes**")[2]
     block = page.partition("```yaml\n")[2].partition("```")[0]
     models = tmp_path / "models"
     tiny("rf_detr", models / "rf-detr-base")
@@ -190,7 +151,6 @@ def test_the_stages_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(mark(state, NoModel()).sample.marks) > 0
     assert int(count(state, NoModel()).answer) > 0
     assert all(stage(state, NoModel()).answer for stage in (read, lines))
-    close_networks()
 
 
 @pytest.mark.parametrize("name", ["vit", "clip", "siglip"])
@@ -202,18 +162,14 @@ def test_backbones_give_what_transformers_gives(name: str, built: Callable[[str]
     folder, photo = built(name), cat()[:64, :64]
     network = transformers.AutoModel.from_pretrained(folder).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
-    seen = processor(images=photo, do_resize=False, do_center_crop=False, return_tensors="pt")[
-        "pixel_values"
-    ]
+    seen = processor(images=photo, do_resize=False, do_center_crop=False, return_tensors="pt")
     with torch.no_grad():
-        theirs = getattr(network, "vision_model", network)(pixel_values=seen).last_hidden_state[
-            0, -16:
-        ]
+        told = getattr(network, "vision_model", network)(pixel_values=seen["pixel_values"])
+    theirs = told.last_hidden_state[0, -16:]
     ours = DINOv2(folder, longest=64)(photo).values.reshape(16, -1)
     np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
     wide, high = DINOv2(folder, longest=96).many([cat()[:64, :96], cat()[:96, :64]])
     assert wide.values.shape == (4, 6, 32) and high.values.shape == (6, 4, 32)
-    close_networks()
 
 
 @pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
@@ -237,14 +193,11 @@ def test_detectors_by_words_give_what_transformers_gives(
         )
         with torch.inference_mode():
             out = network(**inputs)
-        both = {} if name == "owlv2" else {"text_threshold": level}
-        (expected,) = processor.post_process_grounded_object_detection(
-            out,
-            threshold=level,
-            target_sizes=[photo.shape[:2]],
-            text_labels=[["cat", "dog"]],
-            **both,
-        )
+        more: dict[str, Any] = {"threshold": level, "target_sizes": [photo.shape[:2]]}
+        if name != "owlv2":
+            more["text_threshold"] = level
+        process = processor.post_process_grounded_object_detection
+        (expected,) = process(out, text_labels=[["cat", "dog"]], **more)
         height, width = photo.shape[:2]
         boxes = expected["boxes"].float().numpy().clip(0, [width, height, width, height])
         scores = expected["scores"].float().numpy()
@@ -256,7 +209,6 @@ def test_detectors_by_words_give_what_transformers_gives(
         np.testing.assert_allclose(found.scores, scores[order], atol=1e-5)
         np.testing.assert_allclose(found.xyxy, boxes[order], atol=1e-3)
         assert len(found) > 3
-    close_networks()
 
 
 @pytest.mark.parametrize("size", [(100, 150), (150, 90)])
@@ -267,7 +219,6 @@ def test_zoedepth_looks_at_images_as_its_own_processor_pads_them(
     found = DepthAnything(built("zoedepth"))(photo)
     assert found.values.shape == size and not found.larger_is_nearer
     assert np.ptp(found.values) > 0
-    close_networks()
 
 
 def test_a_rim_is_taken_off_each_side_of_a_map() -> None:
@@ -287,7 +238,6 @@ def test_other_backbones_give_a_vector_for_each_patch(
 ) -> None:
     found = DINOv2(built(name), longest=128, layer=layer)(cat()[:100, :150])
     assert found.values.shape == (5, 8, 32)
-    close_networks()
 
 
 def test_naflex_sees_the_patches_that_its_own_processor_cuts(built: Callable[[str], str]) -> None:
@@ -297,14 +247,10 @@ def test_naflex_sees_the_patches_that_its_own_processor_cuts(built: Callable[[st
 
     folder = built("siglip2_naflex")
     photo = cat()[:64, :128]
-    inputs = Siglip2ImageProcessorPil(patch_size=16, max_num_patches=32)(
-        images=photo, return_tensors="pt"
-    )
+    processor = Siglip2ImageProcessorPil(patch_size=16, max_num_patches=32)
+    inputs = processor(images=photo, return_tensors="pt")
     assert inputs["spatial_shapes"].tolist() == [[4, 8]]
     with torch.inference_mode():
-        theirs = (
-            Siglip2VisionModel.from_pretrained(folder).eval()(**inputs).last_hidden_state[0].numpy()
-        )
+        told = Siglip2VisionModel.from_pretrained(folder).eval()(**inputs)
     ours = DINOv2(folder, longest=128)(photo).values.reshape(32, -1)
-    np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    close_networks()
+    np.testing.assert_allclose(ours, told.last_hidden_state[0].numpy(), atol=1e-4)

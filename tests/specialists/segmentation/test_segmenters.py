@@ -4,6 +4,7 @@ it."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
 from looktwice.specialists.segmentation.sam import SamNetwork, open_sam
 from looktwice.specialists.segmentation.sam_files import MaskFilter
+from tests.specialists.scenes import noise
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -36,10 +38,6 @@ ANY = MaskFilter(iou=0, stability=0, overlap=1)
 def model(request: pytest.FixtureRequest, built: Callable[[str], str]) -> str:
     """The tiny networks, by folder or by file."""
     return built(request.param)
-
-
-def noise(size: tuple[int, int], seed: int = 0) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
 
 
 def same(one: Masks, two: Masks) -> None:
@@ -126,9 +124,8 @@ def test_images_and_masks_go_through_the_network_as_transformers_own_processor_s
     # of whole grey levels
     torch.testing.assert_close(network._square(image), theirs["pixel_values"])
     logits = torch.randn(2, 3, 32, 32)
-    masks = processor.post_process_masks(
-        [logits], [size], theirs["reshaped_input_sizes"], binarize=False
-    )[0]
+    sizes = theirs["reshaped_input_sizes"]
+    (masks,) = processor.post_process_masks([logits], [size], sizes, binarize=False)
     for several, each in zip(logits, masks, strict=True):
         for small, large in zip(several, each, strict=True):
             torch.testing.assert_close(network.upscaled(small, size), large)
@@ -140,24 +137,16 @@ def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
     seen: dict[str, Any] = {}
 
     class Spy:
-        config = type(
-            "C",
-            (),
-            {"model_type": "sam", "prompt_encoder_config": type("P", (), {"image_size": 64})},
-        )
+        prompts = SimpleNamespace(image_size=64)
+        config = SimpleNamespace(model_type="sam", prompt_encoder_config=prompts)
 
         def __call__(self, **given: Any) -> Any:
             seen.update(given)
-            return type(
-                "Found",
-                (),
-                {"pred_masks": torch.zeros(1, 1, 1, 4, 4), "iou_scores": torch.zeros(1, 1, 1)},
-            )
+            scores = torch.zeros(1, 1, 1)
+            return SimpleNamespace(pred_masks=torch.zeros(1, 1, 1, 4, 4), iou_scores=scores)
 
-    for pads, box, point in (
-        (True, [8, 16, 64, 32], [9.5, 17.5]),
-        (False, [8, 32, 64, 64], [9.5, 35.5]),
-    ):
+    wide, high = ([8, 16, 64, 32], [9.5, 17.5]), ([8, 32, 64, 64], [9.5, 35.5])
+    for pads, (box, point) in ((True, wide), (False, high)):
         network = SamNetwork(Spy(), Place("cpu", "float32"), pads)
         network.decode(None, np.array([[16.0, 32, 128, 64]]), (64, 128), False)
         np.testing.assert_allclose(seen["input_boxes"][0, 0], np.array(box) - 0.5)
@@ -189,9 +178,8 @@ def test_a_stage_tints_what_is_segmented(model: str) -> None:
     after = SegmentTint(segmenter, contour=0)(state, NoModel())
     changed = (after.views[0].pixels != state.views[0].pixels).any(-1)
     covered = segmenter(state.views[0].pixels).masks.any(0)
-    assert (
-        changed == covered
-    ).mean() > 0.98 and covered.any()  # noise may have the tint's own colour
+    # noise may have the tint's own colour
+    assert (changed == covered).mean() > 0.98 and covered.any()
 
 
 def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
@@ -203,10 +191,7 @@ def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) ->
     CLIPVisionConfig().save_pretrained(other)
     said = {
         missing: "there is no weights file",
-        wrong: (
-            "a network that is not known here, of 1 entries such as 'fc.weight'; this takes a file"
-            " of SAM"
-        ),
+        wrong: "not known here, of 1 entries such as 'fc.weight'; this takes a file of SAM",
         tmp_path / "code.pth": "file of tensors alone",
         other: "'clip_vision_model', not Segment Anything",
         tmp_path / "none": "there is no folder",
