@@ -426,7 +426,7 @@ def test_original_files_that_lack_a_tensor_are_refused(
             "/no/such.; give a folder saved with save_pretrained",
         ),
         (
-            lambda p: GroundingDINO("some/network"),
+            lambda p: lambda *two: GroundingDINO("some/network")(two[0], "cat"),
             "some/network: .* `hf download ID --local-dir DIR`",
         ),
         (lambda p: DIFT(str(p)), "of its part 'unet' could not be opened from the folder"),
