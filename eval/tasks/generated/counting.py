@@ -37,6 +37,7 @@ from looktwice.eval.tasks.generated.scene import (
     SceneType,
     number_labels,
 )
+from looktwice.pipelines.geometry import grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -123,8 +124,7 @@ class Figure:
 
     def touches(self, figure: Figure, apart: float) -> bool:
         """Whether less than `apart` lies between the rooms of two filled shapes."""
-        (a0, b0, a1, b1), (c0, d0, c1, d1) = self.room, figure.room
-        return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
+        return overlaps(grow(self.room, apart), figure.room)
 
     def draw(self, pixels: Pixels) -> None:
         """Draw it."""
