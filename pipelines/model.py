@@ -160,8 +160,8 @@ def amounts(prices: Mapping[str, Any]) -> Mapping[str, float]:
 def say_prices(prices: Mapping[str, Any]) -> str:
     """List prices in words: "2.5 in, 10 out a million tokens (USD, 2026-08-01, its price page)"."""
     facts = ", ".join(str(prices[name]) for name in PRICE_FACTS if prices.get(name))
-    said = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
-    return f"{said} a million tokens{f' ({facts})' if facts else ''}"
+    money = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
+    return f"{money} a million tokens{f' ({facts})' if facts else ''}"
 
 
 @dataclass(frozen=True)
@@ -200,11 +200,11 @@ class Reply:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reply:
         """The way back from `to_dict`."""
-        known = dict(data)
-        known["usage"] = Usage(**known.get("usage", {}))
-        known["tool_calls"] = tuple(ToolCall(**call) for call in known.get("tool_calls", ()))
-        known["logprobs"] = tuple(known.get("logprobs", ()))
-        return cls(**known)
+        fields = dict(data)
+        fields["usage"] = Usage(**fields.get("usage", {}))
+        fields["tool_calls"] = tuple(ToolCall(**call) for call in fields.get("tool_calls", ()))
+        fields["logprobs"] = tuple(fields.get("logprobs", ()))
+        return cls(**fields)
 
     def as_message(self) -> Message:
         """The assistant's turn that this reply is in the conversation."""
@@ -333,9 +333,9 @@ def strip_thoughts(text: str) -> str:
     text = BRACKETED_THOUGHT.sub(r"<\1>", text)
     if not (THOUGHT_OPENED.search(text) or THOUGHT_CLOSED.search(text)):
         return text
-    said = THOUGHT_CLOSED.split(_drop_closed_thoughts(text))[-1]
-    opened = THOUGHT_OPENED.search(said)
-    return said[: opened.start() if opened else None].strip()
+    answer = THOUGHT_CLOSED.split(_drop_closed_thoughts(text))[-1]
+    opened = THOUGHT_OPENED.search(answer)
+    return answer[: opened.start() if opened else None].strip()
 
 
 def _drop_closed_thoughts(text: str) -> str:

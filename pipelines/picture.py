@@ -108,9 +108,9 @@ def _open(data: bytes, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
-        found, known = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
+        content, formats = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
         raise PictureError(
-            f"{name}: not an image that can be read ({found}); save it as one of {known}"
+            f"{name}: not an image that can be read ({content}); save it as one of {formats}"
         ) from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(

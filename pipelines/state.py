@@ -166,10 +166,10 @@ class State:
         if confidence is not None and not (type(confidence) in numbers and 0 <= confidence <= 1):
             return f"confidence is a float in 0..1 or None, found {confidence!r}; write float(...)"
         for name, kind in {"views": View, "messages": Message}.items():
-            things = getattr(self, name)
-            if not isinstance(things, tuple) or not all(isinstance(x, kind) for x in things):
-                kinds = f"{kind.__name__}, found {type(things).__name__}"
-                return f"{name} is a tuple of {kinds} {things!r:.80}"
+            values = getattr(self, name)
+            if not isinstance(values, tuple) or not all(isinstance(x, kind) for x in values):
+                kinds = f"{kind.__name__}, found {type(values).__name__}"
+                return f"{name} is a tuple of {kinds} {values!r:.80}"
         if isinstance(self.sample, Sample):
             return self._measure_fault()
         return f"sample is a Sample, found {type(self.sample).__name__}"
@@ -179,12 +179,12 @@ class State:
         for name, value in self.measures.items():
             if not (is_text(name) and name):
                 return f"a measurement is named by a text, found {name!r:.80}"
-            for each in value if isinstance(value, tuple) else (value,):
-                number: Any = each if type(each) in (float, int) else 0.0
-                plain = each is None or number is each or is_text(each)
+            for part in value if isinstance(value, tuple) else (value,):
+                number: Any = part if type(part) in (float, int) else 0.0
+                plain = part is None or number is part or is_text(part)
                 if not (plain and math.isfinite(number)):
                     return (
-                        f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
+                        f"the measurement {name!r} is a finite number or a text, found {part!r:.80}"
                     )
         return ""
 

@@ -138,8 +138,8 @@ def _read(path: Path) -> Node:
             return {str(key): value for key, value in node.items()}
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
-        known = did_you_mean(Path(path).stem, shipped())
-        fault = f"no such configuration file{known} (shipped: `looktwice list configs`)"
+        near = did_you_mean(Path(path).stem, shipped())
+        fault = f"no such configuration file{near} (shipped: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "a folder; give the YAML file of a study"
     except NOT_YAML as exc:
@@ -179,13 +179,13 @@ class Overlay:
         """Stages laid over stages: order is kept, and a new slot finds its place."""
         merged = dict(base)
         for slot, value in top.items():
-            here, known = f"{place}.{slot}", slot in merged
+            here, is_there = f"{place}.{slot}", slot in merged
             node = value if isinstance(value, Mapping) else {}
             anchors = {side: node[side] for side in ("before", "after") if node.get(side)}
-            merged[slot] = self(base.get(slot), value, here) if known else value
+            merged[slot] = self(base.get(slot), value, here) if is_there else value
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
-            elif base and not known and value is not None:
+            elif base and not is_there and value is not None:
                 place_it = f"say `before:` or `after:` one of {', '.join(base)}"
                 self.faults.append(f"{here}: a new slot needs its place; {place_it}{self.alone}")
         return merged
@@ -305,9 +305,11 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         for error in exc.errors(include_url=False, include_context=False):
             words = [str(word) for word in error["loc"]]
             if error["type"] == "extra_forbidden":
-                known = KNOWN.get(len(words), StudyConfig).__annotations__
-                near = did_you_mean(words[-1], known)
-                fault = GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(known)}"
+                entries = KNOWN.get(len(words), StudyConfig).__annotations__
+                near = did_you_mean(words[-1], entries)
+                fault = (
+                    GONE.get(words[-1]) or f"no such entry{near}; there are {', '.join(entries)}"
+                )
                 strange.note(f"{'.'.join(words)}: {fault}")
             else:
                 # pydantic puts words into the place to name a member of a union
@@ -342,12 +344,12 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
 def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
     first, _, rest = key.partition(".")
     name, _, own = rest.partition(".")
-    known = there.get(first, set())
+    names = there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
     if first not in CHANGEABLE:
         return f"{first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
-    if name and first in there and name not in known and not added:
-        return f"there is no {name!r} under `{first}:`{did_you_mean(name, known)}"
+    if name and first in there and name not in names and not added:
+        return f"there is no {name!r} under `{first}:`{did_you_mean(name, names)}"
     if first != "contestants":
         return ""
     if entry == "sweep.":

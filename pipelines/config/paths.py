@@ -174,14 +174,14 @@ class Scope:
         if any(text.startswith(given) for given in self.given):
             base = Path()
             roots = [Path(given + more) for given in self.given for more in ("", REPLIES)]
-        found = (base / Path(text).expanduser()).resolve()
+        real = (base / Path(text).expanduser()).resolve()
         roots = [root.expanduser().resolve() for root in roots]
-        if not found.exists():
-            raise ValueError(f"{text!r} does not exist (looked for {found})")
-        pass_fence(text, found, (*roots, *self.allowed), self)
-        if not (found.is_file() or found.is_dir()):
-            raise ValueError(f"{text!r} is a pipe or a device ({found}); name a file or a folder")
-        return found
+        if not real.exists():
+            raise ValueError(f"{text!r} does not exist (looked for {real})")
+        pass_fence(text, real, (*roots, *self.allowed), self)
+        if not (real.is_file() or real.is_dir()):
+            raise ValueError(f"{text!r} is a pipe or a device ({real}); name a file or a folder")
+        return real
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
     changed = make_gap_arms(arms, config.get("gap"), noted)
     unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
-    arms += [arm for one in changed if (arm := _with_id(one, binder))]
+    arms += [arm for gap_arm in changed if (arm := _with_id(gap_arm, binder))]
     _note_duplicates(arms, noted)
     if noted:
         raise ConfigError(noted)
@@ -238,10 +238,10 @@ def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Fa
     for arm in arms:
         if arm.contestant in sides and not arm.changes:
             sides[arm.contestant].setdefault(arm.task_id, arm)
-    known = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
+    names = ", ".join(dict.fromkeys(arm.contestant for arm in arms)) or "none"
     for name, side in sides.items():
         if not side:
-            faults.note(f"gap: no contestant {name!r} without changes; there are {known}")
+            faults.note(f"gap: no contestant {name!r} without changes; there are {names}")
     if len(sides) < 2:
         faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
         return []

@@ -317,13 +317,13 @@ class BatchQueue:
                 self.say(f"{trouble}; looking again in {self.model.look:g} s")
             done = sum(batch.done for batch in under_way)
             total = sum(batch.total for batch in under_way)
-            said = (
+            progress = (
                 f"{counted(len(under_way), 'batch', 'batches')} under way, {done:,} of {total:,}"
                 " requests answered"
             )
-            if under_way and said != shown:
-                self.say(said)
-                shown = said
+            if under_way and progress != shown:
+                self.say(progress)
+                shown = progress
             if under_way or trouble:
                 self.stop.wait(self.model.look)
 
