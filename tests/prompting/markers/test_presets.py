@@ -74,16 +74,9 @@ def _has(pixels: Pixels, letter: str) -> bool:
     _, best, _, (left, top) = cv2.minMaxLoc(match)
     redness = pixels[..., 0].astype(int) - pixels[..., 1:].max(-1)
     x, y = left + 6, top + 31
-    ring = [
-        redness[y + dy, x + dx]
-        for dx, dy in [(5, 0), (-5, 0), (0, 5), (0, -5)]
-        if _inside(pixels, x + dx, y + dy)
-    ]
-    return bool(best > 0.97 and ring and np.median(ring) > 60)
-
-
-def _inside(pixels: Pixels, x: int, y: int) -> bool:
-    return bool(0 <= x < pixels.shape[1] and 0 <= y < pixels.shape[0])
+    padded = np.pad(redness.astype(float), 5, constant_values=np.nan)
+    ring = [padded[y + 5 + dy, x + 5 + dx] for dx, dy in [(5, 0), (-5, 0), (0, 5), (0, -5)]]
+    return bool(best > 0.97 and np.nanmedian(ring) > 60)
 
 
 @pytest.mark.parametrize(("height", "radius"), [(1024, 10), (2048, 20), (512, 5)])
@@ -113,14 +106,8 @@ def test_vlm2_puts_scaffolds_dots(value: int, seen: tuple[int, int, int]) -> Non
 
 
 def test_a_preset_is_one_line_and_its_settings_can_be_overridden() -> None:
-    made = build(
-        {
-            "use": "prompting.markers.BlinkPaperStyle",
-            "radius": 5,
-            "color": "gray",
-            "label": {"placement": "below"},
-        }
-    )
+    settings = {"radius": 5, "color": "gray", "label": {"placement": "below"}}
+    made = build({"use": "prompting.markers.BlinkPaperStyle", **settings})
     assert made == BlinkPaperStyle(radius=5, color="gray", label=made.label)
     assert made.label.placement == "below"
     assert identity(BlinkPaperStyle()) == {"use": "prompting.markers.BlinkPaperStyle"}
