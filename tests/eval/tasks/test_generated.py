@@ -209,19 +209,6 @@ def test_subset_by_levels_and_by_answer() -> None:
 
 
 @table
-def test_nonsense_is_refused(name: str, controls: dict[str, Any], said: str) -> None:
-    with pytest.raises(TaskError, match=said):
-        GeneratedDoYouSeeMe(name, controls=controls)
-
-
-def test_no_question_and_no_published_code_are_refused() -> None:
-    with pytest.raises(TaskError, match="1 or more; found 0"):
-        GeneratedDoYouSeeMe("visual_spatial", n=0)
-    with pytest.raises(TaskError, match="was not published"):
-        GeneratedDoYouSeeMe("patch_counting", official=True)
-
-
-@table
 def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]) -> None:
     with pytest.raises(TaskError, match=f"{name}: no scene with .* choose milder levels"):
         list(GeneratedDoYouSeeMe(name, n=1, controls=controls))

@@ -342,9 +342,3 @@ def test_a_place_is_right_within_the_box(answer: str, value: float | None) -> No
     assert score is not None
     assert score.value == value if value is not None else str(score.verdict) == "unreadable"
     assert SceneScorer("shape").compare("A", row) is None
-
-
-@table
-def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(TaskError, match=words):
-        MarkedScenes(**settings)

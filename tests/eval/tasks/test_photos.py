@@ -26,7 +26,6 @@ from looktwice.eval.tasks.photos.correspondence import APART, RATIO, Viewpoint
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
-from tests.tables import table
 
 KINDS = ["jigsaw", "correspondence", "depth"]
 
@@ -136,12 +135,6 @@ def test_quality_is_that_of_the_bytes_that_are_sent() -> None:
     ]
     sizes = [len(image.payload.data) for image in images]
     assert sizes == sorted(sizes)
-
-
-@table
-def test_nonsense_is_refused(kind: Any, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(TaskError, match=said):
-        Photos(kind, **settings)
 
 
 def test_a_wheel_without_its_photographs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,9 +329,3 @@ def test_to_look_for_many_questions_does_not_go_through_all_for_each(
     monkeypatch.setattr(LettersAndShapes, "_id", count)
     assert all(find_item(task, item.sample.id) for item in task)
     assert max(named.values()) == 4  # chosen, listed, and made twice
-
-
-def test_a_subset_of_less_than_nothing_is_refused() -> None:
-    """With -1 all questions but one were asked, without a word."""
-    with pytest.raises(TaskError, match=r"subset\.n is how many items are kept"):
-        Subset(n=-1)
