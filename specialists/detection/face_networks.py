@@ -131,8 +131,9 @@ def mend_pools(content: bytes) -> bytes:
 def _cut(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
     """A window of the picture as a square of `side` pixels; what lies outside of it is black."""
     left, top, right, bottom = edges.astype(int).tolist()
-    window = picture.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
-    floats = np.asarray(window, np.float32)
+    if right <= left or bottom <= top:
+        return np.zeros((side, side, 3), np.float32)
+    floats = np.asarray(picture.crop((left, top, right, bottom)), np.float32)
     return np.asarray(cv2.resize(floats, (side, side), interpolation=cv2.INTER_AREA), np.float32)
 
 
